@@ -201,8 +201,8 @@ def changed(original: dict[str, torch.Tensor], **changes: torch.Tensor | None) -
         ({"model__embed_tokens__weight": None}, ["model.embed_tokens.weight"]),
         ({"model__segmenter__weight": torch.ones(2)}, ["model.segmenter.weight", "not a tensor of LISA"]),
         ({"model__layers__3__mlp__up_proj__weight": torch.ones(2)}, ["no model.layers.3.mlp.up_proj.weight"]),
-        ({"lm_head__weight": torch.ones(95, 64)}, ["shape differs of lm_head.weight"]),
-        ({"model__mm_projector__weight": torch.ones(64, 49)}, ["shape differs of model.mm_projector.weight"]),
+        ({"lm_head__weight": torch.ones(95, 64)}, ["shape differs for lm_head.weight"]),
+        ({"model__mm_projector__weight": torch.ones(64, 49)}, ["shape differs for model.mm_projector.weight"]),
     ],
 )
 def test_tensors_missing_left_over_or_of_another_shape(reference, original, tmp_path, change, words):
@@ -304,7 +304,7 @@ def test_a_wrong_file_of_sam(reference, original, tmp_path):
     torch.save({"image_encoder.pos_embed": torch.ones(1, 8, 8, 32)}, file)
     refused(lambda: convert.reset_mask_branch(model, file, 1), str(file), "it lacks image_encoder.")
     sam_file(file, original | {convert.SAM_PREFIX + "image_encoder.pos_embed": torch.ones(1, 64, 64, 32)}, 0)
-    refused(lambda: convert.reset_mask_branch(model, file, 1), str(file), "shape differs of image_encoder.pos_embed")
+    refused(lambda: convert.reset_mask_branch(model, file, 1), str(file), "shape differs for image_encoder.pos_embed")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -398,7 +398,7 @@ def test_what_is_wrong_with_a_model_of_ours(reference, original, tmp_path):
     for tensors, words in (
         ({name: value for name, value in held.items() if name != "project.0.bias"}, ["lacks project.0.bias"]),
         (held | {"more": torch.ones(2)}, ["no more"]),
-        (held | {"project.0.bias": torch.ones(65)}, ["shape differs of project.0.bias"]),
+        (held | {"project.0.bias": torch.ones(65)}, ["shape differs for project.0.bias"]),
     ):
         save_file(tensors, file)
         refused(lambda: Rosalia.from_pretrained(folder), str(folder), *words)

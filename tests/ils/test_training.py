@@ -158,7 +158,7 @@ def test_a_checkpoint_of_another_training_is_not_gone_on_with(tmp_path, given, m
         patched.setattr(Fit, "_update", lambda *given: done.append(given[1]) or original(*given))
         went_on = train(tmp_path / "out", given, made, code=code)
     assert done == list(range(len(updates(went_on))))
-    assert "holds a checkpoint of other settings, inputs or code: the training restarts" in caplog.text
+    assert "holds a checkpoint made with other settings, inputs or code: the training restarts" in caplog.text
     assert written(went_on) == written(train(tmp_path / "fresh", given, made, code=code))
 
 
@@ -351,7 +351,7 @@ def test_a_batch_that_does_not_come_out():
     recipe = options().recipe
     assert replace(recipe, batch=24, micro_batch=4).micro_batches_per_step(3) == 2
     for batch, ranks in ((24, 4), (4, 2), (6, 1)):
-        with pytest.raises(UserError, match=rf"^batch is {batch}, no multiple of micro_batch 4 times the"):
+        with pytest.raises(UserError, match=rf"^batch is {batch}, which is not a multiple of micro_batch .4. times the"):
             replace(recipe, batch=batch, micro_batch=4).micro_batches_per_step(ranks)
 
 

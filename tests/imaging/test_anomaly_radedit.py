@@ -406,19 +406,19 @@ AGAIN = r"(?::|: reword it, or) delete \S+ and run snakemake weights again \(doc
 WRONG = {
     "truncated": (
         lambda at: truncate(at / "radedit/unet/diffusion_pytorch_model.safetensors"),
-        r"unet/diffusion_pytorch_model\.safetensors is damaged or no safetensors file",
+        r"unet/diffusion_pytorch_model\.safetensors is damaged or not a safetensors file",
     ),
     "html": (
         lambda at: (at / "sdxl_vae/diffusion_pytorch_model.safetensors").write_text("<html>Log in</html>"),
-        r"sdxl_vae/diffusion_pytorch_model\.safetensors is damaged or no safetensors file",
+        r"sdxl_vae/diffusion_pytorch_model\.safetensors is damaged or not a safetensors file",
     ),
     "missing tensor": (
         lambda at: drop_tensor(at / "radedit/unet/diffusion_pytorch_model.safetensors"),
-        r"unet holds the weights of another net, for it lacks conv_in\.bias",
+        r"unet holds the weights of another net \(it lacks conv_in\.bias",
     ),
     "another shape": (
         lambda at: rewrite(at / "radedit/unet/config.json", cross_attention_dim=24),
-        r"unet holds the weights of another net, for the shape differs of \S*attn2\S* and 7 more"
+        r"unet holds the weights of another net \(the shape differs for \S*attn2\S* and 7 more"
         r" of \d+",
     ),
     "another class": (
@@ -427,7 +427,7 @@ WRONG = {
     ),
     "nonsense": (
         lambda at: rewrite(at / "radedit/unet/config.json", down_block_types=["NoBlock", "NoBlock"]),
-        r"unet/config\.json makes no UNet2DConditionModel \(\w+\)",
+        r"unet/config\.json does not define a UNet2DConditionModel \(\w+\)",
     ),
     "no config": (lambda at: (at / "sdxl_vae/config.json").unlink(), r"there is no file \S+sdxl_vae/config\.json"),
     "a file for a folder": (
@@ -458,11 +458,11 @@ WRONG = {
     ),
     "other channels": (
         lambda at: tiny.unet(in_channels=9).save_pretrained(at / "radedit/unet"),
-        r"unet takes 9 channels and text states of 16 numbers, but \S+ makes 4 and \S+ 16",
+        r"unet expects 9 latent channels and text states of size 16, but \S+ has 4 channels and \S+ has size 16",
     ),
     "other states": (
         lambda at: tiny.unet(cross_attention_dim=24).save_pretrained(at / "radedit/unet"),
-        r"unet takes 4 channels and text states of 24 numbers, but \S+ makes 4 and \S+ 16",
+        r"unet expects 4 latent channels and text states of size 24, but \S+ has 4 channels and \S+ has size 16",
     ),
 }
 
@@ -505,7 +505,7 @@ def test_another_noise_schedule_is_refused(stable, change, told):
 
 
 def test_a_prompt_that_is_too_long_is_named(files):
-    with pytest.raises(UserError, match=r"^anomaly\.radedit\.invert_prompt has 132 tokens and the model reads 128: "):
+    with pytest.raises(UserError, match=r"^anomaly\.radedit\.invert_prompt has 132 tokens, but the model reads only 128"):
         load(files, invert_prompt="heart " * 130)
 
 

@@ -305,16 +305,16 @@ def rewritten(folds, path, change):
 FAULTS = {
     "missing": (
         lambda w, f: w.pop("model.1.bn.bias"),
-        "holds the weights of another net, for it lacks model.1",
+        r"holds the weights of another net \(it lacks model.1",
     ),
-    "more": (lambda w, f: w.update(x=torch.zeros(1)), "holds the weights of another net, for the net has no x"),
+    "more": (lambda w, f: w.update(x=torch.zeros(1)), r"holds the weights of another net \(the net has no x"),
     "shape": (
         lambda w, f: w.update({"model.0.conv.weight": torch.zeros(8, 1, 3, 3)}),
-        "holds the weights of another net, for the shape differs of model.0.conv.weight",
+        r"holds the weights of another net \(the shape differs for model.0.conv.weight",
     ),
     "another width": (
         lambda w, f: f["yaml"].update(width_multiple=0.5),
-        r"the shape differs of model\S+ and \d+ more",
+        r"the shape differs for model\S+ and \d+ more",
     ),
     "unknown layer": (
         lambda w, f: f["yaml"]["backbone"].append([-1, 1, "C3", [64]]),
@@ -328,7 +328,7 @@ FAULTS = {
     "width": (lambda w, f: f["yaml"].update(width_multiple=float("inf")), "cannot be built"),
     "type": (
         lambda w, f: w.update({"model.0.conv.weight": w["model.0.conv.weight"].int()}),
-        "holds numbers of another type than the net's",
+        "holds numbers of a type that the net does not have",
     ),
     "eps": (lambda w, f: f.update(eps=0.0), "says 0.0 for what is added to a variance"),
     "kind": (lambda w, f: f.update(kind="ultralytics"), "holds no weights of scaled_yolov4"),

@@ -230,9 +230,9 @@ def test_a_plan_that_names_code_runs_none(made, tmp_path, name):
 FAULTS = {
     "missing": (
         lambda w, f: w.pop("model.0.bn.bias"),
-        "holds the weights of another net, for it lacks model.0",
+        r"holds the weights of another net \(it lacks model.0",
     ),
-    "more": (lambda w, f: w.update(x=torch.zeros(1)), "holds the weights of another net, for the net has no x"),
+    "more": (lambda w, f: w.update(x=torch.zeros(1)), r"holds the weights of another net \(the net has no x"),
     "size": (lambda w, f: f["yaml"].update(scale="s"), "holds the weights of another net"),
     "names": (lambda w, f: f.update(names=["ILD"]), r"cannot be built \(it has 1 names for 3 classes\)"),
     "channels": (lambda w, f: f["yaml"].update(channels=4), r"cannot be built \(it looks at 4 channels\)"),

@@ -192,7 +192,7 @@ def test_every_image_without_masks_has_its_reason(tmp_path, good, swapped):
         "nan": ("no_lungs", "Dice RCA (Mean), Height or Width is not a number"),
         "blank": ("no_lungs", "Dice RCA (Mean), Height or Width is not a number"),
         "small": ("no_lungs", "the CheXmask table has a picture of 1024 x 1024 pixels, the image is 900 x 700"),
-        "overrun": ("no_lungs", "the row in the CheXmask table is damaged: a run outside the picture"),
+        "overrun": ("no_lungs", "the row in the CheXmask table is damaged: a run outside the image"),
         "empty": ("no_lungs", "left lung covers 0.000 of the image"),
         "pointless": ("no_lungs", "the row in the CheXmask table is damaged: 4 numbers instead of 240"),
         "limit": ("", ""),
@@ -276,7 +276,7 @@ def test_what_is_no_such_table_is_refused_in_one_sentence(tmp_path, good):
             path.write_bytes(held)
         assert re.fullmatch(
             rf"organs\.chexmask\.table: {path} cannot be read as CSV \(\w+\): give the CheXmask .*|"
-            rf"organs\.chexmask\.table is '{path}', which is no whole CSV \(\w+\): get it anew",
+            rf"organs\.chexmask\.table is '{path}', which is damaged \(\w+\): download it again",
             refused(path),
         )
     page = tmp_path / "page.csv"
@@ -285,8 +285,8 @@ def test_what_is_no_such_table_is_refused_in_one_sentence(tmp_path, good):
     other = tmp_path / "other.csv"
     other.write_text((",".join(COLUMNS)).replace("dicom_id", "image_id") + "\n")
     assert refused(other) == (
-        f"organs.chexmask.table: {other} lacks the column dicom_id: give the CheXmask database's "
-        "OriginalResolution/MIMIC-CXR-JPG.csv"
+        f"organs.chexmask.table: {other} lacks the column dicom_id: give the file "
+        "OriginalResolution/MIMIC-CXR-JPG.csv of the CheXmask database"
     )
 
 
@@ -297,4 +297,4 @@ def test_a_quotation_mark_that_joins_rows_is_refused(tmp_path, good):
         )
     )
     path.write_text(path.read_text().replace(",1 2,", ',"1 2,', 1).replace(",1 2,", ',1 2",', 1))
-    assert refused(path).endswith("has a quotation mark that joins lines: get the table anew")
+    assert refused(path).endswith("has a quotation mark that joins lines: download it again")

@@ -416,7 +416,7 @@ def lungs_only(weights: OrderedDict) -> None:
 @pytest.mark.parametrize(
     ("change", "told_of"),
     [
-        (lungs_only, "the shape differs of dec_lin.bias and 1 more of 107"),
+        (lungs_only, "the shape differs for dec_lin.bias and 1 more of 107"),
         (lambda held: held.pop("graphConv_up3.bias"), "it lacks graphConv_up3.bias"),
     ],
 )
@@ -424,7 +424,7 @@ def test_weights_of_another_net_are_refused(tmp_path, change, told_of):
     weights = random_weights()
     change(weights)
     path = publish(tmp_path, weights)
-    with pytest.raises(UserError, match=re.escape(f"{path} holds the weights of another net, for {told_of}: delete")):
+    with pytest.raises(UserError, match=re.escape(f"{path} holds the weights of another net ({told_of}): delete")):
         engine(path)
 
 
@@ -437,7 +437,7 @@ def test_a_tensor_that_is_not_the_nets_is_left_aside(tmp_path):
 
 def test_whole_numbers_are_no_weights(tmp_path):
     path = publish(tmp_path, random_weights() | {"dec_lin.bias": torch.zeros(960, dtype=torch.int64)})
-    with pytest.raises(UserError, match=rf"^{path} holds numbers of another type than the net's: delete it and run"):
+    with pytest.raises(UserError, match=rf"^{path} holds numbers of a type that the net does not have: delete it"):
         engine(path)
 
 
@@ -446,5 +446,5 @@ def test_damaged_weights_are_refused(tmp_path):
     save_file({"dec_lin.bias": torch.zeros(960)}, path)
     for content in (path.read_bytes()[:-8], b"", b"<html>Quota exceeded</html>"):
         path.write_bytes(content)
-        with pytest.raises(UserError, match=rf"^{path} is missing, damaged or no safetensors file: delete it and run"):
+        with pytest.raises(UserError, match=rf"^{path} is missing, damaged or not a safetensors file: delete"):
             engine(str(path))

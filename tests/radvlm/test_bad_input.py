@@ -144,7 +144,7 @@ def test_boxes_without_words_and_further_boxes_alone_are_accounted_for(tmp_path)
 def test_a_file_of_reports_that_is_nested_without_end_is_one_sentence(tmp_path):
     tree = padchest_tree(tmp_path)
     (tree / "grounded_reports_20240819.json").write_text("[" * 100_000)
-    with pytest.raises(UserError, match=r"is no list of grounded reports \(RecursionError"):
+    with pytest.raises(UserError, match=r"is not a list of grounded reports \(RecursionError"):
         found(options("padchest_gr", tree))
 
 

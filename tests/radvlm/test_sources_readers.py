@@ -134,7 +134,7 @@ def test_chexpert_plus(tmp_path, how):
 def test_chexpert_plus_without_labels_is_read_and_a_broken_file_of_labels_is_refused(tmp_path):
     tree = chexpert_plus_tree(tmp_path)
     (tree / "chexbert_labels/report_fixed.json").write_text('{"path_to_image": "a"}\n{half\n')
-    with pytest.raises(UserError, match=r"report_fixed.json is no label file of CheXpert Plus, line 2"):
+    with pytest.raises(UserError, match=r"report_fixed.json is not a label file of CheXpert Plus, line 2"):
         found(options("chexpert_plus", tree))
     shutil.rmtree(tree / "chexbert_labels")
     images, facts, _ = found(options("chexpert_plus", tree))
@@ -500,7 +500,7 @@ def test_a_broken_graph_and_a_folder_without_one_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"has no scene graph"):
         found(options("imagenome", tmp_path), known)
     (tmp_path / "d1_SceneGraph.json").write_text("{half")
-    with pytest.raises(UserError, match=r"d1_SceneGraph.json is no whole scene graph"):
+    with pytest.raises(UserError, match=r"d1_SceneGraph.json is not a complete scene graph"):
         found(options("imagenome", tmp_path), known)
 
 
@@ -533,7 +533,7 @@ def test_padchest_gr_names_the_missing_file_and_column(tmp_path):
         found(options("padchest_gr", tree))
     (tree / "grounded_reports_20240819.json").write_text("[{]")
     write_csv(tree / "master_table.csv", ("ImageID", "split"), [("p1.png", "train")])
-    with pytest.raises(UserError, match=r"grounded_reports_20240819.json is no list of grounded reports"):
+    with pytest.raises(UserError, match=r"grounded_reports_20240819.json is not a list of grounded reports"):
         found(options("padchest_gr", tree))
 
 

@@ -111,7 +111,7 @@ def test_ids_are_numbers_or_texts(tmp_path, listed, used):
 
 def test_two_images_of_one_id_are_refused(tmp_path):
     path = written(tmp_path, {"bbox": BOX}, images=[IMAGE, IMAGE | {"id": "1", "file_name": "b.png"}])
-    with pytest.raises(UserError, match="two images or categories have one id"):
+    with pytest.raises(UserError, match="two images or two categories have the same id"):
         read_annotations("key", path, "coco")
 
 

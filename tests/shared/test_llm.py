@@ -116,7 +116,7 @@ def test_a_file_that_no_model_would_see_right_is_one_sentence(tmp_path):
     "values", [GREY.astype(np.float32), GREY[0], np.zeros((3, 4, 4), np.uint8), np.zeros((0, 4), np.uint8)]
 )
 def test_an_array_that_is_no_picture_is_refused(values):
-    with pytest.raises(ValueError, match=r"^an image is uint8"):
+    with pytest.raises(ValueError, match=r"^an image must be uint8"):
         PromptImage(values)
 
 
@@ -396,7 +396,7 @@ def test_a_model_is_reached_for_when_it_is_first_asked():
 
 @pytest.mark.parametrize("name", ["test_llm:nothing", "test_llm:ROOT", "no_such_module:f", "nothing at all", ""])
 def test_a_stand_in_that_is_no_function_is_one_sentence(name):
-    with pytest.raises(UserError, match=r"^some\.stage\.llm\.model: '.*' names no function: give one as module:func"):
+    with pytest.raises(UserError, match=r"^some\.stage\.llm\.model: '.*' is not a function: give one as module:func"):
         connect(replace(MODEL, model=name), EXECUTION)
 
 

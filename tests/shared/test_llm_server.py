@@ -98,9 +98,9 @@ MALFORMED = {
     "message missing": ({"choices": [{"text": "x"}]}, "the reply has no message"),
     "content null": (completion(None), "the message has no content"),
     "content missing": ({"choices": [{"message": {"role": "assistant"}}]}, "the message has no content"),
-    "content of parts": (completion([{"type": "text", "text": GOOD}]), "the message's content is no text"),
-    "content a number": (completion(7), "the message's content is no text"),
-    "content an object": (completion({"finding": "effusion"}), "the message's content is no text"),
+    "content of parts": (completion([{"type": "text", "text": GOOD}]), "the message's content is not a text"),
+    "content a number": (completion(7), "the message's content is not a text"),
+    "content an object": (completion({"finding": "effusion"}), "the message's content is not a text"),
     "only reasoning": (completion(None, reasoning_content="hm"), "the model reasoned and did not answer"),
     "only reasoning, newer name": (completion(None, reasoning="hm"), "the model reasoned and did not answer"),
     "reasoning to the end": (
@@ -109,17 +109,17 @@ MALFORMED = {
     ),
     "a refusal": (completion(None, refusal="I cannot"), "the model refused"),
     "a tool call": (completion(None, tool_calls=[{"id": "1"}]), "the message has no content"),
-    "a list": ([completion()], "the reply is no JSON object"),
-    "null": ("null", "the reply is no JSON object"),
-    "a text": ('"ok"', "the reply is no JSON object"),
+    "a list": ([completion()], "the reply is not a JSON object"),
+    "null": ("null", "the reply is not a JSON object"),
+    "a text": ('"ok"', "the reply is not a JSON object"),
     "a page": (
         "<!DOCTYPE html><html><head><title>502 Bad Gateway</title></head><body><h1>nginx</h1></body></html>",
         "the reply is a page (502 Bad Gateway)",
     ),
-    "a page without a title": ("<html><body>Please log in.</body></html>", "the reply is no JSON"),
-    "broken JSON": (json.dumps(completion())[:-3], "the reply is no JSON"),
-    "nothing": ("", "the reply is no JSON"),
-    "a stream": ("data: {}\n\ndata: [DONE]", "the reply is no JSON"),
+    "a page without a title": ("<html><body>Please log in.</body></html>", "the reply is not JSON"),
+    "broken JSON": (json.dumps(completion())[:-3], "the reply is not JSON"),
+    "nothing": ("", "the reply is not JSON"),
+    "a stream": ("data: {}\n\ndata: [DONE]", "the reply is not JSON"),
     "deep": ("[" * 100_000, None),
     "not UTF-8": (b'{"choices": [{"message": {"content": "\xff\xfe"}}]}', None),
 }  # fmt: skip
@@ -145,7 +145,7 @@ def test_the_content_type_makes_no_difference(content_type):
     with replying((200, completion()), headers={"Content-Type": content_type}) as (address, _):
         assert asked(address)[0].value == {"finding": "effusion"}
     with replying((200, "<html>Sign in</html>"), headers={"Content-Type": content_type}) as (address, _):
-        assert asked(address, retries=0)[0].problem == "no answer: the reply is no JSON"
+        assert asked(address, retries=0)[0].problem == "no answer: the reply is not JSON"
 
 
 def test_a_body_that_is_cut_short_costs_its_question_alone():

@@ -44,7 +44,7 @@ def test_weights_come_back(tmp_path):
         (lambda held: held.pop("1.weight"), "it lacks 1.weight"),
         (lambda held: [held.pop(name) for name in ("1.weight", "0.bias")], "it lacks 0.bias and 1 more of 7"),
         (lambda held: held.update(extra=torch.zeros(1)), "the net has no extra"),
-        (lambda held: held.update({"0.bias": torch.zeros(3)}), "the shape differs of 0.bias"),
+        (lambda held: held.update({"0.bias": torch.zeros(3)}), "the shape differs for 0.bias"),
     ],
 )
 def test_weights_of_another_net_are_refused(tmp_path, change, told):
@@ -52,7 +52,7 @@ def test_weights_of_another_net_are_refused(tmp_path, change, told):
     change(held)
     path = tmp_path / "net.safetensors"
     save_file(held, path)
-    said = f"{path} holds the weights of another net, for {told}: delete it and run snakemake weights again"
+    said = f"{path} holds the weights of another net ({told}): delete it and run snakemake weights again"
     with pytest.raises(UserError, match=re.escape(said)):
         load_strict(net(), path)
 
@@ -65,7 +65,7 @@ def test_damaged_weights_are_refused(tmp_path):
         path.unlink(missing_ok=True)
         if content is not None:
             path.write_bytes(content)
-        with pytest.raises(UserError, match=f"^{re.escape(str(path))} is missing, damaged or no safetensors file: "):
+        with pytest.raises(UserError, match=f"^{re.escape(str(path))} is missing, damaged or not a safetensors file: "):
             load_strict(net(), path)
 
 

@@ -161,7 +161,7 @@ def test_a_checkpoint_of_other_settings_is_never_resumed(given, tmp_path, monkey
         with pytest.raises(KeyboardInterrupt):
             tune(tmp_path, given)
     tune(tmp_path, given, recipe(learning_rate=1e-3))
-    assert "holds a checkpoint of other settings, inputs or code: the training restarts" in caplog.text
+    assert "holds a checkpoint made with other settings, inputs or code: the training restarts" in caplog.text
 
 
 def test_micro_batches_do_not_change_the_loss(given, tmp_path):
@@ -171,7 +171,7 @@ def test_micro_batches_do_not_change_the_loss(given, tmp_path):
 
 
 def test_a_batch_that_does_not_divide_is_refused(given, tmp_path):
-    with pytest.raises(UserError, match="batch is 4, no multiple of micro_batch"):
+    with pytest.raises(UserError, match="batch is 4, which is not a multiple of micro_batch"):
         Recipe.from_dict(RECIPE | {"micro_batch": 3}).micro_batches_per_step(1)
 
 

@@ -1,1 +1,1 @@
-"""Annotations of public datasets: one module with a line ``WHAT = "…"`` per format (:mod:`cxr.annotations.formats`)."""
+"""Annotations of public datasets. Each format is a module that declares ``WHAT`` (:mod:`cxr.annotations.formats`)."""

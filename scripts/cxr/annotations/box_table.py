@@ -14,18 +14,18 @@ from cxr.base.vocabulary import BOX_CLASSES
 from cxr.geometry.boxes import bounding_box
 
 CLASS_BY_LESION = {lesion.name: lesion.box_class for lesion in LESION_TYPES}
-"""The detector class nearest to each lesion type, for human boxes that replace a detector's."""
+"""{lesion type: nearest detector class}, for human boxes that replace those of a detector."""
 CONFIDENCE = 1.0  # confidence of a human box
 CLASS_BY_NIH_LABEL = {"Mass": "Nodule/Mass", "Nodule": "Nodule/Mass", "Infiltrate": "Infiltration"}
-"""{NIH label: detector class} for labels that are no lesion type, or that have a detector class of their own."""
+"""{NIH label: detector class} for labels that are not a lesion type, or that have their own detector class."""
 NUMBERS = dict.fromkeys(("x1", "y1", "x2", "y2", "confidence"), pl.Float64)
 SCHEMA = {"image_id": pl.String, **NUMBERS, "class_name": pl.String}
 
 
 def detector_class(label: str, kind: str, classes: Mapping[str, str]) -> str | None:
-    """Return the detector class for a label of a format, None if there is none.
+    """Return the detector class of a format's label, None if there is none.
 
-    Precedence: ``classes`` {label: class}, NIH's labels, the detectors' own names, lesion types.
+    Searched in this order: ``classes`` {label: class}, NIH's labels, the detectors' class names, lesion types.
     """
     class_by_lower_name = {name.lower(): name for name in BOX_CLASSES}
     detector_class = classes.get(label) or CLASS_BY_NIH_LABEL.get(label) or class_by_lower_name.get(label.lower())
@@ -33,7 +33,7 @@ def detector_class(label: str, kind: str, classes: Mapping[str, str]) -> str | N
 
 
 def region_box(region: Annotation) -> tuple[float, float, float, float] | None:
-    """Return a region's box, or its mask's box; None without either, for a NaN, or if the mask cannot be read."""
+    """Return a region's box, or the box of its mask; None if it has neither, or if either is invalid."""
     if region.box is not None:
         return region.box if np.isfinite(region.box).all() else None
     mask = None
@@ -48,7 +48,7 @@ def region_box(region: Annotation) -> tuple[float, float, float, float] | None:
 def read_box_table(path: str | Path, kind: str, image_id: str, classes: Mapping) -> tuple[pl.DataFrame, Counter[str]]:
     """Return the boxes of a file in original pixels, and {reason: number of excluded regions}.
 
-    ``image_id``: template of an image_id ({name}, {stem}); ``classes``: {label: class}. UserError for another format.
+    ``image_id``: template with {name} or {stem}; ``classes``: {label: class}. Raises UserError for another format.
     """
     rows: list = []
     omitted_by_reason: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Chest ImaGenome (PhysioNet): the gold set's boxes of anatomical zones on images of MIMIC-CXR, by readers."""
+"""Chest ImaGenome (PhysioNet), gold set: boxes of anatomical zones that readers drew on images of MIMIC-CXR."""
 
 from pathlib import Path
 

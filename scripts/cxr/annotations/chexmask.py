@@ -1,8 +1,8 @@
 """Reading the MIMIC-CXR table of the CheXmask database (PhysioNet): lungs and heart segmented by a net.
 
-A row has dicom_id, estimated Dice, 120 landmarks (x, y), runs of pixels of each organ, Height and Width, all in pixels
-of the original image. Runs are "start length" pairs along the rows; the first pixel is 1. The table is 15 GB of text,
-so it is streamed and only the requested images are kept. It is no human annotation, hence none of the formats.
+A row has dicom_id, estimated Dice, 120 landmarks (x, y), run lengths of each organ, Height and Width, all in pixels of
+the original image. Run lengths are "start length" pairs along the rows; the first pixel is 1. The table is 15 GB of
+text, so it is streamed and only the requested images are kept. It is not a format, because no human annotated it.
 """
 
 import math
@@ -22,12 +22,12 @@ IDS, DICE, HEIGHT, WIDTH, POINTS = "dicom_id", "Dice RCA (Mean)", "Height", "Wid
 RUNS = {"right lung": "Right Lung", "left lung": "Left Lung", "heart": "Heart"}
 COLUMNS = [IDS, DICE, HEIGHT, WIDTH, POINTS, *RUNS.values()]
 LINES = [name for name in COLUMNS if name != POINTS]  # columns whose cells hold a single line
-REMEDY = "give the CheXmask database's OriginalResolution/MIMIC-CXR-JPG.csv"
+REMEDY = "give the file OriginalResolution/MIMIC-CXR-JPG.csv of the CheXmask database"
 BATCH = 64  # rows per block of the stream; one row takes about 60 kB
 
 
 class Row(NamedTuple):
-    """A row: estimated Dice, shape (rows, columns), undecoded text of the landmarks and of the :data:`RUNS`' values."""
+    """A row: estimated Dice, shape (rows, columns), and the undecoded texts of the landmarks and of :data:`RUNS`."""
 
     dice: float
     shape: tuple[int, int]
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 def stream_rows(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[str, str]]:
     """Yield the rows of some images, {column: text}, in the table's order. ``key``: the setting that names the file.
 
-    Only one block is in memory at a time. Raises UserError for any other file.
+    Only one block is in memory at a time. Raises UserError if the file is damaged or is not this table.
     """
     try:
         table = pl.scan_csv(path, infer_schema=False)
@@ -49,16 +49,16 @@ def stream_rows(key: str, path: str | Path, image_ids: list[str]) -> Iterator[di
         for batch in selected_rows.collect_batches(chunk_size=BATCH, maintain_order=True):
             for row in batch.iter_rows(named=True):
                 if any("\n" in (row[name] or "") for name in LINES):
-                    raise UserError(f"{key} {str(path)!r} has a quotation mark that joins lines: get the table anew")
+                    raise UserError(f"{key} {str(path)!r} has a quotation mark that joins lines: download it again")
                 yield row
     except (OSError, pl.exceptions.PolarsError) as error:
         refuse_machine_fault(path, error)
         cause = type(error).__name__
-        raise UserError(f"{key} is {str(path)!r}, which is no whole CSV ({cause}): get it anew") from None
+        raise UserError(f"{key} is {str(path)!r}, which is damaged ({cause}): download it again") from None
 
 
 def read_rows(key: str, path: str | Path, image_ids: list[str]) -> dict[str, Row | None]:
-    """Return {image: row} of :func:`stream_rows`, None if unreadable; of duplicates, the row of the highest Dice."""
+    """Return {image: row, or None if it cannot be parsed}; of duplicates, the row with the highest Dice is kept."""
     rows: dict[str, Row | None] = {}
     for values in stream_rows(key, path, image_ids):
         image_id, row = values[IDS], _parse_row(values)
@@ -69,7 +69,7 @@ def read_rows(key: str, path: str | Path, image_ids: list[str]) -> dict[str, Row
 
 
 def _parse_row(values: dict[str, str]) -> Row | None:
-    """Return a row, or None if one of its numbers cannot be parsed."""
+    """Parse a row; return None if one of its numbers is invalid."""
     with suppress(TypeError, ValueError, OverflowError):
         dice, height, width = (float(values[name]) for name in (DICE, HEIGHT, WIDTH))
         runs = tuple(values[name] or "" for name in RUNS.values())
@@ -79,7 +79,7 @@ def _parse_row(values: dict[str, str]) -> Row | None:
 
 
 def decode_runs(text: str, shape: tuple[int, int]) -> np.ndarray:
-    """Return uint8 (rows, columns), 1 in the runs. Raises ValueError for malformed runs or runs outside the image."""
+    """Decode run lengths to a mask, uint8 (rows, columns). Raises ValueError if they are malformed or do not fit."""
     try:
         numbers = np.array(text.split(), np.int64)
     except OverflowError:
@@ -89,14 +89,14 @@ def decode_runs(text: str, shape: tuple[int, int]) -> np.ndarray:
     starts, lengths = numbers[::2] - 1, numbers[1::2]
     flat = np.zeros(shape[0] * shape[1], np.uint8)
     if ((starts < 0) | (lengths < 0) | (lengths > flat.size) | (starts > flat.size - lengths)).any():
-        raise ValueError("a run outside the picture")
+        raise ValueError("a run outside the image")
     for start, end in zip(starts, starts + lengths, strict=True):
         flat[start:end] = 1
     return flat.reshape(shape)
 
 
 def decode_points(text: str, count: int) -> np.ndarray:
-    """Return the points, float64 (count, 2: x, y), of a printed list or array. Raises ValueError for another count."""
+    """Parse a printed list or array of points, float64 (count, 2: x, y). Raises ValueError for any other count."""
     numbers = [float(number) for number in re.findall(r"-?\d+(?:\.\d*)?(?:e[+-]?\d+)?", text)]
     if len(numbers) != 2 * count:
         raise ValueError(f"{len(numbers)} numbers instead of {2 * count}")

@@ -1,4 +1,4 @@
-"""CheXpert Plus (Stanford): one table of images with sections of their reports, and label files as JSON Lines."""
+"""CheXpert Plus (Stanford): a table of images with sections of their reports, and label files in JSON Lines."""
 
 import json
 from pathlib import Path
@@ -40,8 +40,8 @@ def read_table(key: str, path: Path) -> pl.DataFrame:
 
 
 def read_labels(key: str, path: Path) -> pl.DataFrame:
-    """Return ``path`` and the labels of a label file, one object per line. Raises UserError for any other file."""
-    rows, fault = [], f"{key}: {path} is no label file of CheXpert Plus"
+    """Return ``path`` and the labels of a label file in JSON Lines. Raises UserError for any other file."""
+    rows, fault = [], f"{key}: {path} is not a label file of CheXpert Plus"
     with refuse_damaged(path, fault):
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     for number, line in enumerate(lines, 1):

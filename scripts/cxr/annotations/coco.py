@@ -1,4 +1,4 @@
-"""COCO's JSON: boxes, polygons or run lengths. Phrases are in ``label_text``, as in MS-CXR's JSON.
+"""COCO JSON: boxes, polygons or run lengths. Phrases are read from ``label_text``, as in MS-CXR's JSON.
 
 The label of a category is its ``finding`` if it has one, as in SemiSynCXR's exports, else its ``name``.
 """
@@ -20,14 +20,14 @@ WHAT = "COCO JSON with boxes, polygons or run-length masks"
 def read(key: str, path: Path) -> Annotations:
     """Read the JSON; all listed images count as annotated. Raises UserError.
 
-    An annotation of an unlisted image gets the image UNLISTED, one of an unlisted category the label "".
+    An annotation gets the image UNLISTED if its image is not listed, and the label "" if its category is not listed.
     """
-    with refuse_damaged(path, f"{key} is {str(path)!r}, which is no whole COCO JSON"):
+    with refuse_damaged(path, f"{key} is {str(path)!r}, which is not a complete COCO JSON"):
         content = json.loads(path.read_bytes())
         labels = {_normalise_id(row["id"]): str(row.get("finding") or row["name"]) for row in content["categories"]}
         images = {_normalise_id(row["id"]): row | {"file_name": str(row["file_name"])} for row in content["images"]}
         if len(images) < len(content["images"]) or len(labels) < len(content["categories"]):
-            raise ValueError("two images or categories have one id")
+            raise ValueError("two images or two categories have the same id")
         regions = [_parse_region(row, images, labels) for row in content["annotations"]]
     if orphans := sum(region.image == UNLISTED or not region.label for region in regions):
         number = count_phrase(orphans, "annotation names", "annotations name")
@@ -36,7 +36,7 @@ def read(key: str, path: Path) -> Annotations:
 
 
 def _normalise_id(value: object) -> str:
-    """Return an id as text; some programs write it as a number."""
+    """Return an id as text, because some programs write ids as numbers."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else clean_id(str(value))
 
 
@@ -58,7 +58,7 @@ def _parse_region(row: dict, images: dict[str, dict], labels: dict[str, str]) ->
 
 
 def _parse_segmentation(segmentation: Any) -> dict | list | None:
-    """Return run lengths, or polygons of three or more points, objects {x, y} or pairs, as flat lists x, y, x, y …"""
+    """Return run lengths unchanged, polygons of at least three points ({x, y} or pairs) as flat lists x, y, x, y …"""
     if not isinstance(segmentation, list) or not segmentation:
         return segmentation or None
     if any(isinstance(part, dict) and "counts" in part for part in segmentation):

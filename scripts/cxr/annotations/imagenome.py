@@ -1,4 +1,4 @@
-"""Chest ImaGenome (PhysioNet): scene graphs of the silver set, one JSON file per image of MIMIC-CXR."""
+"""Chest ImaGenome (PhysioNet), silver set: scene graphs, one JSON file per image of MIMIC-CXR."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 
 
 class SceneGraph(NamedTuple):
-    """The regions of an image: names, boxes (N, 4) in original pixels (NaN: no number), and the patient's sex."""
+    """The regions of an image: names, boxes (N, 4) in original pixels (NaN if invalid), and the patient's sex."""
 
     image_id: str
     names: list[str]
@@ -28,13 +28,13 @@ class SceneGraph(NamedTuple):
 
 
 def read_graphs(key: str, path: Path) -> Iterator[SceneGraph]:
-    """Yield the graphs of a folder, or of the release's, by file name. Raises UserError for none, or a damaged one."""
+    """Yield the graphs of a folder, or of the release's folder, by file name. Raises UserError if none, or damaged."""
     inner = path / "silver_dataset" / "scene_graph"
     files = sorted((inner if inner.is_dir() else path).glob(f"*{ENDING}"))
     if not files:
         raise UserError(f"{key}: {path} has no scene graph (*{ENDING}): give the folder of Chest ImaGenome")
     for file in files:
-        with refuse_damaged(file, f"{key}: {file.name} is no whole scene graph"):
+        with refuse_damaged(file, f"{key}: {file.name} is not a complete scene graph"):
             content = json.loads(file.read_text(encoding="utf-8"))
             objects = content["objects"]
             names = [str(entry["bbox_name"]) for entry in objects]

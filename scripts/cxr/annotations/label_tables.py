@@ -1,4 +1,4 @@
-"""Tables with CheXpert's labels, of any dataset: one row per image or study, one column per label."""
+"""Tables of any dataset with CheXpert's labels: one row per image or study, one column per label."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ VALUE_BY_CELL = {
     for number, value in ((1, "present"), (0, "absent"), (-1, "uncertain"))
     for end in ("", ".0")
 }
-"""{cell: its meaning}; an empty cell has none."""
+"""{cell: its value}; empty cells have no value."""
 Names = Sequence[str]
 SEX = {"female": "F", "f": "F", "male": "M", "m": "M"}
 
@@ -24,10 +24,10 @@ SEX = {"female": "F", "f": "F", "male": "M", "m": "M"}
 def read_columns(
     key: str, path: Path, kind: str, required: Names, besides: Names = (), *, ids: Names, words: Names = ()
 ) -> pl.DataFrame:
-    """Return the columns of a table as stripped strings; absent columns of ``besides`` are "".
+    """Return columns of a table as stripped strings; ``besides``: optional columns, "" if absent.
 
-    ``ids``: identifiers; ``words``: columns whose cells are single words, in a table with multi-line texts. Raises
-    UserError for the first missing column of ``required``.
+    ``ids``: columns of identifiers; ``words``: columns of single words, for tables with multi-line texts. Raises
+    UserError if a column of ``required`` is missing.
     """
     table = read_frame(path, key, (*required, *besides), ids=ids, words=words)
     require_columns(table.columns, required, path, key, f"give a file of {kind}")
@@ -36,17 +36,17 @@ def read_columns(
 
 
 def decode_labels(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> pl.DataFrame:
-    """Return the table with labels decoded to present, absent, uncertain or null."""
+    """Decode the label columns of a table to present, absent, uncertain or null."""
     return table.with_columns(pl.col(*labels).replace_strict(VALUE_BY_CELL, default=None, return_dtype=pl.String))
 
 
 def decode_sex(column: str) -> pl.Expr:
-    """Return F, M or null for a column of strings."""
+    """Return the expression that maps a column of strings to F, M or null."""
     return pl.col(column).str.to_lowercase().replace_strict(SEX, default=None, return_dtype=pl.String)
 
 
 def normalise_id(column: str) -> pl.Expr:
-    """Return ids without a trailing ".0", which some programs add."""
+    """Return the expression that removes a trailing ".0", which some programs add, from ids."""
     return pl.col(column).str.replace(r"^(\d+)\.0$", "$1")
 
 

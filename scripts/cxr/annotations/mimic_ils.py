@@ -1,6 +1,6 @@
-"""MIMIC-ILS, the authors' released dataset: a folder with one JSON and the masks as image files.
+"""MIMIC-ILS, the dataset that the authors released: a folder with a JSON file and the masks as image files.
 
-``mimic_ils_instruction_answer.json`` holds {split: {study: entry}}; a pair with a mask names the mask's file.
+``mimic_ils_instruction_answer.json`` holds {split: {study: entry}}; a pair with a mask gives the mask's file name.
 """
 
 import json
@@ -15,8 +15,8 @@ JSON, MASKS = "mimic_ils_instruction_answer.json", "lesion_mask"
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read each distinct mask once; negatives give no region. Raises UserError."""
-    with refuse_damaged(path / JSON, f"{key} is {str(path)!r}, which holds no whole {JSON}"):
+    """Read each distinct mask once; negative pairs give no region. Raises UserError."""
+    with refuse_damaged(path / JSON, f"{key} is {str(path)!r}, whose {JSON} is missing or damaged"):
         studies_by_split = json.loads((path / JSON).read_text(encoding="utf-8"))
         distinct_masks = {
             (entry["dicom_id"], pair["target"], pair["seg_mask_path"], split): None

@@ -1,4 +1,4 @@
-"""MS-CXR (PhysioNet): boxes of phrases on images of MIMIC-CXR.
+"""MS-CXR (PhysioNet): phrases and their boxes on images of MIMIC-CXR.
 
 All boxes of an image with the same ``label_text`` belong to one phrase. Version 1.1.0 has the column ``split``.
 """

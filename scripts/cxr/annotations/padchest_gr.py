@@ -1,8 +1,8 @@
 """PadChest and PadChest-GR (BIMCV): PadChest's table of images, and grounded reports with boxes.
 
-The folder of PadChest-GR has a JSON list of reports ``grounded_reports_*.json``: StudyID, ImageID and ``findings``,
-each with ``sentence_en``, ``boxes`` and ``extra_boxes`` (x1, y1, x2, y2 of the unit square), and labels;
-``master_table.csv`` has the split of each image.
+The folder of PadChest-GR has a JSON list of reports, ``grounded_reports_*.json``. A report has StudyID, ImageID and
+``findings``; a finding has ``sentence_en``, ``boxes``, ``extra_boxes`` (x1, y1, x2, y2 as fractions of the image's
+sides) and labels. ``master_table.csv`` has the split of each image.
 """
 
 import json
@@ -28,7 +28,7 @@ VIEWS = {"PA": "PA", "AP": "AP", "AP_horizontal": "AP"}  # {frontal projection: 
 
 
 def find_one_file(key: str, folder: Path, pattern: str) -> Path:
-    """Return the only file of a pattern in a folder, gzipped or not. Raises UserError for none or several."""
+    """Return the only file in a folder that matches a pattern, gzipped or not. Raises UserError for none or several."""
     paths = sorted({*folder.glob(pattern), *folder.glob(f"{pattern}.gz")})
     if len(paths) != 1:
         fault = "has no" if not paths else f"has {len(paths)} files"
@@ -37,7 +37,7 @@ def find_one_file(key: str, folder: Path, pattern: str) -> Path:
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the boxes of sentences, in pixels; images of unknown size have none. Raises UserError."""
+    """Read the boxes of sentences, in pixels, except on images of unknown size. Raises UserError."""
     images = {row["image_id"]: row for row in read_images(key, find_one_file(key, path, TABLE)).iter_rows(named=True)}
     split_by_image = dict(read_master(key, find_one_file(key, path, MASTER)).iter_rows())
     regions, image_names = [], set()
@@ -57,7 +57,7 @@ def read(key: str, path: Path) -> Annotations:
 
 
 class Sentence(NamedTuple):
-    """A sentence of a report with its boxes, extra boxes (unit square) and labels."""
+    """A sentence of a report with its boxes, extra boxes (both as fractions of the image's sides) and labels."""
 
     text: str
     boxes: list
@@ -99,9 +99,9 @@ def read_master(key: str, path: Path) -> pl.DataFrame:
 
 
 def read_reports(key: str, path: Path) -> list[Report]:
-    """Return the reports of the JSON. Raises UserError for any other file."""
+    """Return the reports in a JSON file. Raises UserError for any other file."""
     reports = []
-    with refuse_damaged(path, f"{key}: {path} is no list of grounded reports"):
+    with refuse_damaged(path, f"{key}: {path} is not a list of grounded reports"):
         for entry in json.loads(path.read_text(encoding="utf-8-sig")):
             sentences = []
             for row in entry["findings"]:

@@ -1,4 +1,4 @@
-"""The common structure of all formats, annotated regions of images, and reading a file of any format."""
+"""Data structures that all annotation formats share, and reading a file of any format."""
 
 import importlib
 from contextlib import suppress
@@ -16,7 +16,7 @@ from cxr.base.regular_files import read_regular
 from cxr.geometry.rle import decode_rle
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".dcm", ".dicom", ".tif", ".tiff", ".bmp")
-UNLISTED = "(an image that the file does not list)"  # image of a region whose image number is not listed in its file
+UNLISTED = "(an image that the file does not list)"  # image name of a region whose image is not listed
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Annotation:
 
     Coordinates are continuous, in pixels of the image: the pixel (0, 0) covers 0 to 1. Absent fields are "" or None.
 
-    ``image``: the image's name in the file; ``drawn``: COCO's polygons or run lengths, or the path of a mask image,
-    above 0 inside; ``reader``: annotator; ``size``: (rows, columns) of the annotated image; ``phrase``: text about the
-    region; several regions may share one; ``split``: as written in the file.
+    ``image``: the image's name in the file; ``drawn``: COCO polygons or run lengths, or the path of a mask image whose
+    pixels above 0 are inside; ``reader``: annotator; ``size``: (rows, columns) of the annotated image; ``phrase``: text
+    about the region, which several regions may share; ``split``: split as written in the file.
     """
 
     image: str
@@ -40,7 +40,7 @@ class Annotation:
     split: str = ""
 
     def mask(self) -> np.ndarray | None:
-        """Return the decoded mask, bool (rows, columns), None without one. Raises ValueError if it cannot be read."""
+        """Decode the mask, bool (rows, columns); None if the region has none. Raises ValueError if it is unreadable."""
         if isinstance(self.drawn, dict):
             return decode_rle(self.drawn)
         if isinstance(self.drawn, Path):
@@ -54,52 +54,52 @@ class Annotation:
         if not self.drawn:
             return None
         if self.size is None:
-            raise ValueError("a picture with polygons has no height and width")
+            raise ValueError("an image with polygons has no height and width")
         return polygon_mask(self.drawn, self.size)
 
 
 class Annotations(NamedTuple):
-    """Contents of a file: ``regions`` in the file's order, and ``seen``, the names of all annotated images."""
+    """Content of a file: ``regions`` in the file's order, and ``seen``, the names of all annotated images."""
 
     regions: list[Annotation]
     seen: set[str]
 
 
 def image_name(template: str, name: str) -> str:
-    r"""Return an image_id of the cohort: ``template`` with {name} (after the last / or \) or {stem} (no ending)."""
+    r"""Return the cohort's image_id: ``template`` with {name} (part after the last / or \) or {stem} (no ending)."""
     base = PurePosixPath(clean_id(name.replace("\\", "/")))
     stem = base.stem if base.suffix.lower() in ENDINGS else base.name
     return template.replace("{name}", base.name).replace("{stem}", stem)
 
 
 def polygon_mask(flat_polygons: list[list[float]], shape: tuple[int, int]) -> np.ndarray:
-    """Return the pixels, bool ``shape``, with centres inside a polygon [x1, y1, …]; ValueError unless numbers."""
+    """Return the mask, bool ``shape``, of pixels whose centre is inside a polygon [x1, y1, …]. Raises ValueError."""
     mask, outlines = np.zeros(shape, bool), [np.array([np.nan])]
     with suppress(TypeError):
         outlines = [np.asarray(flat, np.float64).reshape(-1, 2) for flat in flat_polygons]
     if not all(np.isfinite(points).all() for points in outlines):
-        raise ValueError("a polygon holds what is no number")
+        raise ValueError("a polygon has a coordinate that is not a number")
     for points in outlines:
         (x1, y1), (x2, y2) = points.T, np.roll(points, -1, axis=0).T
         for row in range(shape[0]):
             y = row + 0.5
             crosses = (y1 <= y) != (y2 <= y)
             x = np.sort(x1[crosses] + (y - y1[crosses]) * (x2 - x1)[crosses] / (y2 - y1)[crosses])
-            # the even-odd rule: the line is inside from each odd crossing to the next even one
+            # even-odd rule: a pixel row is inside from each odd crossing to the next even crossing
             for first, last in np.clip(np.ceil(x - 0.5), 0, shape[1]).astype(int).reshape(-1, 2).tolist():
                 mask[row, first:last] = True
     return mask
 
 
 def format_module(kind: str) -> ModuleType:
-    """Return the module of one of :data:`cxr.annotations.formats.FORMATS`. Raises ValueError for another name."""
+    """Return the module of one of :data:`cxr.annotations.formats.FORMATS`. Raises ValueError for any other name."""
     if kind not in FORMATS:
         raise ValueError(f"there is no format {kind!r}: choose one of {', '.join(FORMATS)}")
     return importlib.import_module(f"cxr.annotations.{kind}")
 
 
 def read_annotations(key: str, path: str | Path, kind: str) -> Annotations:
-    """Return the contents of a file of a format; the image of a region may be UNLISTED.
+    """Read a file of the format ``kind``; the image of a region may be UNLISTED.
 
     ``key``: the setting that names the file. Raises UserError for a file that is not of that format.
     """

@@ -1,4 +1,4 @@
-"""RSNA's pneumonia challenge: ``stage_2_train_labels.csv``, with boxes of lung opacity and images without one."""
+"""RSNA's pneumonia challenge: ``stage_2_train_labels.csv``, with boxes of lung opacity, and images without a box."""
 
 from pathlib import Path
 

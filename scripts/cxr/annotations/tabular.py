@@ -1,4 +1,4 @@
-"""Shared code of the formats: required columns, numbers in cells, refusing a damaged file."""
+"""Shared code of the formats: reading tables, parsing numbers in cells, and refusing damaged files."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,13 +9,13 @@ from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.user_tables import read_frame, require_columns
 
-NO_FINDING = ("no finding", "normal", "no lung opacity / not normal")  # labels, in lower case
+NO_FINDING = ("no finding", "normal", "no lung opacity / not normal")  # labels of images without a region, lower case
 
 
 def read_rows(key: str, path: Path, kind: str, required: Sequence[str], besides: Sequence[str] = ()) -> Iterator[dict]:
-    """Return the rows of a table, {column: text}. Raises UserError if it lacks a column of ``required``.
+    """Return the rows of a table, {column: text}. Raises UserError if a column of ``required`` is missing.
 
-    The first column of ``required`` names the image; ``besides``: optional columns.
+    The first column of ``required`` holds the image's id; ``besides``: optional columns.
     """
     table = read_frame(path, key, (*required, *besides), ids=required[:1])
     require_columns(table.columns, required, path, key, f"give a file of the format {kind}")
@@ -33,7 +33,7 @@ Box = tuple[float, float, float, float]
 
 @contextmanager
 def refuse_damaged(path: Path, fault: str) -> Iterator[None]:
-    """Raise UserError with ``fault`` and its cause if the block cannot read the content of a file."""
+    """Raise UserError with ``fault`` and the cause if the code inside the context cannot read a file's content."""
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -1,6 +1,6 @@
-"""VinDr-CXR (PhysioNet) and its copy VinBigData: boxes of single readers (train) or of a consensus (test).
+"""VinDr-CXR (PhysioNet) and its copy VinBigData: boxes by single readers (train) or by consensus (test).
 
-``annotations_train.csv`` and VinBigData's ``train.csv`` name the reader in ``rad_id``; ``annotations_test.csv`` lacks
+``annotations_train.csv`` and VinBigData's ``train.csv`` have the reader in ``rad_id``; ``annotations_test.csv`` lacks
 that column. ``image_labels_*.csv`` have a row for each image and reader, with 1 or 0 for each label.
 """
 
@@ -23,7 +23,7 @@ CLASSES = (
     "Rib fracture",
 )  # fmt: skip
 """Findings with boxes; VinBigData has 14 of them."""
-# labels of images
+# labels of whole images
 LABELS = (*CLASSES, "COPD", "Lung tumor", "Pneumonia", "Tuberculosis", "Other diseases", "No finding")
 SAME_LABEL = {"Other disease": "Other diseases"}  # {label in the test file: label in the training file}
 LESIONS = {
@@ -42,9 +42,9 @@ def read(key: str, path: Path) -> Annotations:
 
 
 def read_labels(key: str, path: Path) -> pl.DataFrame:
-    """Return a file of image labels as strings: image_id, rad_id ("" in a test file), and its labels.
+    """Read a file of image labels as strings: image_id, rad_id ("" in a test file), and the labels.
 
-    Labels have the names of the training file. Raises UserError for a file without image_id or labels.
+    Labels are named as in the training file. Raises UserError for a file without image_id or labels.
     """
     table = read_frame(path, key, ("image_id", *BESIDES, *LABELS, *SAME_LABEL), ids=("image_id", *BESIDES))
     table = table.rename({old: new for old, new in SAME_LABEL.items() if old in table.columns})

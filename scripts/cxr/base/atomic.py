@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-HOST = platform.node().partition(".")[0]  # process numbers are unique only within a computer; folders are shared
+HOST = platform.node().partition(".")[0]  # process ids are unique only within a computer, but computers share folders
 ABANDONED_S = 86400  # seconds without a change after which another computer's temporary file counts as abandoned
 
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary name beside ``path``; rename it to ``path`` on success, remove it on failure."""
+    """Yield a temporary path in the folder of ``path``; rename it to ``path`` on success, remove it on failure."""
     temporary = _temporary_path(Path(path))
     try:
         yield temporary
@@ -28,7 +28,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
 
 
 def _temporary_path(path: Path) -> Path:
-    """Return the temporary name beside ``path``. Creates its folder; removes what killed jobs left there."""
+    """Return a temporary path in the folder of ``path``; create the folder, and remove the files of killed jobs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         *_, host, process, _ = leftover.name.split(".")
@@ -45,16 +45,16 @@ def _changed_recently(leftover: Path) -> bool:
     below = (Path(root) / name for root, folders, files in os.walk(leftover) for name in [*folders, *files])
     try:
         return any(path.lstat().st_mtime >= time.time() - ABANDONED_S for path in itertools.chain([leftover], below))
-    except FileNotFoundError:  # its writer has just removed or renamed it
+    except FileNotFoundError:  # the writer has just removed or renamed it
         return True
 
 
 @contextmanager
 def atomic_folder(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary folder beside ``path``; on success it takes that name, on failure it is removed."""
+    """Yield a temporary folder next to ``path``; rename it to ``path`` on success, remove it on failure."""
     final = Path(path)
     folder = _temporary_path(final)
-    shutil.rmtree(folder, ignore_errors=True)  # left by a process with the same number, before a restart
+    shutil.rmtree(folder, ignore_errors=True)  # left by a process with the same id, before a restart
     folder.mkdir()
     try:
         yield folder
@@ -65,7 +65,7 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
 
 
 def link_file(source: Path, target: Path) -> None:
-    """Link a file under a second name; copy it where the file system has no links."""
+    """Create the hard link ``target`` to a file; copy the file if the file system has no hard links."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)
@@ -74,7 +74,7 @@ def link_file(source: Path, target: Path) -> None:
 
 
 def link_folder(source: str | Path, target: Path) -> None:
-    """Link every file below a folder."""
+    """Link every file below ``source`` to the same relative path below ``target``, except hidden files."""
     for file in sorted(Path(source).rglob("*")):
         if file.is_file() and not file.name.startswith("."):
             link_file(file, target / file.relative_to(source))

@@ -1,4 +1,4 @@
-"""Declarations of table columns. Each yields the polars schema and the rows of its documentation."""
+"""Declarations of table columns, from which the polars schema and the documentation of a table are built."""
 
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -10,7 +10,7 @@ Kind: TypeAlias = pl.DataType | type[pl.DataType]
 
 @dataclass(frozen=True)
 class Column:
-    """One column. ``kind``: polars type; ``meaning``: a sentence; ``unit``: unit of the values, "" without one."""
+    """One column. ``kind``: polars type; ``meaning``: one sentence; ``unit``: unit of the values, "" if none."""
 
     kind: Kind
     meaning: str
@@ -26,7 +26,7 @@ def schema(columns: Columns) -> dict[str, Kind]:
 
 
 def edge_columns(meaning: str, unit: str) -> Columns:
-    """Return the columns x1, y1, x2 and y2 of a box; ``meaning``: what is said after "Left edge" and so on."""
+    """Return the columns x1, y1, x2 and y2 of a box; ``meaning``: text that follows "Left edge", "Upper edge" etc."""
     edges = {"x1": "Left", "y1": "Upper", "x2": "Right", "y2": "Lower"}
     return {name: Column(pl.Float64, f"{edge} edge{meaning}.", unit) for name, edge in edges.items()}
 
@@ -38,7 +38,7 @@ def interval_columns(name: str, interval: str, unit: str = "") -> Columns:
 
 
 def check_columns(table: pl.DataFrame, columns: Columns, name: str) -> None:
-    """Raise ValueError unless a table, ``name``, has the declared columns in their order and of their types."""
+    """Raise ValueError unless a table has the declared columns, in order and type; ``name``: for the message."""
     actual, declared = dict(table.schema), schema(columns)
     if actual != declared or list(actual) != list(declared):
         raise ValueError(f"{name}: its columns are {actual}, declared are {declared}")

@@ -1,4 +1,4 @@
-"""Counts that must agree: how many items there are, and how many had each outcome, counted independently."""
+"""Counts that must agree: the number of all items, and the number with each outcome, counted independently."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ import polars as pl
 
 from cxr.base.columns import Column, Columns
 
-ALL = "all"  # the outcome that counts all items; the other outcomes add up to it
+ALL = "all"  # the outcome of the row that counts all items; the counts of the other outcomes add up to it
 CONSERVED: Columns = {
     "what": Column(pl.String, "What is counted."),
     "outcome": Column(pl.String, "`all`, or what became of it."),
@@ -17,9 +17,9 @@ CountRow = tuple[str, str, int]  # a row of :data:`CONSERVED`
 
 
 def counted_rows(stage: str, quantity: str, total: int, parts: Mapping[str, int]) -> list[CountRow]:
-    """Return a row for all items, and one for each outcome that is not 0, in the order of ``parts``.
+    """Return a row for all items and a row for each outcome that occurred, in the order of ``parts``.
 
-    Count ``total`` and ``parts`` independently. AssertionError if they disagree: a bug lost or doubled something.
+    Count ``total`` and ``parts`` independently. Raises AssertionError if they disagree: a bug lost or doubled an item.
     """
     num_accounted = sum(parts.values())
     if total != num_accounted or min(parts.values(), default=0) < 0:

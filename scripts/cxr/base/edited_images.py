@@ -1,7 +1,7 @@
-"""Storing the anomaly stage's edited images as differences from the frame, and reading them back.
+"""Edited images of the anomaly stage, stored as differences from the frame.
 
-The anomaly map holds by how much the edited image is darker than the frame. The stage stores besides it only by how
-much it is brighter: edited = frame - anomaly + brighter. Exact in uint8: one of the two is 0.
+The anomaly map is the amount by which the edited image is darker than the frame. In addition, the stage stores only
+the amount by which it is brighter: edited = frame - anomaly + brighter. This is exact in uint8: one of them is 0.
 """
 
 import numpy as np
@@ -9,11 +9,11 @@ import numpy as np
 from cxr.base.hdf5 import Shard
 
 ANOMALY, BRIGHTER, UNEDITED = "anomaly", "brighter", "unedited"
-"""Fields of the anomaly shard. UNEDITED: 1 if the image was not edited (``anomaly.images``)."""
+"""Names of fields of the anomaly shard. UNEDITED is 1 if the image was not edited (setting ``anomaly.images``)."""
 
 
 def brightening(image: np.ndarray, edited: np.ndarray) -> np.ndarray:
-    """Return max(edited - image, 0), uint8 (H, W) as both."""
+    """Return max(edited - image, 0); both images and the result are uint8 (H, W)."""
     return edited - np.minimum(edited, image)
 
 

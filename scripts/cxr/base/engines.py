@@ -1,7 +1,7 @@
 """Finding engines by name: an engine is a module or package inside its stage's package with a function ``load``.
 
-An installed package can offer one too, by an entry point of :data:`ENGINES`. :mod:`cxr.workflow.engine_files` documents
-what an engine's module declares for the workflow.
+An installed package can offer an engine by an entry point in the group :data:`ENGINES`.
+:mod:`cxr.workflow.engine_files` documents what an engine's module declares for the workflow.
 """
 
 import ast
@@ -17,13 +17,13 @@ from typing import Any, Literal, get_args
 from cxr.base.errors import UserError
 from cxr.base.settings import Section, key, type_hints
 
-INTERFACE = "engine"  # module of a stage's package that defines the engine's interface; it is no engine itself
-ENGINES = "cxr_ils.engines"  # group of the entry points that name engines' modules: ``"boxes.corner" = "corner_boxes"``
-SETTINGS = "cxr_ils.settings"  # likewise of their settings: ``"boxes.corner" = "corner_boxes.settings:CornerSettings"``
+INTERFACE = "engine"  # module of a stage's package that defines the interface of its engines; it is not an engine
+ENGINES = "cxr_ils.engines"  # group of entry points that name modules of engines: ``"boxes.corner" = "corner_boxes"``
+SETTINGS = "cxr_ils.settings"  # likewise their settings: ``"boxes.corner" = "corner_boxes.settings:CornerSettings"``
 
 
 def engine_names(package: str) -> tuple[str, ...]:
-    """Return the names of the engines in a package. Imports none of them, because some need heavy libraries."""
+    """Return the names of the engines in a package without importing them, because some need heavy libraries."""
     names = []
     for folder in map(Path, importlib.import_module(package).__path__):
         for module in pkgutil.iter_modules([str(folder)]):
@@ -35,15 +35,15 @@ def engine_names(package: str) -> tuple[str, ...]:
 
 @cache
 def installed_engines(stage: str) -> dict[str, str]:
-    """Return {engine: its module} of the engines that installed packages offer for a stage ("boxes")."""
+    """Return {engine: module} of the engines that installed packages offer for a stage, such as "boxes"."""
     points = {point.name.rpartition("."): point.value for point in entry_points(group=ENGINES)}
     return {name: module for (of_stage, _, name), module in sorted(points.items()) if of_stage == stage}
 
 
 def with_installed_engines(section: type[Section], stage: str, engine: str = "") -> type[Section]:
-    """Return the class of a stage's settings, with the names of its installed engines and their own settings.
+    """Return a stage's settings class, extended by the names and settings of the installed engines.
 
-    Raises UserError if ``engine`` is of a package that is not installed here.
+    Raises UserError if ``engine`` belongs to a package that is not installed in this environment.
     """
     built_in = get_args(type_hints(section)["engine"])
     engines = [name for name in installed_engines(stage) if name not in built_in]
@@ -61,11 +61,11 @@ def with_installed_engines(section: type[Section], stage: str, engine: str = "")
 
 @dataclass(frozen=True)
 class Setup:
-    """What an engine receives besides its stage's options.
+    """Arguments of an engine in addition to its stage's options.
 
-    own: the engine's own settings (the section of its name); files: {name in ``INPUTS`` or ``FILES``: path}.
+    own: the engine's own settings (the section with its name); files: {name in ``INPUTS`` or ``FILES``: path}.
     device: ``auto``, ``cpu`` or ``cuda``; batch: images per batch; asked: number of GPUs that the job requested, None
-    if unknown; compute: the settings' whole section; no result depends on these. seed: of the random choices.
+    if unknown; compute: the settings' section ``compute``; results depend on none of these four. seed: random seed.
     """
 
     own: dict = field(default_factory=dict)
@@ -80,9 +80,9 @@ class Setup:
     def of_job(
         cls, files: dict[str, str], compute: dict | None, engine: str = "", *, seed: int = 0, own: dict | None = None
     ) -> "Setup":
-        """Return the Setup of what a job receives; ``compute``: the settings' section of that name.
+        """Return the Setup from a job's arguments; ``compute``: the settings' section of that name.
 
-        ``engine``: the engine's name, whose own batch (``compute.batches``) is taken if there is one.
+        ``engine``: name of the engine; the batch size is its entry in ``compute.batches``, if there is one.
         """
         compute = compute or {}
         batch = compute.get("batches", {}).get(engine, compute.get("batch", 1))
@@ -90,9 +90,9 @@ class Setup:
 
 
 def engine_module(package: str, name: str) -> ModuleType:
-    """Import the engine ``name`` of a stage's package (``"cxr.imaging.organs"``), or of an installed package.
+    """Import the engine ``name`` from a stage's package (``"cxr.imaging.organs"``) or from an installed package.
 
-    Raises UserError, which names the setting and the available engines.
+    Raises UserError with the setting and the available engines if there is no such engine.
     """
     stage = package.rpartition(".")[2]
     modules = installed_engines(stage) | {engine: f"{package}.{engine}" for engine in engine_names(package)}
@@ -102,9 +102,9 @@ def engine_module(package: str, name: str) -> ModuleType:
 
 
 def read_assignments(source: Path) -> dict[str, ast.expr]:
-    """Return {name: value, as :func:`ast.literal_eval` takes it} of the assignments at the top of a module.
+    """Return {name: syntax tree of its value, for :func:`ast.literal_eval`} of a module's top-level assignments.
 
-    The module is not imported, because its libraries may be missing.
+    The module is parsed, not imported, because libraries that it imports may be missing.
     """
     lines = (node for node in ast.parse(source.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign))
     return {line.targets[0].id: line.value for line in lines if isinstance(line.targets[0], ast.Name)}

@@ -1,4 +1,4 @@
-"""Errors that a job reports in one sentence: user mistakes, damaged files, full disks, low memory, no permission."""
+"""Errors that a job reports in one sentence: user mistakes, damaged files, and full disks or memory."""
 
 import errno
 import os
@@ -15,14 +15,14 @@ OUT_OF_MEMORY = re.compile(
     r"failed to allocate memory|insufficient memory|bad_alloc",
     re.IGNORECASE,
 )
-"""Out-of-memory messages of torch, onnxruntime, OpenCV and C++ that have no error class of their own."""
+"""Pattern of out-of-memory messages of torch, onnxruntime, OpenCV and C++, which have no error class of their own."""
 
 NO_SPACE = "no space left on the device, or its quota is used up: free some and run again, finished files stay"
-LEAST_ROOM = 1 << 16  # free bytes below which a file system counts as full
-FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}  # numbers of a missing permission or a read-only file system
+LEAST_ROOM = 1 << 16  # a file system with fewer free bytes counts as full
+FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}  # error numbers of a missing permission or a read-only file system
 NOT_SUPPORTED = 524  # the kernel's ENOTSUPP, which Lustre returns for a file lock; Python has no name for it
 NOT_SUPPORTED_TEXT = "operation not supported"
-NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.EAGAIN, errno.EDEADLK, NOT_SUPPORTED}  # no file locks
+NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.EAGAIN, errno.EDEADLK, NOT_SUPPORTED}  # a file cannot be locked
 CHECK = "check that it is available and run again"
 MACHINE_REMEDIES = {
     errno.EIO: "check the disk and the system's log, and run again",
@@ -36,33 +36,33 @@ MACHINE_REMEDIES = {
     ),
     CHECK,
 )  # fmt: skip
-"""Remedy by error number of a machine, its disks or its network; these say nothing about the requested file."""
+"""Remedy by error number. The numbers mean a fault of the machine, a disk or the network, not of the requested file."""
 MACHINE_ERRORS = set(MACHINE_REMEDIES)
 TOO_MANY_FILES = {
     errno.EMFILE: "too many open files: raise the limit (ulimit -n 4096, or more) and run again",
     errno.ENFILE: "too many open files on this computer: run fewer jobs at once (--cores) and run again",
 }
-"""Sentence by error number of a limit on open files."""
+"""Message by error number, for the limits on open files."""
 _NUMBERS = (re.compile(r"(?:errno = |os error )(\d+)"), re.compile(r"\[Errno (\d+)\]"))
-"""Error numbers in a message: HDF5, polars, safetensors and wrapped errors give them only there; the cause's first."""
+"""Patterns of the error number in a message, where HDF5, polars, safetensors and wrapped errors give it."""
 INTACT = "though it may be intact"
 _QUOTED = re.compile(r"""(?<!\w)b?(?:(['"`])(.*?)\1(?!\w)|['"`].*\Z)""", re.DOTALL)
-_UID = re.compile(r"(?<![\d.])(?!1\.2\.840\.10008\.)\d+(?:\.\d+){4,}\b")
-_PATH = re.compile(r"\S*[/\\^]\S*")
-_OUR_PATH = re.compile(r"(?:results|logs|resources|scripts)/\S+")
+_UID = re.compile(r"(?<![\d.])(?!1\.2\.840\.10008\.)\d+(?:\.\d+){4,}\b")  # a DICOM UID, except those of the standard
+_PATH = re.compile(r"\S*[/\\^]\S*")  # a path, or a DICOM person name (Family^Given)
+_OUR_PATH = re.compile(r"(?:results|logs|resources|scripts)/\S+")  # a relative path of this program
 
 
 class UserError(Exception):
-    """A user's mistake. The message is one sentence that names the key, the value and the remedy."""
+    """A user's mistake. The message is one sentence that gives the key, the value and the remedy."""
 
 
 def count_phrase(number: int, singular: str, plural: str) -> str:
-    """Return the number with its singular or plural words: "1 image file is", "2 image files are"."""
+    """Return a number followed by singular or plural words: "1 image file is", "2 image files are"."""
     return f"{number} {singular if number == 1 else plural}"
 
 
 def refuse_empty(path: str | Path, action: str) -> None:
-    """Raise UserError if a file of lines is empty, so that there is nothing to do: ``action`` such as "to score"."""
+    """Raise UserError if a file of samples is empty. ``action``: infinitive for the message, such as "to score"."""
     if not Path(path).stat().st_size:
         raise UserError(
             f"{path} holds no sample, so there is nothing {action}: take more studies, or other splits (cohort.split, "
@@ -71,12 +71,12 @@ def refuse_empty(path: str | Path, action: str) -> None:
 
 
 def existing_file(key: str, value: str | None) -> Path:
-    """Return the file that a setting names. Raises UserError if it names none."""
+    """Return the path in a setting. Raises UserError unless it is an existing file."""
     return _existing(key, value, "file", Path.is_file)
 
 
 def existing_folder(key: str, value: str | None) -> Path:
-    """Return the folder that a setting names. Raises UserError if it names none."""
+    """Return the path in a setting. Raises UserError unless it is an existing folder."""
     return _existing(key, value, "folder", Path.is_dir)
 
 
@@ -89,8 +89,8 @@ def _existing(key: str, value: str | None, kind: str, is_kind: Callable[[Path], 
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Tell whether an error means that the computer or the GPU is out of memory, whichever library raised it."""
-    # torch's own class is matched by name: this package does not import torch
+    """Return whether an error of any library means that the computer or the GPU is out of memory."""
+    # torch's error class is matched by name, because this package does not import torch
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return getattr(error, "errno", None) == errno.ENOMEM or (
@@ -99,14 +99,14 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def shortage(error: BaseException) -> str:
-    """Return the machine's fault (memory, space, permission, open files, disk, network) with its remedy, or ""."""
+    """Return which resource failed (memory, space, permission, open files, disk, network) and the remedy, or ""."""
     if sentence := _machine_fault(error):
         return sentence
     return NO_SPACE if not _number_of(error)[0] and _is_full("results") else ""
 
 
 def _machine_fault(error: BaseException) -> str:
-    """Return what an error and its causes say of the machine, as :func:`shortage` does."""
+    """Return the message of :func:`shortage`, found from the error and its causes alone."""
     if out_of_memory(error):
         return "out of memory: give the rule more (--set-resources RULE:mem_mb=…), or make compute.batch smaller"
     number, name, message = _number_of(error)
@@ -126,7 +126,7 @@ def _machine_fault(error: BaseException) -> str:
 
 
 def _number_of(error: BaseException) -> tuple[int, str, str]:
-    """Return the system's error number, the file name and the message of an error or its causes; 0 if none has one."""
+    """Return (number, file name, message) of the first known system error among the causes; (0, "", "") if none."""
     link: BaseException | None = error
     while link is not None:
         number = getattr(link, "errno", None)
@@ -140,7 +140,7 @@ def _number_of(error: BaseException) -> tuple[int, str, str]:
 
 
 def _is_full(folder: str) -> bool:
-    """Tell whether a file system is full: torch and OpenCV only report that they could not write."""
+    """Return whether a file system is full. torch and OpenCV only report that they could not write."""
     try:
         disk = os.statvfs(folder)
     except OSError:
@@ -149,9 +149,9 @@ def _is_full(folder: str) -> bool:
 
 
 def redact(text: str, allowed: frozenset[str] = frozenset()) -> str:
-    """Return an error's message without what may be a patient's: quotations, paths, UIDs, names in DICOM's form.
+    """Replace possible patient data in an error message by "…": quotations, paths, UIDs and DICOM person names.
 
-    ``allowed`` quotations stay, and so do relative paths of this program's own folders.
+    Quotations in ``allowed``, and relative paths in this program's own folders, are kept.
     """
 
     def in_quotes(match: re.Match) -> str:
@@ -163,13 +163,13 @@ def redact(text: str, allowed: frozenset[str] = frozenset()) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error's class and the first line of its message, :func:`redact`, for logs and the screen."""
+    """Return an error's class and the redacted first line of its message, for logs and the screen."""
     first_line = next(iter(redact(str(error)).strip().splitlines()), "")
     return f"{type(error).__name__}: {first_line[:300]}" if first_line else type(error).__name__
 
 
 def traceback_of(error: BaseException) -> str:
-    """Return the traceback of an error and of its causes, with :func:`describe` in place of each message."""
+    """Return the traceback of an error and its causes, with each message redacted by :func:`describe`."""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     before = f"{traceback_of(cause)}\n\nwhich led to:\n\n" if cause else ""
     frames = "".join(traceback.format_tb(error.__traceback__))
@@ -177,16 +177,16 @@ def traceback_of(error: BaseException) -> str:
 
 
 class StoreError(Exception):
-    """A file written by this program is missing, damaged or of another kind. The message names it and the remedy.
+    """A file written by this program is missing, damaged or of the wrong kind. The message gives path and remedy.
 
-    ``damaged`` is the file if its checksum or format is broken; None if only reading failed.
+    ``damaged``: the file, if its checksum or format is wrong; None if it may be intact and only reading failed.
     """
 
     damaged: Path | None = None
 
 
 def unreadable_file_error(path: str | Path, error: Exception) -> StoreError:
-    """Return the error for a file of ours that cannot be read: missing, damaged, or out of reach on this machine."""
+    """Return the error for an unreadable file of this program: missing, damaged, or not accessible on this machine."""
     if fault := _fault_at(path, error):
         return StoreError(f"{path} cannot be read, {INTACT}: {fault}")
     if not os.path.isfile(path):
@@ -200,9 +200,9 @@ def unreadable_file_error(path: str | Path, error: Exception) -> StoreError:
 
 
 def refuse_machine_fault(path: str | Path, error: BaseException) -> None:
-    """Raise StoreError with the machine's fault if that, and not the file, is why ``path`` cannot be read.
+    """Raise StoreError if ``path`` cannot be read because of the machine, not because of the file.
 
-    Call it first where a failed reading is reported as a missing or damaged file: nobody must delete an intact one.
+    Call it before a file is reported as missing or damaged, so that nobody deletes an intact file.
     """
     if fault := _fault_at(path, error):
         raise StoreError(f"{path} cannot be read, {INTACT}: {fault}") from None
@@ -212,7 +212,7 @@ def refuse_machine_fault(path: str | Path, error: BaseException) -> None:
 def refuse_unreadable(path: str | Path, problem: str, remedy: str, *kinds: type[Exception]) -> Iterator[None]:
     """Raise UserError "<problem> (<the error's first line>): <remedy>" if reading ``path`` inside the context fails.
 
-    ``kinds``: of the errors, besides OSError and ValueError. A machine's fault is a StoreError.
+    ``kinds``: error classes to catch in addition to OSError and ValueError. A fault of the machine raises StoreError.
     """
     reading_errors: tuple[type[Exception], ...] = (OSError, ValueError, *kinds)
     try:
@@ -224,8 +224,8 @@ def refuse_unreadable(path: str | Path, problem: str, remedy: str, *kinds: type[
 
 
 def _fault_at(path: str | Path, error: BaseException) -> str:
-    """Return the machine's fault that an error names, or that a second look at the file meets; "" without one."""
-    if fault := _machine_fault(error):  # safetensors and onnxruntime name none
+    """Return the machine's fault, found from the error or by opening the file again; "" if there is none."""
+    if fault := _machine_fault(error):  # errors of safetensors and onnxruntime do not show it
         return fault
     try:
         if stat.S_ISREG(os.stat(path).st_mode):

@@ -10,4 +10,4 @@ MAP_STAGES = ("frames", "organs", "anomaly", "anatomy")  # stages that write arr
 
 RESOURCE_FILES = ("reasons.toml",)
 REASONS: dict[str, str] = tomllib.loads((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-"""Reason codes of the ledgers and what each means to a reader."""
+"""Explanation of each reason code of the ledgers, by code."""

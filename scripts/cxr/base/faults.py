@@ -16,8 +16,8 @@ DEVICE_ERRORS = {
     "AcceleratorError", "CudaError", "DeferredCudaCallError", "DistError", "DistBackendError", "DistNetworkError",
     "DistStoreError", "DeviceReset", "EPFail",
 }  # fmt: skip
-"""Error classes of torch and onnxruntime that only a device or the link between devices raises. They are matched by
-name: this package imports neither library."""
+"""Error classes of torch and onnxruntime that only a failing device, or a failing link between devices, raises. They
+are matched by name, because this package imports neither library."""
 DEVICE_WORDS = re.compile(
     r"cuda error|cuda failure|cuda driver|cuda kernel errors|cuda initialization|no cuda gpus|not compiled with cuda|"
     r"cudnn|cublas|cusolver|cusparse|cufft|nvrtc|nccl|nvml|no kernel image|device-side assert|illegal memory access|"
@@ -25,17 +25,17 @@ DEVICE_WORDS = re.compile(
     r"hip error|hiperror|miopen|executionprovider|unable to find an engine to execute|could not run '",
     re.IGNORECASE,
 )
-"""Messages of torch, onnxruntime and the libraries below them about a failing device or its software."""
-OURS = PurePath(__file__).parents[1].name  # the package whose function names identify a failure
-CALLER = f"{OURS}.base.workers"  # the module that calls the engines; its functions do not identify a failure
+"""Pattern of messages of torch, onnxruntime and their libraries about a failing device or its software."""
+OURS = PurePath(__file__).parents[1].name  # this package; a failure is described by the last of its functions in the traceback
+CALLER = f"{OURS}.base.workers"  # the module that calls the engines; its functions are skipped in that description
 
 
 class Broken(RuntimeError):
-    """The device, the machine or the program is broken, not an input. The job ends; the log holds the traceback."""
+    """The device, the machine or the program is broken, not an input. The job ends; the traceback is in the log."""
 
 
 def broken_part(error: BaseException) -> str:
-    """Return "the device", "the program" or "the machine" if that is broken; "" if the error may be an input's."""
+    """Return which part is broken ("the device", "the program" …); "" if an input may have caused the error."""
     if isinstance(error, Broken):
         return "the job"
     names = {kind.__name__ for kind in type(error).__mro__}
@@ -50,13 +50,13 @@ def broken_part(error: BaseException) -> str:
 
 
 def is_not_from_input(error: BaseException) -> bool:
-    """Return whether an error must be re-raised, because no input caused it: UserError, no memory, a broken part."""
+    """Return whether an error must be re-raised because no input caused it: UserError, out of memory, broken part."""
     is_user_error = type(error).__name__ == "StoreError" or isinstance(error, UserError)
     return is_user_error or out_of_memory(error) or bool(broken_part(error))
 
 
 def job_failure(task: str, error: BaseException) -> Broken:
-    """Return the exception that ends a job after a :func:`broken_part` error; raise it ``from error``."""
+    """Return the exception that ends a job if :func:`broken_part` found one; the caller raises it ``from error``."""
     return Broken(
         f"{task}: {broken_part(error)} is broken, not an image ({describe(error)}), on {platform.node()}: "
         "the job fails, and is retried if the profile says so"
@@ -64,7 +64,7 @@ def job_failure(task: str, error: BaseException) -> Broken:
 
 
 def describe_failure(error: BaseException) -> str:
-    """Return what failed, for the ledger. It names only functions of this code: an error's text may hold anything."""
+    """Return what failed, for the ledger: error class and our function, but no message, which may hold patient data."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     functions = [(frame.f_globals.get("__name__", ""), frame.f_code.co_name) for frame in frames]
     own_functions = [pair for pair in functions if pair[0].split(".")[0] == OURS and pair[0] != CALLER]
@@ -76,8 +76,8 @@ def describe_failure(error: BaseException) -> str:
 class Failures:
     """Counts a job's failures in the order of its images, and ends the job when they exceed the settings' limits.
 
-    ``compute``: the settings' section of that name. So many images in a row with the same error end the job
-    (``failures_in_row``), or a larger fraction of all (``failed_share``); without the former there is no limit.
+    ``compute``: the settings' section of that name. The job ends if ``failures_in_row`` consecutive images fail with
+    the same error, or more than the fraction ``failed_share`` of all. Without ``failures_in_row`` there is no limit.
     """
 
     def __init__(self, task: str, total: int, compute: dict | None):
@@ -92,10 +92,10 @@ class Failures:
         self.row = 0
 
     def note(self, kind: str, error: BaseException | None = None) -> None:
-        """Record a failure of a ``kind`` (:func:`failure_kind`). Raises Broken over the limit."""
+        """Record a failure of a ``kind`` (:func:`failure_kind`). Raises Broken if a limit is exceeded."""
         if kind not in self._shown:
             self._shown.add(kind)
-            # at level DEBUG the traceback goes to the log file alone: see cxr.base.jobs.start_logging
+            # messages at level DEBUG, here the traceback, go only to the log file: cxr.base.jobs.start_logging
             log.debug("%s: first image with this failure: %s", self.what, kind, exc_info=error)
         if kind != self._first[0] or not self.row:
             self._first, self.row = (kind, error), 0
@@ -117,5 +117,5 @@ class Failures:
 
 
 def failure_kind(error: BaseException) -> str:
-    """Return a text that is equal for equal errors: class and message, each number replaced by "#"."""
+    """Return an error's class and message with each number replaced by "#", so that similar errors compare equal."""
     return re.sub(r"\d+", "#", describe(error))

@@ -35,14 +35,14 @@ FRAME = (
 )
 
 MASK = hdf5plugin.Zstd(clevel=3)  # codec of packed masks
-MAP = hdf5plugin.Zstd(clevel=14)  # codec of mostly-zero arrays of a net: slower writing is negligible beside the net
-PICTURE = hdf5plugin.Htj2k()  # codec of grey pictures: lossless JPEG 2000 (HTJ2K), read by hdf5plugin from 7.1 on
+MAP = hdf5plugin.Zstd(clevel=14)  # codec of mostly-zero arrays: slow to write, but the net that makes them is slower
+PICTURE = hdf5plugin.Htj2k()  # codec of greyscale images: lossless JPEG 2000 (HTJ2K); needs hdf5plugin 7.1 or later
 _open_shards: "weakref.WeakKeyDictionary[Shard, None]" = weakref.WeakKeyDictionary()
-"""The shards of this process that hold their file open, in the order in which they opened it."""
+"""Shards of this process whose file is open, in the order of opening."""
 
 
 def open_hdf5(path: str | Path, mode: str = "r", **keywords: object) -> h5py.File:
-    """Open an HDF5 file without a lock, which some file systems refuse and a single, atomic writer does not need."""
+    """Open an HDF5 file without a lock: some file systems refuse locks, and a single atomic writer needs none."""
     return h5py.File(path, mode, locking=False, **keywords)
 
 
@@ -57,12 +57,12 @@ def unpack(packed: np.ndarray) -> np.ndarray:
 
 
 def mask_id(study_id: str, packed: np.ndarray) -> str:
-    """Return a packed mask's id from its study and content: equal masks share it, and it does not depend on shards."""
+    """Return a mask's id, a hash of its study and its packed pixels; equal masks of a study have the same id."""
     return "m" + hashlib.blake2b(study_id.encode() + packed.tobytes()).hexdigest()[:16]
 
 
 def _texts(texts: list[str] | tuple[str, ...]) -> np.ndarray:
-    """Return an array of fixed-length UTF-8 strings: HDF5 keeps those of variable length without a checksum."""
+    """Return fixed-length UTF-8 strings as an array: HDF5 stores strings of variable length without a checksum."""
     coded = [text.encode() for text in texts]
     return np.array(coded, dtype=h5py.string_dtype("utf-8", max([1, *map(len, coded)])))
 
@@ -79,13 +79,13 @@ def _plain(value: object) -> object:
 
 
 class ShardWriter:
-    """Append rows to a shard. Use inside ``with``: the file appears under its name only when the block succeeds.
+    """Write a shard row by row. Use inside ``with``: the file appears under its name only when the block succeeds.
 
-    The first row defines the fields. ``key`` names the row id (``image_id`` or ``mask_id``). A bool array is stored
+    The first row defines the fields. ``key``: name of the row id (``image_id`` or ``mask_id``). Bool arrays are stored
     packed; a packed field also accepts rows that are already packed (uint8).
-    ``attrs`` are written on the file, ``labels`` on each packed field, ``units`` on each named field. ``pictures``
-    names the uint8 fields that hold images, which choose their codec.
-    An empty shard is valid: ``empty`` = {field: (row shape, dtype)} creates its datasets.
+    ``attrs`` become attributes of the file, ``labels`` of each packed field, ``units`` of the fields that it names.
+    ``pictures``: names of the uint8 fields that hold images and are compressed as such.
+    A shard without rows is valid: ``empty`` = {field: (row shape, dtype)} creates its datasets.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class ShardWriter:
 class Shard:
     """Read a shard row by row with bounded memory. Use inside ``with``.
 
-    Where the process has too many open files, shards close theirs, and open them again when they are read.
+    If the process has too many files open, other shards close their files, and reopen them on the next read.
     """
 
     def __init__(self, path: str | Path, key: str = "image_id"):
@@ -203,7 +203,7 @@ class Shard:
                 for shard in list(_open_shards)[: (len(_open_shards) + 1) // 2]:
                     shard._close()
         _open_shards[self] = None
-        # all at once: looking a dataset up again for each row would take as long as reading the row
+        # look up all datasets once: a lookup per row would take as long as reading the row
         datasets = {name: self._file[name] for name in self._file if name != self.key}
         self._fields = {name: (data, bool(data.attrs.get("packed"))) for name, data in datasets.items()}
 
@@ -212,7 +212,7 @@ class Shard:
         self._file.close()
 
     def _opened(self) -> dict[str, tuple[h5py.Dataset, bool]]:
-        """Return the datasets by name, and whether each is packed; opens a file that was closed for another's sake."""
+        """Return {field: (dataset, whether it is packed)}; reopen the file if another shard closed it."""
         if not self._file:
             try:
                 self._open()
@@ -222,7 +222,7 @@ class Shard:
 
     @property
     def attrs(self) -> dict:
-        """Attributes of the file as builtins."""
+        """Attributes of the file as Python values."""
         self._opened()
         return {name: _plain(value) for name, value in self._file.attrs.items()}
 
@@ -232,7 +232,7 @@ class Shard:
 
     @property
     def fields(self) -> frozenset[str]:
-        """Names of its fields, without the key."""
+        """Names of the shard's fields, without the key."""
         return frozenset(self._fields)
 
     def shape(self, field: str = "mask") -> tuple[int, ...]:
@@ -258,7 +258,7 @@ class Shard:
 
 
 class Shards:
-    """Several shards, each opened once; finds the one that has a row. Use inside ``with``."""
+    """Read rows from several shards, each opened once. Use inside ``with``."""
 
     def __init__(self, paths: Sequence[str], key: str = "image_id"):
         self._paths = [paths] if isinstance(paths, str) else list(paths)
@@ -279,11 +279,11 @@ class Shards:
 
     @property
     def ids(self) -> list[str]:
-        """The names of all rows, sorted."""
+        """Ids of all rows, sorted."""
         return sorted(self._of)
 
     def shard_of(self, name: str) -> Shard:
-        """Return the shard with a row. Raises StoreError where none has it."""
+        """Return the shard that has the row ``name``. Raises StoreError if none has it."""
         if name not in self._of:
             raise StoreError(f"{name} is in none of the shards, which belong to different runs: run snakemake again")
         return self._of[name]

@@ -1,4 +1,4 @@
-"""Identifiers in users' tables: one form in which they are compared, and what spreadsheets have done to them.
+"""Identifiers in users' tables: their normal form for comparison, and detection of damage done by spreadsheets.
 
 The module uses the standard library only, because the driver imports it.
 """
@@ -7,13 +7,13 @@ import re
 import unicodedata
 
 _INVISIBLE = "[\u00ad\u034f\u061c\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb]"
-"""Soft hyphen, joiners, marks of direction, variation selectors, byte-order mark: nobody sees them."""
-_BLANKS = "[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]"  # no-break and other wide or narrow blanks
+"""Invisible characters: soft hyphen, joiners, direction marks, variation selectors, byte-order mark."""
+_BLANKS = "[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]"  # no-break spaces, and spaces of other widths
 _MONTH = (
     "jan|janv|feb|f[eé]v|f[eé]vr|m[aä]r|mrz|mars|apr|avr|abr|may|mai|jun|juin|jul|juil|aug|ao[uû]t|ago|sep|sept|oct|"
     "okt|nov|dec|dez|d[eé]c|dic|ene"
 )
-"""Months as English, German, French and Spanish spreadsheets shorten them."""
+"""Pattern of the abbreviated months of English, German, French and Spanish spreadsheets."""
 _DAY_FIRST = re.compile(rf"\d{{1,2}}[.]?[- ](?:{_MONTH})[.]?", re.IGNORECASE)
 _MONTH_FIRST = re.compile(rf"({_MONTH})[.]?[- ]\d{{2}}", re.IGNORECASE)
 _NUMBER_PAIR = re.compile(r"\d{1,3}-\d{1,4}")
@@ -21,16 +21,16 @@ _MIDNIGHT = re.compile(r"\d{4}-\d\d-\d\d[ T]00:00:00")
 _SHORTENED = re.compile(r"[+-]?\d+(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)  # ``12e5`` is an identifier
 _ERROR = re.compile(r"#\S{2,20}[!?]|#N/A|#NV|#N/D|#{3,}")
 _MAY_BE_SPOILT = re.compile(r"#|[+-]?\d+(?:[.,]\d+)?E[+-]|\d{1,2}[.]?[- ][^\W\d]|\d{4}-\d\d-\d\d[ T]", re.IGNORECASE)
-KEPT_DIGITS = 15  # digits of a number that a spreadsheet keeps; it replaces the others by zeros
+KEPT_DIGITS = 15  # number of digits that a spreadsheet keeps of a number; it replaces the others by zeros
 SUSPECT = (
     r"(?i)^\d{16,}$|^\d+[.]0+$|^\d{1,2}[.]?[- ]\p{L}|^\p{L}{3,5}[.]?[- ]\d\d$|^[+-]?\d+([.,]\d+)?E[+-]|^#|00:00:00$"
 )
-"""Regular expression (of polars) of cells that the checks of this module may object to."""
+"""Regular expression, in the syntax of polars, of all cells in which this module may find a fault."""
 AS_TEXT = "save the column as text"
 
 
 def clean_id(text: str) -> str:
-    """Return an identifier in the form in which it is compared: NFC, without invisible signs and blanks at its ends."""
+    """Return an identifier in its normal form for comparison: NFC, no invisible characters, no surrounding spaces."""
     if text.isascii():
         return text.strip()
     visible = re.sub(_INVISIBLE, "", re.sub(_BLANKS, " ", text))
@@ -38,7 +38,7 @@ def clean_id(text: str) -> str:
 
 
 def clean_ids(column: str):
-    """Return the polars expression that cleans a column of texts as :func:`clean_id` does."""
+    """Return the polars expression that applies :func:`clean_id` to a column of texts."""
     import polars as pl
 
     visible = pl.col(column).str.replace_all(_BLANKS, " ").str.replace_all(_INVISIBLE, "")
@@ -46,15 +46,15 @@ def clean_ids(column: str):
 
 
 def spreadsheet_error(text: str) -> str:
-    """Return the error that a spreadsheet wrote in place of a value (``#NAME?``, ``####``), "" if it wrote none."""
+    """Return a cell's text if it is a spreadsheet's error value (``#NAME?``, ``####``), else ""."""
     text = text.strip()
     return text if text.startswith("#") and _ERROR.fullmatch(text) else ""
 
 
 def id_fault(text: str) -> str:
-    """Return what a spreadsheet has made of an identifier, with the remedy; "" if it is intact.
+    """Return how a spreadsheet has damaged an identifier, with the remedy; "" if it is intact.
 
-    The identifier is not quoted. Upper-case months are part of an identifier: spreadsheets do not write them.
+    The text does not quote the identifier. Upper-case months are not a fault, because spreadsheets do not write them.
     """
     if not _MAY_BE_SPOILT.match(text):
         return ""
@@ -68,7 +68,7 @@ def id_fault(text: str) -> str:
 
 
 class IdColumn:
-    """The identifiers of one column, added row by row, and what shows only when they are seen together."""
+    """Find the faults of an identifier column that show only when several cells are compared."""
 
     def __init__(self) -> None:
         self._lines: dict[str, int] = {}
@@ -94,9 +94,9 @@ class IdColumn:
             self._has_number_pairs = self._has_number_pairs or bool(_NUMBER_PAIR.fullmatch(text))
 
     def fault(self) -> tuple[str, list[int]]:
-        """Return what is wrong with the column, with the remedy, and the lines that show it; ("", []) if nothing is.
+        """Return (fault with its remedy, lines that show it); ("", []) if the column is intact.
 
-        A single identifier of 16 digits may well end in 0: the column counts as cut from two such zeros on.
+        An intact identifier of 16 digits may end in 0: digits count as lost only if there are two or more such zeros.
         """
         zeros = sum(len(text) - KEPT_DIGITS for text in self._cut)
         if zeros > 1 and not self._has_whole_long_id:

@@ -1,4 +1,4 @@
-"""What every job needs around its work: logging, progress, one-sentence errors, and the call of its function."""
+"""Running a job: logging, progress, one-sentence errors, and the call of its function."""
 
 import dataclasses
 import importlib
@@ -24,28 +24,28 @@ ARITHMETIC = {
     "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OPENCV_FOR_THREADS_NUM": "1",
     "POLARS_MAX_THREADS": "1", "MKL_CBWR": "AUTO",
 }  # fmt: skip
-"""Environment variables under which the same job gives the same bits on the same processor.
+"""Environment variables under which the same job gives bit-identical results on the same processor.
 
-Each numeric library reads its own when it loads: one thread inside it, and products that do not depend on where an
-array lies in memory (MKL's "conditional numerical reproducibility").
+Numeric libraries read them when they load. They set one thread per library, and products that do not depend on an
+array's memory address (MKL's "conditional numerical reproducibility").
 """
-OPEN_FILES = 65536  # most files that a job asks to have open at once
+OPEN_FILES = 65536  # maximum number of open files that a job requests from the system
 
 
 def start_logging(log_file: str) -> None:
     """Send logging and uncaught errors to the rule's log file and to stderr.
 
-    A :class:`UserError`, a :class:`cxr.base.errors.StoreError` or a lack of memory or disk prints its sentence alone.
-    :class:`cxr.base.faults.Broken` prints its sentence on stderr; the log also holds its cause's traceback. Any other
-    error is a bug: the log holds its traceback, stderr one line. Neither quotes an error's quotations, which may be a
-    patient's. A damaged result is renamed. Messages below the level INFO go to the log file alone.
+    A :class:`UserError`, a :class:`cxr.base.errors.StoreError`, or a lack of memory or disk, prints only its message.
+    :class:`cxr.base.faults.Broken` prints its message to stderr; the log also holds the traceback of its cause. Any
+    other error is a bug: its traceback goes to the log, one line to stderr. Quotations in error messages are replaced,
+    because they may be patient data. A damaged result is renamed. Messages below INFO go only to the log file.
     """
-    # many systems begin with a limit of 256 or 1,024 open files
+    # the default limit of many systems is 256 or 1,024 open files
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    logging.raiseExceptions = False  # a log that fails on a full disk needs no traceback
+    logging.raiseExceptions = False  # no traceback if writing the log fails, as on a full disk
     try:
         file = logging.FileHandler(log_file, mode="w", encoding="utf-8")
     except OSError as error:
@@ -76,7 +76,7 @@ def start_logging(log_file: str) -> None:
     def report_last(kind, error, trace) -> None:
         report(kind, error, trace)
         if shortage(error):
-            # HDF5 crashes when Python ends, because it could not close a file for the same reason
+            # skip Python's own exit, in which HDF5 would crash: it could not close a file, for the same reason
             logging.shutdown()
             sys.stderr.flush()
             os._exit(1)
@@ -86,14 +86,14 @@ def start_logging(log_file: str) -> None:
 
 
 class _Formatter(logging.Formatter):
-    """Writes a traceback without the messages of its errors, which may quote a patient's text."""
+    """Formatter that redacts the error messages in a traceback, because they may quote patient data."""
 
     def formatException(self, ei) -> str:
         return traceback_of(ei[1])
 
 
 def _set_aside(damaged: Path | None) -> str:
-    """Rename a damaged result, so that the next run remakes it, and return a message; a user's file is left alone."""
+    """Rename a damaged result, so that the next run remakes it, and return a message; "" for a user's file."""
     if damaged is None or damaged.parts[0] != "results":
         return ""
     aside = damaged.with_name(f"{damaged.name}.damaged")
@@ -105,15 +105,15 @@ def _set_aside(damaged: Path | None) -> str:
 
 
 def progress(items: Iterable[T], total: int, task: str, every_s: float = 30.0) -> Iterator[T]:
-    """Yield the items and log a line of progress at the start, every ``every_s`` seconds, and at the end.
+    """Yield the items; log the progress at the start, every ``every_s`` seconds, and at the end.
 
-    An item that takes longer is logged while it is made: after ``every_s`` seconds, then each time its time doubles.
+    While a slow item is computed, its time is logged after ``every_s`` seconds and whenever it has doubled.
     """
     began = last = item_began = time.monotonic()
     done, slow_s, over = 0, every_s, threading.Event()
 
     def log_slow_item() -> None:
-        """Log in a thread of its own, because the working thread is busy. ``item_began``: 0 while the caller works."""
+        """Log slow items, in a separate thread, until ``over`` is set. ``item_began``: 0 while the caller works."""
         nonlocal slow_s
         while not over.wait(min(1.0, every_s / 4)):
             number, start = done, item_began
@@ -140,20 +140,20 @@ def progress(items: Iterable[T], total: int, task: str, every_s: float = 30.0) -
 
 
 def run_job(snakemake) -> None:
-    """Do a rule's work: call the function in its param ``function``, such as "ils.masks.sweep.run_shard" (below cxr).
+    """Run a rule's job: call the function in its param ``function``, such as "ils.masks.sweep.run_shard" (below cxr).
 
-    The function receives the rule's inputs and outputs. It also receives those of the following that its signature
-    names: each param by its name; the param ``options`` (:func:`settings_arguments`); ``attrs``, which every result
-    carries (rule, code digest, settings); ``threads``; ``code``, the digest; each wildcard by its name; ``compute``,
-    the settings' section with the number of GPUs that the job requested as ``asked``; ``execution``, the settings'
-    section ``llm``. The last two are no params, so a change of how nets and language models are run re-runs nothing.
+    The function receives the rule's inputs and outputs. It also receives each of these if its signature names it: the
+    rule's params; ``options`` (:func:`settings_arguments`); ``attrs``, the provenance that every result stores (rule,
+    code digest, settings); ``threads``; ``code``, the digest; the wildcards; ``compute``, that section of the settings,
+    with the number of GPUs that the job requested as ``asked``; ``execution``, the settings' section ``llm``. The last
+    two are not params, so that changing how nets and language models are run does not rerun any job.
 
-    The settings come as one param, ``options``. Snakemake compares only the set of a rule's values, not their names: it
-    would miss a value that moves from one key to another, or that another key also has.
+    The settings are a single param, ``options``, because Snakemake compares only the set of a rule's values, not their
+    names: it would miss a value that moves from one key to another, or that another key has too.
 
-    Numeric libraries run under ``ARITHMETIC``, with one thread each: the order of a sum, and so its last bit, depends
-    on the number of threads, which Snakemake sets to the job's ``threads``, and those depend on ``--cores``. A job uses
-    its cores by working on several images at a time.
+    Numeric libraries run under ``ARITHMETIC``, with one thread each. Otherwise Snakemake would set their threads to the
+    job's ``threads``, which depend on ``--cores``, and the number of threads changes the order of a sum and so its last
+    bit. A job uses its cores by processing several images at a time.
 
     The job ends when the Snakemake that started it is killed.
     """
@@ -181,8 +181,8 @@ def run_job(snakemake) -> None:
 def settings_arguments(function: Callable, settings: dict) -> dict:
     """Return the arguments of a job's function that come from its settings.
 
-    ``options`` is an instance of the annotated class; settings that are no fields of it are arguments of their names.
-    A function without ``options`` receives the settings that its signature names.
+    ``options`` is an instance of its annotated class. Settings that are not fields of that class become arguments of
+    the same name. A function without ``options`` receives the settings that its signature names.
     """
     names = {*inspect.signature(function).parameters}
     if "options" not in names:

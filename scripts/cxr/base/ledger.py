@@ -1,4 +1,4 @@
-"""The ledger of a stage: it proves that every input was either accepted or excluded with a reason."""
+"""The ledger of a stage, which proves that every input was either accepted or excluded with a reason."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from cxr.base.tables import EXCLUDED, THRESHOLDS, read_table, write_excluded, wr
 
 
 class Ledger:
-    """Collect what a stage accepts and excludes in one shard, then prove that nothing is missing."""
+    """Record which images a stage accepts and excludes in a shard, then prove that none is missing."""
 
     def __init__(self, stage: str):
         self.stage = stage
@@ -21,7 +21,7 @@ class Ledger:
         self.accepted.append(image_id)
 
     def exclude(self, image_id: str, study_id: str, reason: str, detail: str = "") -> None:
-        """Record that the image stops here. ``detail`` must hold no patient text and no path with identifiers."""
+        """Record that the image is excluded. ``detail`` must not hold patient text or a path with identifiers."""
         self.excluded.append(dict(zip(EXCLUDED, (image_id, study_id, self.stage, reason, detail), strict=True)))
 
     def finish(self, path: str | Path, inputs: Iterable[str]) -> None:
@@ -38,9 +38,9 @@ class Ledger:
 def gather_exclusions(
     *, excluded: Sequence[str | Path], images: str | Path, gathered: str | Path, thresholds: Sequence[str] = ()
 ) -> None:
-    """Join tables of exclusions into one sorted table, with the study of each image from the cohort's table ``images``.
+    """Merge tables of exclusions into one sorted table; missing study ids come from the cohort's table ``images``.
 
-    ``thresholds`` (one name per table) becomes a column of that name.
+    ``thresholds``: name of each table's threshold set, written into a column of that name.
     """
     tables = [read_table(path) for path in excluded]
     if thresholds:

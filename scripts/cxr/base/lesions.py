@@ -1,4 +1,4 @@
-"""The lesion types. A new one is an entry in resources/lesions.toml, and its words in the lexicon."""
+"""The lesion types. To add a type, add an entry to resources/lesions.toml and its words to the lexicon."""
 
 import tomllib
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from cxr.base.paths import RESOURCES
 
 @dataclass(frozen=True)
 class LesionType:
-    """One lesion type: its place in the hierarchy, and how figures, codes, labels and sentences name it.
+    """One lesion type: its parent in the hierarchy, and its names in figures, codes, labels and sentences.
 
-    ``parent``: the type it is a kind of (paper, Appendix B); ``is_inferred``: a lesion-inference instruction may name
-    it (Tables 10-12); ``global_share``: the fraction of its negatives that are global (Table 10), None for the heart,
-    whose negatives are all global; ``colour``: in figures; ``code``: (value, scheme, meaning) in a DICOM segmentation,
-    from ``code_source``, SNOMED CT or a table of PS3.16; ``labels``: CheXpert's; ``box_class``: the nearest VinBigData
-    class; ``noun``, ``plural``: in MedGround's queries; ``wordings``: {persona: its word}; ``synonyms``: words in a
-    paraphrase that mean this type alone.
+    ``parent``: the more general type (paper, Appendix B); ``is_inferred``: whether a lesion-inference instruction may
+    name it (Tables 10-12); ``global_share``: fraction of its negatives that are global (Table 10), None for the heart,
+    whose negatives are all global; ``colour``: colour in figures; ``code``: (value, scheme, meaning) in a DICOM
+    segmentation, taken from ``code_source`` (SNOMED CT or a table of PS3.16); ``labels``: CheXpert labels;
+    ``box_class``: nearest VinBigData class; ``noun``, ``plural``: its names in MedGround's queries; ``wordings``:
+    {persona: word}; ``synonyms``: words in a paraphrase that mean only this type.
     """
 
     name: str

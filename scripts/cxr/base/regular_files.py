@@ -1,4 +1,4 @@
-"""Opening the files that users name: regular files only, because a pipe or a device could keep a job waiting."""
+"""Opening users' files: only regular files, because a pipe or a device could block a job forever."""
 
 import errno
 import os
@@ -10,9 +10,9 @@ _IRREGULAR = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "
 
 
 def open_regular(path: str | Path, mode: str = "rb", **options: Any) -> IO:
-    """Open a regular file, or a link to one, for reading; ``options`` are those of :func:`open`.
+    """Open a regular file, or a link to a regular file, for reading. ``options``: as for :func:`open`.
 
-    Raises OSError: IsADirectoryError for a folder; for a pipe, a socket or a device its ``strerror`` says so.
+    Raises IsADirectoryError for a folder, and OSError, with the reason in ``strerror``, for a pipe, socket or device.
     """
     return open(path, mode, opener=_open_if_regular, **options)
 
@@ -30,5 +30,5 @@ def _open_if_regular(path: str, flags: int) -> int:
     if not stat.S_ISREG(kind):
         name = _IRREGULAR.get(stat.S_IFMT(kind))
         raise OSError(errno.EINVAL, f"{name}, not a file" if name else "not a regular file", path)
-    # a regular file ignores O_NONBLOCK; a pipe that has just replaced one does not wait for its other end
+    # O_NONBLOCK has no effect on a regular file; if a pipe has just replaced the file, opening it does not block
     return os.open(path, flags | os.O_NONBLOCK)

@@ -1,4 +1,4 @@
-"""Reading the YAML files of ``resources/``, and patterns of their phrases."""
+"""Reading the YAML files in ``resources/``, and building regular expressions from their phrases."""
 
 import re
 from collections.abc import Iterable
@@ -13,17 +13,17 @@ from cxr.base.paths import RESOURCES
 
 @cache
 def load_resource(name: str) -> Any:
-    """Return the content of a file of ``resources/``, such as "radvlm/labels.yaml"; it is not to be changed."""
+    """Return the content of a file in ``resources/``, such as "radvlm/labels.yaml". Cached: do not modify it."""
     return yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8"))
 
 
 @cache
 def load_texts(name: str) -> Any:
-    """Return the same with every value as text: "no" is a word, not a truth value."""
+    """Return a file's content like :func:`load_resource`, but with all values as text: "no" stays a word."""
     return yaml.load((Path(RESOURCES) / name).read_text(encoding="utf-8"), yaml.BaseLoader)
 
 
 def phrase_pattern(phrases: Iterable[str], gap: str = r"\s+") -> str:
-    """Return a pattern of any of the phrases, the longest first, with the pattern ``gap`` between their words."""
+    """Return a pattern that matches any of the phrases, longest first; ``gap``: pattern between their words."""
     ordered = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
     return "(?:" + "|".join(gap.join(map(re.escape, phrase.split())) for phrase in ordered) + ")"

@@ -1,4 +1,4 @@
-"""Columns of a table of units that experts judge. Any system can write one; the stage review makes pages from it."""
+"""Columns of the table of units that experts judge. Any system can write it; the stage ``review`` makes its pages."""
 
 import polars as pl
 
@@ -16,4 +16,4 @@ REVIEW_UNITS = {
     "also": Column(pl.Binary, "What a key shows besides: PNG of one bit; null for nothing."),
     "sides": Column(pl.Boolean, "Whether the image's left is the patient's right, so that R and L stand below it."),
 }
-"""Units for the pages. A system keeps what experts must not see in a table of its own, joined by ``unit``."""
+"""Columns of the units on the pages. Facts that experts must not see are in a separate table, joined by ``unit``."""

@@ -1,7 +1,7 @@
-"""End a job whose Snakemake was killed (SIGKILL, out of memory), so that no orphan writes beside the next run.
+"""End a job whose Snakemake was killed (SIGKILL, out of memory), so that it does not write into the next run's files.
 
-Each Snakemake process that starts jobs announces itself in an environment variable, and each job watches that process;
-on a cluster it is the Snakemake of the job's own step. Processes are looked up in /proc, so this works on Linux only.
+Each Snakemake process that starts jobs announces itself in an environment variable, and each job watches that process.
+On a cluster, that is the Snakemake of the job's own step. Processes are read from /proc, so this works only on Linux.
 """
 
 import os
@@ -14,19 +14,19 @@ from functools import cache
 from pathlib import Path
 
 RUNNER = "CXR_ILS_RUNNER"  # environment variable that holds the identity of the Snakemake process that starts the jobs
-INTERVAL_S = 0.5  # seconds between two looks at that process
+INTERVAL_S = 0.5  # seconds between two checks of that process
 PROC = Path("/proc")
 
 
 def announce_runner() -> None:
-    """Name this process to the jobs that it starts, which watch it."""
+    """Set the environment variable by which the jobs that this process starts can watch it."""
     os.environ[RUNNER] = _identity(os.getpid())
 
 
 def end_with_runner() -> None:
-    """Watch the announced Snakemake in a thread; when it is gone, kill this job and all processes below it.
+    """Watch the announced Snakemake in a thread; when it has ended, kill this job and all its descendants.
 
-    Without an announcement, and in a container that has processes of its own, nothing is watched.
+    Nothing is watched without an announcement, or in a container with its own process namespace.
     """
     runner = os.environ.get(RUNNER, "")
     namespace, _, process = runner.rpartition(" ")[0].rpartition(" ")
@@ -46,13 +46,13 @@ def _watch(process: int, identity: str) -> None:
 def _has_ended(process: int, identity: str) -> bool:
     try:
         return _identity(process) != identity
-    except OSError:  # too many open files, …: that ends no process
+    except OSError:  # such as too many open files, which does not mean that the process has ended
         return False
 
 
 @cache
 def _namespace() -> str:
-    """Return where process numbers hold: the start of this computer and its namespace; "" if the system has none."""
+    """Return the scope in which process ids are unique: boot id and process namespace; "" if the system has none."""
     try:
         boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.readlink(PROC / 'self/ns/pid')}"
@@ -61,23 +61,23 @@ def _namespace() -> str:
 
 
 def _identity(process: int) -> str:
-    """Return "place process start" of a running process, "" of an ended one; numbers alone are used again."""
+    """Return "<namespace> <id> <start time>" of a running process, "" if it has ended. Ids alone are reused."""
     fields = _status(process)
     # a killed process stays as a zombie until its parent looks at it
     return "" if not fields or fields[0] in "ZX" else f"{_namespace()} {process} {fields[19]}"
 
 
 def _status(process: int) -> list[str]:
-    """Return the fields of /proc/<process>/stat after the name: state, parent, …; none of a process that is gone."""
+    """Return the fields of /proc/<process>/stat after the name (state, parent, …); [] if the process has ended."""
     try:
-        # the name may hold blanks and parentheses
+        # the name may contain spaces and parentheses
         return (PROC / str(process) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return []
 
 
 def descendants(process: int) -> list[int]:
-    """Return the processes that a process has started, those that they have started, and so on."""
+    """Return the ids of all child processes of a process, their children, and so on."""
     children = defaultdict(list)
     for path in PROC.glob("[0-9]*"):
         with suppress(OSError):

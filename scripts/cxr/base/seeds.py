@@ -1,11 +1,11 @@
-"""Random generators seeded by what is drawn (seed, study, finding …), never by process, shard or time."""
+"""Random generators seeded by the item to sample for (seed, study, finding …), never by process, shard or time."""
 
 import hashlib
 import random
 
 
 def stable_hash(*parts: object) -> int:
-    """Return a 64-bit hash of the parts, the same on every machine and in every process."""
+    """Return a 64-bit hash of the parts, which is the same on every machine and in every process."""
     text = "\x1f".join(str(part) for part in parts)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
@@ -16,11 +16,11 @@ def make_rng(*parts: object) -> random.Random:
 
 
 def shard_of(subject_id: str, shards: int) -> int:
-    """Return the shard of a subject; each shard gets the same fraction of subjects."""
+    """Return the shard number of a subject; on average, all shards get the same number of subjects."""
     return stable_hash("shard", subject_id) % shards
 
 
 def shard_names(shards: int) -> list[str]:
-    """Return the zero-padded names of all shards. They depend only on the number, so no checkpoint rule is needed."""
+    """Return the zero-padded names of ``shards`` shards; they depend on nothing else, so no checkpoint is needed."""
     width = max(2, len(str(shards - 1)))
     return [f"{index:0{width}d}" for index in range(shards)]

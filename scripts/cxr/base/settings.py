@@ -1,7 +1,7 @@
-"""Declaration of settings: each stage has one frozen dataclass, whose fields carry their documentation.
+"""Declaration of settings: the settings of a stage are a frozen dataclass whose fields hold their documentation.
 
-A job receives an instance. The driver reads the same classes to validate a configuration and to write config.yaml and
-the reference (``cxr.workflow.settings``). Nothing here needs more than the standard library.
+A job receives an instance. The driver uses the same classes to validate a configuration and to write config.yaml and
+the reference (``cxr.workflow.settings``). This module needs only the standard library.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, Union
 from urllib.parse import urlsplit
 
 PAPER, AUTHORS, OURS = "paper", "authors' code", "ours"
-"""Where a default comes from: stated in the paper, seen in its authors' public code, or chosen here."""
+"""Sources of a default: stated in the paper, taken from its authors' public code, or chosen by this project."""
 T = TypeVar("T", bound="Section")
 type_hints: Callable[..., dict[str, Any]] = cache(typing.get_type_hints)
 
@@ -28,13 +28,13 @@ class Limits:
 
 
 class Check:
-    """A function that normalises a value or raises ValueError; ``before``: it runs before the check of the type."""
+    """Validator that returns the normalised value or raises ValueError; ``before``: run it before the type check."""
 
     def __init__(self, function: Callable, *, before: bool = False):
         self.function, self.before = function, before
 
 
-FEWEST_REPLICATES = 100  # smallest number of replicates from which an interval is meaningful
+FEWEST_REPLICATES = 100  # minimum number of replicates for a meaningful interval
 
 
 def _none_or_enough(value: int) -> int:
@@ -47,7 +47,7 @@ def _address(value: str) -> str:
     try:
         parts = urlsplit(value)
         is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is no number
+    except ValueError:  # the port is not a number
         is_address = False
     if value and not is_address:
         raise ValueError(f"{value!r} is not the address of a server: give one such as http://localhost:8000/v1")
@@ -59,12 +59,12 @@ Logic = Literal["strict", "paper"]
 Percent = Annotated[float, Limits(ge=0, le=100)]
 Replicates = Annotated[int, Limits(ge=0, le=100_000), Check(_none_or_enough)]
 Address = Annotated[str, Check(_address)]
-Name = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]  # which becomes a file or folder of results
-Expert = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]  # an expert's name, in names of files
+Name = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]  # name of a file or folder of results
+Expert = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]  # an expert's name, used in file names
 
 
 def refuse_equal_names(label: str, names: Iterable[str]) -> None:
-    """Raise ValueError for names that differ only in case: on some file systems they are the same folder."""
+    """Raise ValueError if names differ only in case, because some file systems treat them as the same folder."""
     names = list(names)
     counts = Counter(map(str.casefold, names))
     if alike := [name for name in names if counts[name.casefold()] > 1]:
@@ -83,31 +83,31 @@ class Key(NamedTuple):
 def key(default: Any, description: str, *, source: str = OURS, unit: str = "", **bounds: Any) -> Any:
     """Declare one setting of a :class:`Section`.
 
-    ``default``: a value, or a callable that makes one (a list, a section); ``description``: what the value does;
-    ``bounds``: arguments of :class:`Limits`.
+    ``default``: a value, or a callable that makes the value (a list, a section); ``description``: one sentence on what
+    the value decides; ``bounds``: arguments of :class:`Limits`.
     """
     keywords = {"default_factory": default} if callable(default) else {"default": default}
     return dataclasses.field(**keywords, metadata={"key": Key(description, source, unit, Limits(**bounds))})
 
 
 def redefine(section: type["Section"], name: str, default: Any, source: str = OURS) -> Any:
-    """Declare a setting as in ``section``, but with another default and its source."""
+    """Declare a setting of ``section`` again, with a different default from the given source."""
     keywords = {"default_factory": default} if callable(default) else {"default": default}
     return dataclasses.field(**keywords, metadata={"key": section.declared()[name][1]._replace(source=source)})
 
 
 def constraint(method: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Mark a method of a section that raises ValueError if its values contradict each other."""
+    """Mark a section's method that raises ValueError if the values contradict each other (decorator)."""
     method._is_constraint = True  # type: ignore[attr-defined]
     return method
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Section:
-    """Settings of a stage, an engine or a part of them. Every subclass is a frozen dataclass with keyword arguments.
+    """Settings of a stage, an engine, or a part of either. Every subclass is a frozen, keyword-only dataclass.
 
-    A subclass may override its base's defaults by class arguments: ``class Large(Small, batch=64)``; defaults from a
-    paper or its authors' code are in dicts: ``paper={"batch": 64}``.
+    Class arguments change defaults of the base class: ``class Large(Small, batch=64)``. Defaults that come from a
+    paper or its authors' code are passed as dicts, ``paper={"batch": 64}`` or ``authors={…}``.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]
@@ -140,12 +140,12 @@ class Section:
 
     @classmethod
     def from_dict(cls: type[T], values: dict) -> T:
-        """Return an instance of values as :meth:`as_dict` returns them; fields that are absent keep their defaults."""
+        """Return an instance from a dict in the form of :meth:`as_dict`; absent fields keep their defaults."""
         kinds = type_hints(cls)
         return cls(**{name: _parsed(kinds[name], value) for name, value in values.items()})
 
     def as_dict(self, *, without: Iterable[str] = ()) -> dict:
-        """Return the values as JSON has them: dicts, lists and scalars; ``without`` these fields."""
+        """Return the values as JSON types (dicts, lists, scalars); ``without``: names of fields to omit."""
         excluded = set(without)
         names = [field.name for field in dataclasses.fields(self) if field.name not in excluded]
         return {name: _plain(getattr(self, name)) for name in names}

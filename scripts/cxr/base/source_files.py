@@ -1,7 +1,7 @@
-"""The files of a cohort that a job has read: tables of their states, by which a later run notices that one has changed.
+"""Tables of the states of the cohort files that a job has read, from which a later run detects changed files.
 
-A cohort's images and reports are no inputs of rules, because Snakemake would look at each of hundreds of thousands of
-files several times. Before the next run ``workflow.changed_files`` reads only the files whose size or time differ.
+A cohort's images and reports are not inputs of rules, because Snakemake would check each of hundreds of thousands of
+files several times. Before the next run, ``workflow.changed_files`` reads only files whose size or time has changed.
 """
 
 import os
@@ -26,11 +26,11 @@ COLUMNS = {
     "modified_ns": Column(pl.Int64, "Time of its last change then; null likewise.", "ns since 1970"),
     "crc32": Column(pl.Int64, "CRC-32 of the bytes that count; null likewise."),
 }
-BLOCK = 1 << 20  # bytes that are read at a time
+BLOCK = 1 << 20  # bytes to read at a time
 
 
 class FileState(NamedTuple):
-    """The state of a file: its size in bytes, the time of its last change, and the CRC-32 of the bytes that count."""
+    """State of a file: size in bytes, time of the last change, and CRC-32 of the bytes that count."""
 
     size: int
     modified_ns: int
@@ -38,9 +38,9 @@ class FileState(NamedTuple):
 
 
 def sizes_and_times(paths: Iterable[str]) -> list[tuple[int | None, int | None]]:
-    """Return (size in bytes, time of the last change in ns) of regular files, (None, None) for what is none.
+    """Return (size in bytes, time of the last change in ns) of each regular file, (None, None) for any other path.
 
-    One loop for all files: at each start of a run there are hundreds of thousands.
+    All files are read in one loop, for speed: each run starts by checking hundreds of thousands of files.
     """
     states: list[tuple[int | None, int | None]] = []
     for path in paths:
@@ -55,9 +55,9 @@ def sizes_and_times(paths: Iterable[str]) -> list[tuple[int | None, int | None]]
 
 
 def read_state(path: str, head_bytes: int | None = None) -> FileState | None:
-    """Return the state of a file, None if it is missing, may not be read or is no regular file.
+    """Return the state of a file; None if it is missing, not permitted to be read, or not a regular file.
 
-    ``head_bytes``: number of leading bytes that count, None for all. Raises OSError if the machine cannot read it.
+    ``head_bytes``: number of leading bytes that count, None for all. Raises OSError if a disk or the network fails.
     """
     try:
         with open_regular(path) as file:
@@ -74,11 +74,11 @@ def read_state(path: str, head_bytes: int | None = None) -> FileState | None:
 
 
 def state_row(row_id: str, path: str, head_bytes: int | None = None) -> tuple:
-    """Return a row of :data:`COLUMNS` with the present state of a file."""
+    """Return a row of :data:`COLUMNS` with the current state of a file."""
     state = read_state(path, head_bytes) or (None, None, None)
     return (row_id, path, head_bytes, *state)
 
 
 def write_states(path: str | Path, rows: Sequence[tuple]) -> None:
-    """Write rows of :func:`state_row` as a table, sorted by id and path."""
+    """Write rows made by :func:`state_row` as a table, sorted by id and path."""
     write_table(path, pl.DataFrame(sorted(rows), schema=schema(COLUMNS), orient="row"), COLUMNS)

@@ -1,4 +1,4 @@
-"""Small tables (Parquet, TSV, CSV) and JSON Lines: written atomically, byte-stable, with checksums."""
+"""Small tables (Parquet, TSV, CSV) and JSON Lines, written atomically, byte-stable and with checksums."""
 
 import hashlib
 import io
@@ -15,18 +15,18 @@ from cxr.base.columns import Column, Columns, check_columns, schema
 from cxr.base.errors import unreadable_file_error
 from cxr.base.exclusions import REASONS
 
-DIGEST = "digest"  # metadata key under which a Parquet file holds a digest of itself; polars writes no page checksums
+DIGEST = "digest"  # metadata key of a Parquet file's own digest; polars does not write page checksums
 BLANK = "0" * 32  # placeholder for a Parquet file's digest while it is computed
 BEFORE_DIGEST = b"\x18%c%b\x18%c" % (len(DIGEST), DIGEST.encode(), len(BLANK))
-"""The bytes before the digest in a Parquet file: its key and, in Thrift's encoding, both lengths."""
+"""The bytes before the digest in a Parquet file: its key, and the lengths of key and digest in Thrift's encoding."""
 CRC = "crc32"  # last key of a checked JSON line: CRC-32 of the rest of the line, eight hexadecimal digits
 
 
 def write_table(path: str | Path, table: pl.DataFrame, columns: Columns | None = None) -> None:
-    """Write a Parquet (or, by its ending, TSV or CSV) table atomically, the same bytes for the same rows.
+    """Write a table as Parquet, TSV or CSV, depending on the file name's ending; the same rows give the same bytes.
 
-    In TSV and CSV a null and an empty text are the same empty cell, and formulas are guarded (``formulas``).
-    Raises ValueError where the table has other columns than the declared ones.
+    In TSV and CSV, nulls and empty texts both become empty cells, and formulas are guarded (:func:`guard_formulas`).
+    Raises ValueError if the columns of the table differ from the declared ones.
     """
     if columns is not None:
         check_columns(table, columns, Path(path).name)
@@ -34,13 +34,13 @@ def write_table(path: str | Path, table: pl.DataFrame, columns: Columns | None =
         if Path(path).suffix == ".parquet":
             temporary.write_bytes(_with_digest(table))
         else:
-            # polars would write an empty text as "" to distinguish it from null; spreadsheets make no such difference
+            # polars would write an empty text as "" to distinguish it from null; spreadsheets do not distinguish them
             plain = guard_formulas(table.with_columns(pl.col(pl.String).replace("", None)))
             plain.write_csv(temporary, separator="\t" if Path(path).suffix == ".tsv" else ",")
 
 
 def write_rows(path: str | Path, rows: Iterable[dict | tuple], columns: Columns) -> None:
-    """Write rows, {column: value} or tuples, as a table of the declared columns, as :func:`write_table` does."""
+    """Write rows, dicts or tuples, as a table of the declared columns with :func:`write_table`."""
     table = pl.DataFrame(list(rows), schema=schema(columns), orient="row", infer_schema_length=None)
     write_table(path, table, columns)
 
@@ -54,11 +54,11 @@ def _with_digest(table: pl.DataFrame) -> bytes:
 
 
 def _check_digest(data: bytes | mmap.mmap) -> None:
-    """Raise ValueError if the digest of a Parquet file, where it has one, does not match its bytes."""
+    """Raise ValueError if a Parquet file has a digest that does not match its bytes."""
     position = data.rfind(BEFORE_DIGEST)
     start = position + len(BEFORE_DIGEST)
     if position >= 0 and _digest(data, start) != data[start : start + len(BLANK)]:
-        raise ValueError("its digest is not that of its bytes")
+        raise ValueError("its digest does not match its bytes")
 
 
 def _digest(data: bytes | mmap.mmap, start: int) -> bytes:
@@ -71,9 +71,9 @@ def _digest(data: bytes | mmap.mmap, start: int) -> bytes:
 
 
 def read_table(path: str | Path) -> pl.DataFrame:
-    """Read a Parquet, TSV or CSV table; an empty cell of a text column of the latter two is "".
+    """Read a Parquet, TSV or CSV table. In TSV and CSV, empty cells of text columns become "".
 
-    Raises StoreError with one sentence if it cannot be read, or if a Parquet file's digest does not match.
+    Raises StoreError if the table cannot be read, or if a Parquet file's digest does not match.
     """
     try:
         if Path(path).suffix == ".parquet":
@@ -87,9 +87,9 @@ def read_table(path: str | Path) -> pl.DataFrame:
 
 
 def scan_table(path: str | Path) -> pl.LazyFrame:
-    """Return a lazy frame of a Parquet table, which may not fit in memory: its rows are read when it is collected.
+    """Return a lazy frame of a Parquet table that may be too large for memory; collecting it reads the rows.
 
-    Raises StoreError with one sentence if it cannot be read, or if its digest does not match.
+    Raises StoreError if the table cannot be read, or if its digest does not match.
     """
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -102,12 +102,12 @@ def scan_table(path: str | Path) -> pl.LazyFrame:
 
 
 def read_tables(paths: str | Path | Iterable[str | Path]) -> pl.DataFrame:
-    """Read one table, or several of the same columns one below the other."""
+    """Read one table, or concatenate several tables that have the same columns."""
     return pl.concat([read_table(path) for path in ([paths] if isinstance(paths, str | Path) else paths)])
 
 
 def write_lines(path: str | Path, rows: Iterator[dict] | list[dict], *, checked: bool = False) -> None:
-    """Write JSON Lines atomically (UTF-8, keys in the order given); ``checked`` ends each line with its checksum."""
+    """Write JSON Lines atomically (UTF-8, keys in the given order); ``checked``: add a checksum to each line."""
     texts = (json.dumps(row, ensure_ascii=False) for row in rows)
     with atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         file.writelines((_checked(text) if checked else text) + "\n" for text in texts)
@@ -125,9 +125,9 @@ def read_lines(path: str | Path) -> Iterator[dict]:
             for number, text in enumerate(file, 1):
                 line = json.loads(text)
                 if not isinstance(line, dict):
-                    raise ValueError(f"line {number} is no object")
+                    raise ValueError(f"line {number} is not an object")
                 if CRC in line and _checked(text.rpartition(f', "{CRC}"')[0] + "}") != text.removesuffix("\n"):
-                    raise ValueError(f"line {number} is not as it was written")
+                    raise ValueError(f"line {number} does not match its checksum")
                 line.pop(CRC, None)
                 yield line
     except (OSError, ValueError) as error:
@@ -147,9 +147,9 @@ CORRECTED = {
     "study_id": Column(pl.String, "Its study."),
     "correction": Column(pl.String, "What was corrected or ignored in its header, or how it was turned upright."),
 }
-"""Columns of the table of images that are used although their headers are wrong; an image has a row per correction."""
+"""Columns of the table of images with wrong headers that are used nevertheless: one row per correction."""
 THRESHOLDS = {"thresholds": Column(pl.String, "Threshold set.")}
-"""What a ledger has besides, gathered from a stage that runs once for each threshold set, and a table of several."""
+"""Additional column of a table that joins the results of a stage that runs once per threshold set."""
 EXCLUDED_SCHEMA = schema(EXCLUDED)
 
 
@@ -160,7 +160,7 @@ def write_corrected(path: str | Path, rows: list[dict]) -> None:
 
 
 def write_excluded(path: str | Path, rows: list[dict]) -> None:
-    """Write a ledger: rows of :data:`EXCLUDED`, whose reasons are codes of :data:`REASONS`."""
+    """Write a ledger: rows of :data:`EXCLUDED`, sorted. Raises ValueError for a reason that is not in REASONS."""
     unknown = {row["reason"] for row in rows} - REASONS.keys()
     if unknown:
         raise ValueError(f"unknown reason codes: {sorted(unknown)}")
@@ -168,8 +168,8 @@ def write_excluded(path: str | Path, rows: list[dict]) -> None:
     write_table(path, table.sort("image_id", "study_id", "reason", "detail"), EXCLUDED)
 
 
-# A text that a spreadsheet would run as a formula gets an apostrophe in TSV and CSV: a report may begin with "-", an id
-# with "=". A text that already begins with apostrophes before such a sign gets one more, so that reading restores it.
+# In TSV and CSV, a text that a spreadsheet would run as a formula gets an apostrophe: reports may begin with "-", ids
+# with "=". A text that already has apostrophes before such a sign gets another, so that reading restores it.
 _START, _SIGN, _NUMBER = r"^[=@\t\r]", r"^[+-]", r"^[+-][0-9.,eE+\-% ]*$"
 
 
@@ -179,7 +179,7 @@ def _is_formula(text: pl.Expr) -> pl.Expr:
 
 
 def guard_formulas(table: pl.DataFrame) -> pl.DataFrame:
-    """Return a table with its texts guarded, for writing; numbers are not guarded."""
+    """Return a table for writing, in which texts that look like formulas begin with an apostrophe."""
     text = pl.col(pl.String)
     return table.with_columns(pl.when(_is_formula(text)).then("'" + text).otherwise(text).name.keep())
 
@@ -192,5 +192,5 @@ def unguard_formulas(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def unguard_cell(cell: str) -> str:
-    """Return one cell as :func:`unguard_formulas` does."""
+    """Remove the apostrophe that :func:`guard_formulas` added to a cell, if there is one."""
     return unguard_formulas(pl.DataFrame({"cell": [cell]})).item()

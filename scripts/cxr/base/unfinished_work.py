@@ -1,4 +1,4 @@
-"""The folder in which a long job keeps unfinished work, to resume it if the job is the same."""
+"""The folder in which a long job keeps unfinished work, so that the same job can resume it."""
 
 import logging
 import shutil
@@ -8,7 +8,7 @@ log = logging.getLogger("cxr")
 
 
 def prepare_folder(folder: Path, identity: str, *, pattern: str = "", warning: str = "") -> None:
-    """Make the folder of a job's unfinished work; empty it if another job left it.
+    """Create the folder of a job's unfinished work; empty it if it belongs to a different job.
 
     ``identity``: digest of all that the result depends on. ``warning``: logged if files of ``pattern`` are deleted.
     """
@@ -23,9 +23,9 @@ def prepare_folder(folder: Path, identity: str, *, pattern: str = "", warning: s
 
 
 def describe_files(path: str | Path, *, times: bool = False) -> bytes:
-    """Return name and size of a file, or of all files below a folder, to digest files that are too large to read.
+    """Return name and size of a file, or of all files in a folder, as the text to digest for files too large to read.
 
-    ``times``: also their modification times, where another file of the same size is likely.
+    ``times``: include modification times, for files that may change without changing size.
     """
     facts = []
     for file in filter(Path.is_file, (Path(path), *sorted(Path(path).rglob("*")))):

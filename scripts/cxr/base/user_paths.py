@@ -1,4 +1,4 @@
-"""Finding files by the paths that people write into tables, made on another system or by another program.
+"""Finding files by the paths in users' tables, which may come from another system or program.
 
 The module uses the standard library only, because the driver imports it.
 """
@@ -17,7 +17,7 @@ _WINDOWS_ROOT = re.compile(r"[A-Za-z]:\\|\\\\")
 
 @dataclass(frozen=True)
 class UserPath:
-    """A path as found, else as written; in what the file's own path differs from it, or why there is no such file."""
+    """A ``path`` as found, else as written; how the found path differs from the written one; why none was found."""
 
     path: str
     differences: tuple[str, ...] = ()
@@ -25,16 +25,16 @@ class UserPath:
 
 
 class PathFinder:
-    """Finds the files of a table, whose paths are absolute or relative to ``folder``. A folder is listed only once."""
+    """Find the files of a table, whose paths are absolute or relative to ``folder``. Lists each folder only once."""
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = os.fspath(folder)
         self._names: dict[str, dict[str, list[str]]] = {}
 
     def find_all(self, texts: Iterable[str], apply: Callable = map) -> dict[str, UserPath]:
-        """Return {text: what :meth:`find` returns for it} of all cells of a column.
+        """Return {text: result of :meth:`find`} for all cells of a column.
 
-        A file is not lent to a path of another case if another cell means it. ``apply``: map, or that of a pool.
+        If cells that differ in case find the same file, only an exact path keeps it. ``apply``: ``map``, or a pool's.
         """
         cells = list(dict.fromkeys(texts))
         files = dict(zip(cells, apply(self.find, cells), strict=True))
@@ -48,9 +48,9 @@ class PathFinder:
     def find(self, text: str) -> UserPath:
         """Return the file that a table's cell names.
 
-        A path that does not exist as it is written may differ from the only file that fits in its separators, case,
-        Unicode form, percent-encoding, invisible signs and a leading ``file://``. Several threads may call this.
-        Raises OSError if the machine cannot list a folder.
+        If the written path does not exist, separators, case, Unicode form, percent-encoding, invisible characters and
+        a leading ``file://`` are ignored, provided that exactly one file matches. Several threads may call this.
+        Raises OSError if a disk or the network fails.
         """
         written = self._below(text)
         if not text or os.path.exists(written):
@@ -75,7 +75,7 @@ class PathFinder:
         return os.path.normpath(os.path.join(self.folder, path)) if path else ""
 
     def _fitting(self, path: str) -> list[str]:
-        """Return the existing paths whose every part is that of ``path``, or is like it where there is no such part."""
+        """Return the existing paths that match ``path`` part by part: exactly if possible, else by the folded name."""
         if os.path.lexists(path):
             return [path]
         paths = [os.sep if path.startswith(os.sep) else ""]
@@ -124,11 +124,11 @@ _FOLDS: dict[str, Callable[[str], str]] = {
     "Unicode form or invisible signs": lambda path: "/".join(map(clean_id, path.split("/"))),
     "case": str.casefold,
 }
-"""In what two paths may differ, and the function that takes this difference away."""
+"""{kind of difference between two paths: function that removes it}."""
 
 
 def _differences(written: str, path: str) -> list[str]:
-    """Return in what an existing path differs from the one written: without these, they are not equal."""
+    """Return the kinds of difference between a written and an existing path that matches it."""
     return [fold_name for fold_name in _FOLDS if _folded_but(fold_name, written) != _folded_but(fold_name, path)]
 
 

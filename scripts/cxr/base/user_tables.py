@@ -1,9 +1,9 @@
-"""Strict reading of a user's tables: CSV as spreadsheets and databases save it, or Parquet. No other module reads them.
+"""Strict reading of users' tables: CSV as spreadsheets and databases save it, or Parquet. No other module reads them.
 
 Delimiter (comma, semicolon, tab, bar), encoding (UTF-8, UTF-16, Windows-1252), line ends (also CR alone) and headings
-(any case, with spaces) are detected; identifiers are brought into one form (:mod:`cxr.base.ids`). A fault that could
-lose a row or mix two is refused in one sentence that names the line. The module uses the standard library only, because
-the driver imports it; polars is loaded only for Parquet and for whole tables.
+(any case, with spaces) are detected; identifiers are normalised (:mod:`cxr.base.ids`). A fault that could lose a row or
+join two rows is refused with an error that gives the line. The module uses the standard library only, because the
+driver imports it; polars is loaded only for Parquet and for whole tables.
 """
 
 import csv
@@ -39,18 +39,18 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _GUARD = re.compile(r'="(.*)"', re.DOTALL)
 _SHOWN_LINES = 5
 NO_VALUES = frozenset({"nan", "null", "none", "n/a", "na", "#n/a", "nat", "<na>"})
-"""Markers of a missing value that programs write into a cell, in lower case."""
+"""Markers of a missing value, in lower case, which programs write into cells."""
 
 
 class Fault(ValueError):
-    """A fault in a table: what is wrong and the remedy, without the table's name."""
+    """A fault in a table. The message gives the fault and the remedy; the caller adds the table's name."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table: its ``header``, and ``rows`` as (line, cells) of each row that is not blank, lines counted from 1.
+    """A table: its ``header``, and (line, cells) of each row that is not blank, with lines counted from 1.
 
-    The cells of ``ids`` are clean (:func:`cxr.base.ids.clean_id`). :meth:`checked` refuses rows of another length.
+    Cells in the columns ``ids`` are clean (:func:`cxr.base.ids.clean_id`). Rows of ``rows`` may have any length.
     """
 
     path: Path
@@ -60,7 +60,7 @@ class Sheet:
     ids: Sequence[str] = ()
 
     def checked(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows. Raises UserError for one with fewer or more cells than the header, or a spoilt identifier."""
+        """Yield the rows. Raises UserError for a row of another length than the header, or with a bad identifier."""
         places = [(place, name) for place, name in enumerate(self.header) if name in self.ids]
         for line, cells in self.rows:
             if len(cells) != len(self.header):
@@ -72,17 +72,17 @@ class Sheet:
             yield line, cells
 
     def records(self) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield (line, {column: cell without blanks at its ends}) of the rows that :meth:`checked` yields."""
+        """Yield (line, {column: stripped cell}) of the rows that :meth:`checked` yields."""
         for line, cells in self.checked():
             yield line, {name: cell.strip() for name, cell in zip(self.header, cells, strict=True)}
 
     def require(self, columns: Sequence[str], remedy: str = "") -> None:
-        """Raise UserError if the table lacks one of the columns. ``remedy``: in place of adding it."""
+        """Raise UserError if the table lacks one of the columns. ``remedy``: default is to add the column."""
         require_columns(self.header, columns, self.path, self.key, remedy)
 
 
 def require_columns(header: list[str], columns: Sequence[str], path: str | Path, key: str, remedy: str = "") -> None:
-    """Raise UserError if a table's header lacks one of the columns. ``remedy``: in place of adding it."""
+    """Raise UserError if a table's header lacks one of the columns. ``remedy``: default is to add the column."""
     if missing := [name for name in columns if name not in header]:
         noun, pronoun = ("columns", "them") if len(missing) > 1 else ("column", "it")
         remedy = remedy or f"add {pronoun} (it has {', '.join(filter(None, header))})"
@@ -93,12 +93,12 @@ REMEDY = 'put a cell that holds the delimiter into quotation marks ("…")'
 
 
 def fold_name(name: str) -> str:
-    """Return a heading in a form for comparison: without case, spaces, hyphens, dots, underscores, invisible signs."""
+    """Return a heading for comparison: in lower case, without spaces, hyphens, dots, underscores, invisible signs."""
     return re.sub(r"[\s_.\-]+", "", clean_id(name).casefold())
 
 
 def is_no_value(cell: str) -> bool:
-    """Tell whether a cell is empty or holds a marker of a missing value (NaN, NULL, N/A …)."""
+    """Return whether a cell is empty or a marker of a missing value (NaN, NULL, N/A …)."""
     return not cell.strip() or cell.strip().casefold() in NO_VALUES
 
 
@@ -116,12 +116,11 @@ def read_sheet(
     """Open a table. ``key``: the setting that names it.
 
     ``names``: the columns to look for. A heading that differs from a name only in case, spaces, hyphens, dots or
-    underscores is renamed to it. ``ids``: columns of identifiers, which are cleaned and checked. ``words``: columns
-    whose every cell is one word; they distinguish a row inside a multi-line cell from prose; without them no cell may
-    have several lines. ``single_lines``: further columns whose cells never have several lines. ``head``: read the first
-    :data:`HEAD_BYTES` only. ``headless``: the table may lack a header, which is then [], and its first column holds
-    identifiers.
-    Raises UserError with one sentence, also while rows are read and after the last one.
+    underscores is renamed to it. ``ids``: columns of identifiers, which are cleaned and checked. ``words``: columns in
+    which every cell is a single word; by them, rows that a stray quotation mark joined to a multi-line cell are told
+    from prose; without them, no cell may have several lines. ``single_lines``: further columns whose cells have only
+    one line. ``head``: read only the first :data:`HEAD_BYTES`. ``headless``: the table may lack a header; the header is
+    then [], and the first column holds identifiers. Raises UserError, also while rows are read and after the last row.
     """
     path = Path(path)
     rows: Iterator[tuple[int, list[str]]]
@@ -161,7 +160,7 @@ def _guarded_rows(path: Path, key: str, rows: Iterator[tuple[int, list[str]]]) -
 
 
 def _cleaned(rows: Iterator[tuple[int, list[str]]], places: Mapping[int, str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows with clean identifiers in ``places``, {place: name}; at the end Fault for a spoilt column."""
+    """Yield the rows, with the identifiers in ``places`` ({index: column}) cleaned. Raises Fault after the last row."""
     columns = {place: IdColumn() for place in places}
     for line, cells in rows:
         for place, column in columns.items():
@@ -176,7 +175,7 @@ def _cleaned(rows: Iterator[tuple[int, list[str]]], places: Mapping[int, str]) -
 
 
 def listed_lines(lines: Sequence[int]) -> str:
-    """Return the first few of a table's lines in words: "line 3", "lines 3, 5, 8"."""
+    """Return the first few line numbers as text for a message: "line 3", "lines 3, 5, 8"."""
     numbers = ", ".join(map(str, lines[:_SHOWN_LINES])) + (" …" if len(lines) > _SHOWN_LINES else "")
     return f"line {numbers}" if len(lines) == 1 else f"lines {numbers}"
 
@@ -189,7 +188,7 @@ def _bytes(path: Path, most: int) -> bytes:
 
 
 def _decoded(data: bytes, path: Path, partial: bool) -> str:
-    """Return the text of a table. ``partial``: the last line may be cut off and is dropped."""
+    """Decode a table. ``partial``: the data may end within a line, so the last line is dropped."""
     for magic, remedy in _OTHER_KINDS:
         if data.startswith(magic):
             raise Fault(f" is {remedy}")
@@ -205,7 +204,7 @@ def _decoded(data: bytes, path: Path, partial: bool) -> str:
 
 
 def read_text(path: str | Path, key: str) -> str:
-    """Return the text of a user's file in one of the encodings of tables. Raises UserError with one sentence."""
+    """Return the text of a user's file, decoded like a table. Raises UserError if it cannot be read."""
     try:
         return _text_of(_bytes(Path(path), -1), Path(path), False)
     except (Fault, OSError, EOFError, zlib.error) as error:
@@ -223,7 +222,7 @@ def _text_of(data: bytes, path: Path, partial: bool) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        if partial and error.end >= len(data) - 3:  # the end of the part that was read cuts a letter in two
+        if partial and error.end >= len(data) - 3:  # the part that was read ends within a character
             return data[: error.start].decode("utf-8-sig")
         before = data[: error.start]
         line = _line_after(before)
@@ -262,7 +261,7 @@ def _text_rows(
 
 
 def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
-    """Return the delimiter that yields the most wanted names in the header line, then the most cells."""
+    """Return the delimiter that gives the largest number of known names in the header line, then of cells."""
     usual = "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
     headings = {fold_name(name) for name in names}
 
@@ -277,7 +276,7 @@ def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
 def _rows(
     lines: Iterator[str], mark: str, skipped: int, words: Sequence[str], single_lines: Sequence[str]
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of the rows that are not blank, the header first; empty cells beyond it are dropped."""
+    """Yield (line, cells) of the rows that are not blank, header first, without empty cells beyond the header."""
     reader = csv.reader(lines, delimiter=mark, strict=True, skipinitialspace=True)
     header: list[str] = []
     word_places: list[int] = []
@@ -318,14 +317,14 @@ def _rows(
 def _check_swallowed(
     cells: list[str], line: int, mark: str, width: int, word_places: list[int], line_places: list[int]
 ) -> None:
-    """Raise Fault if a multi-line cell holds what looks like rows of the table: a stray quotation mark joined them."""
+    """Raise Fault if a multi-line cell seems to contain rows of the table, joined by a stray quotation mark."""
     if any("\n" in cells[place] or "\r" in cells[place] for place in line_places if place < len(cells)):
         raise Fault(_STRAY_MARK.format(line, _CONTINUES))
     for place, cell in enumerate(cells):
         lines = list(io.StringIO(cell, newline=""))[1:]
         for text in lines:
             parts = next(csv.reader([text], delimiter=mark), [])
-            # the mark that ends the cell cuts off the last row, in the cell's own column
+            # the last joined row ends at the quotation mark that ends the cell, in the cell's own column
             if len(parts) < width and not (text is lines[-1] and len(parts) == place + 1):
                 continue
             words = [parts[word_place] for word_place in word_places if word_place < len(parts)]
@@ -367,20 +366,20 @@ def _parquet(path: Path, head: bool):
 
 
 def _integral(column) -> bool:
-    """Tell whether a column of floats holds whole numbers: pandas stores ids so if some cells are empty."""
+    """Return whether all floats of a column are whole: pandas stores integer ids as floats if cells are empty."""
     numbers = column.drop_nulls()
     is_whole = numbers.is_finite() & (numbers == numbers.round())
     return bool(len(numbers)) and bool(is_whole.all()) and numbers.abs().max() < 2**53
 
 
-_BATCH = 1 << 17  # rows that are converted to a table at a time; as Python objects they take ten times the memory
-_BIG = 1 << 24  # bytes from which polars reads a table without quotation marks: nothing in it can join two lines
+_BATCH = 1 << 17  # rows converted to a table at a time, because Python objects take ten times the memory
+_BIG = 1 << 24  # bytes from which a table is read by polars if no quotation mark in it could join two lines
 
 
 def read_frame(path: str | Path, key: str, names: Sequence[str], *, ids: Sequence[str] = (), words: Sequence[str] = ()):
-    """Return a whole table as a ``polars.DataFrame`` of texts, "" in empty cells.
+    """Read a whole table as a ``polars.DataFrame`` of texts, with "" in empty cells.
 
-    The arguments are those of :func:`read_sheet`. Every row has as many cells as the header. Raises UserError.
+    The arguments are as in :func:`read_sheet`. Raises UserError, also for a row that is not as long as the header.
     """
     import polars as pl
 
@@ -397,7 +396,7 @@ def read_frame(path: str | Path, key: str, names: Sequence[str], *, ids: Sequenc
 
 
 def _plain(path: Path, names: Sequence[str]):
-    """Return a table (Parquet, or big and without quotation marks) that polars reads as strictly, but faster."""
+    """Read a table with polars if that is as strict (Parquet, or large and without quotes), else return None."""
     import polars as pl
 
     try:
@@ -422,7 +421,7 @@ def _plain(path: Path, names: Sequence[str]):
             return None
         table = pl.read_csv(path, separator=mark, quote_char=None, infer_schema=False, empty_string_is_null=False)
         table.columns = header
-        # polars refuses a row with more cells, but pads one with fewer
+        # polars refuses a row with too many cells, but pads a row with too few
         with open(path, "rb") as file:
             num_marks = sum(part.count(mark.encode()) for part in iter(lambda: file.read(_BIG), b""))
         return table if num_marks == (len(header) - 1) * (len(table) + 1) else None

@@ -18,15 +18,15 @@ FINDINGS: dict[str, str] = {
     "effusion": "Pleural Effusion",
     "pneumothorax": "Pneumothorax",
 }
-"""The seven findings of SemiSynCXR and their names, in the order of its tables. ILS has no target pneumothorax."""
+"""{finding: its name} of SemiSynCXR, in the order of its tables. ILS has no pneumothorax target."""
 
 INFERRED_LESIONS = tuple(lesion.name for lesion in LESION_TYPES if lesion.is_inferred)
 """Lesions that a lesion-inference instruction may name (Tables 10-12)."""
 
 NO_LESION = ("nipple", "overlap", "superimpos", "summation", "artifact", "artefact", "skin fold", "fat pad")
-"""Words of an explanation which show that a finding is not a lesion ("likely a nipple shadow")."""
+"""Words that explain a finding as something other than a lesion ("likely a nipple shadow")."""
 
-PERSONAS = ("medical_expert", "layperson", "ai_developer")  # whose wording paraphrases an instruction (C.3)
+PERSONAS = ("medical_expert", "layperson", "ai_developer")  # personas in whose words instructions are paraphrased (paper, C.3)
 
 SIDES = ("right", "left")
 LUNGS = ("right lung", "left lung")
@@ -41,8 +41,8 @@ ZONE_LABELS = VALID_LOCATIONS + LOBES  # the 15 zone labels of Figure 10
 
 HEART = "heart"
 CARDIOMEDIASTINUM = "cardiomediastinum"
-ORGAN_LABELS = ("right lung", "left lung", "heart")  # every organs engine has these; some add ``cardiomediastinum``
-ANATOMY_LABELS = (*ZONE_LABELS, HEART)  # what every anatomy engine must give, in this order
+ORGAN_LABELS = ("right lung", "left lung", "heart")  # every organs engine returns these; some add ``cardiomediastinum``
+ANATOMY_LABELS = (*ZONE_LABELS, HEART)  # labels that every anatomy engine must return, in this order
 
 LOBE_ZONES: dict[str, tuple[str, ...]] = {
     "lung upper lobe right": ("right apical zone lung", "right upper zone lung"),
@@ -58,10 +58,10 @@ BOX_CLASSES = (
     "Infiltration", "Lung Opacity", "Nodule/Mass", "Other lesion", "Pleural effusion", "Pleural thickening",
     "Pneumothorax", "Pulmonary fibrosis",
 )  # fmt: skip
-"""The VinBigData classes, in Kaggle's order. Resolve by name, never by index."""
+"""The VinBigData classes, in Kaggle's order. Look a class up by name, never by index."""
 
 BOX_CONDITIONS = ("anatomy", "conf", "signal", "size", "zero_area", "empty_after_refine")
-"""Reasons why a box is not productive, one bit each: c1 to c4 of Algorithm 1, no area, an empty mask."""
+"""Reasons why a box is not productive, one bit of its verdict each: c1 to c4 of Algorithm 1, no area, empty mask."""
 
 CATEGORIES = (
     "thoracic spine", "cervical spine", "lumbar spine", "clavicle", "scapula", "rib", "sternum", "diaphragm",
@@ -73,13 +73,13 @@ SPLITS = ("train", "validate", "test")
 
 
 def kinds_under(lesion: str) -> tuple[str, ...]:
-    """Return every lesion type below ``lesion`` in the hierarchy, nearest first (empty for a leaf)."""
+    """Return all lesion types below ``lesion`` in the hierarchy, each before its own subtypes; () for a leaf."""
     children = (child.name for child in LESION_TYPES if child.parent == lesion)
     return tuple(name for child in children for name in (child, *kinds_under(child)))
 
 
 def side_of(label: str) -> str | None:
-    """Return ``"right"`` or ``"left"`` for a lung label, None for one without a side."""
+    """Return ``"right"`` or ``"left"`` for a lung label, None for a label without a side."""
     words = label.split()
     return next((side for side in SIDES if side in words), None)
 
@@ -90,7 +90,7 @@ def zones_of(side: str) -> tuple[str, ...]:
 
 
 def in_table_order(locations) -> list[str]:
-    """Sort valid locations into the order of Table 9, without repeats. Raises ValueError for another name."""
+    """Sort valid locations into the order of Table 9, without duplicates. Raises ValueError for any other name."""
     return sorted(set(locations), key=VALID_LOCATIONS.index)
 
 

@@ -1,4 +1,4 @@
-"""Processing the images of a shard in order and with bounded memory, in a pool of threads or in batches."""
+"""Processing the images of a shard in order and with bounded memory, either in a thread pool or in batches."""
 
 import logging
 from collections import deque
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 T, R = TypeVar("T"), TypeVar("R")
 log = logging.getLogger("cxr")
-Fault = tuple[str, str]  # why an image is excluded: a code of :data:`cxr.base.exclusions.REASONS`, and a detail
+Fault = tuple[str, str]  # why an image is excluded: (code of :data:`cxr.base.exclusions.REASONS`, detail)
 Read = Callable[[str], tuple]
 Work = Callable[[list[tuple]], list[tuple[R, Fault | None]]]
 
 
 class EngineFault(tuple):
-    """A :data:`Fault` raised by the engine, with its error; :class:`cxr.base.faults.Failures` counts these."""
+    """A :data:`Fault` that an engine's error caused, with that error; counted by :class:`cxr.base.faults.Failures`."""
 
     error: Exception
 
     @classmethod
     def from_error(cls, error: Exception, reason: str = "engine_failure", detail: str = "") -> "EngineFault":
-        """Build it from an engine's error; the default ``detail`` names the function that failed."""
+        """Return the fault for an engine's error; the default ``detail`` names the function that failed."""
         fault = cls((reason, detail or faults.describe_failure(error)))
         fault.error = error
         return fault
@@ -54,12 +54,12 @@ def process_rows(
     ledger: "Ledger", image_ids: list[str], read: Read, work: Work[R], batch: int | None, threads: int,
     compute: dict | None = None,
 ) -> Iterator[tuple[str, R]]:  # fmt: skip
-    """Yield (image_id, result) of the accepted images, in order of image_id, and enter every image in the ledger.
+    """Yield (image_id, result) of the accepted images, ordered by image_id, and record every image in the ledger.
 
-    ``work`` takes the rows that ``read`` returns, and returns for each its result and the fault that excludes the
-    image, if any. With a ``batch`` it gets up to so many rows at a time (:func:`process_fitting_batches`), while a
-    thread reads the next ones. With None it gets single rows, in a pool of ``threads``, and ``read`` runs in this
-    thread, because HDF5 files must not be shared between threads.
+    ``work`` takes the rows that ``read`` returns. For each row it returns the result, and the fault that excludes the
+    image, or None. With ``batch``, it receives up to that many rows at a time (:func:`process_fitting_batches`), while
+    a thread reads the next rows. If ``batch`` is None, it receives single rows in a pool of ``threads``, and ``read``
+    runs in the calling thread, because HDF5 files must not be shared between threads.
 
     An image for which ``work`` raises is excluded as ``engine_failure``: one bad image must not end the shard. Errors
     that no image caused end the shard, and the job is retried: a UserError, a lack of memory, a broken device or
@@ -99,11 +99,11 @@ def _results(
 def process_fitting_batches(
     work: Work[R], rows: list[tuple], batch: int, task: str
 ) -> tuple[list[tuple[R | None, Fault | None]], int]:
-    """Return ``work`` of the rows, up to ``batch`` at a time, and the batch size that fits into memory.
+    """Apply ``work`` to the rows, up to ``batch`` at a time; return its results and the batch size that fits in memory.
 
-    A batch that does not fit is halved. A batch that fails otherwise is tried row by row, so that one bad row excludes
-    no other; a row that fails alone gives ``(None, EngineFault)``. Errors that no row caused, and a lack of memory for
-    a single row, are raised as in :func:`process_rows`. ``task`` names the work in log lines.
+    A batch that does not fit is halved. A batch that fails for another reason is retried row by row, so that a bad row
+    does not exclude the others; a row that fails alone gives ``(None, EngineFault)``. Errors that no row caused, and a
+    lack of memory for a single row, are raised as in :func:`process_rows`. ``task``: name of the work in log lines.
     """
     done: list[tuple] = []
     while len(done) < len(rows):

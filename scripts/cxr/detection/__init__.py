@@ -1,1 +1,1 @@
-"""The small box detector (grid, net, training, weights file), and pre- and postprocessing for all detection nets."""
+"""The small box detector (grid, net, training, weights file); pre- and postprocessing for all detection nets."""

@@ -1,18 +1,18 @@
-"""Augment a detector's training images: small affine movements, mirroring, exposure, blur and noise."""
+"""Augment a detector's training images: small affine transformations, mirroring, exposure, blur and noise."""
 
 from collections.abc import Sequence
 
 import cv2
 import numpy as np
 
-MIN_VISIBLE = 0.4  # smallest fraction of a box that must stay in the image; other boxes are dropped
+MIN_VISIBLE = 0.4  # minimum fraction of a box that must stay in the image; other boxes are dropped
 
 
 def augment_image(
     image: np.ndarray, boxes: Sequence[tuple], cells: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, list[tuple]]:
-    """Return a moved and re-exposed copy of a square uint8 image, float32 in 0..1, and its boxes, (class index, x1, y1,
-    x2, y2) in cells, of which the image has ``cells`` on a side."""
+    """Return an augmented copy, float32 in 0..1, of a square uint8 image, and its transformed boxes, (class index, x1,
+    y1, x2, y2) in cells; ``cells``: number of cells along a side of the image."""
     side = image.shape[0]
     angle, scale = rng.normal(0, 5), np.exp(rng.normal(0, 0.10))
     affine = cv2.getRotationMatrix2D((side / 2, side / 2), angle, scale)
@@ -34,7 +34,7 @@ def augment_image(
 def _warp_boxes(boxes: Sequence[tuple], affine: np.ndarray, cells: int, scale: float) -> list[tuple]:
     moved_boxes = []
     for label, x1, y1, x2, y2 in boxes:
-        # Rotate the middles of the sides: the hull of rotated corners would be too large.
+        # Rotate the midpoints of the sides, because the bounding box of rotated corners would be too large.
         middle = np.array([[x1, (y1 + y2) / 2], [x2, (y1 + y2) / 2], [(x1 + x2) / 2, y1], [(x1 + x2) / 2, y2]])
         turned = middle @ affine[:, :2].T + affine[:, 2] * scale
         low, high = turned.min(axis=0), turned.max(axis=0)

@@ -1,4 +1,4 @@
-"""Export of a trained detector with its calibration to a weights file; needs the packages onnx and onnxruntime."""
+"""Export of a trained detector and its calibration to a weights file; needs the packages onnx and onnxruntime."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from cxr.detection.weights import Card
 
 
 def export_onnx(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path, licence: str) -> None:
-    """Write the net as ONNX (opset 17, float32) with its card as metadata, and ``slope`` and ``offset`` (classes,), the
-    calibration of each class's logit; needs the package onnx."""
+    """Write the net as ONNX (opset 17, float32), with its card as metadata. ``slope``, ``offset`` (classes,): the
+    calibration of each class's logit."""
     import onnx
 
     size = net.grid.size

@@ -1,5 +1,5 @@
-"""Decode the output of a grid detector to boxes and select among them, with numpy alone. Each cell has a logit per
-class and, per group of classes, the distances from its centre to the four sides of the box, in cells."""
+"""Decode the output of a grid detector to boxes, and select the best boxes, with numpy only. Each cell has a logit per
+class, and, per group of classes, the distances from its centre to the four sides of the box, in cells."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ import numpy as np
 
 from cxr.geometry.boxes import confidence_order, suppress_overlaps
 
-CONFIDENCE_DIGITS, PIXEL_DIGITS = 6, 2  # decimals of outputs; rounding hides the order of summation
+CONFIDENCE_DIGITS, PIXEL_DIGITS = 6, 2  # decimals of outputs; rounding hides effects of the summation order
 STRIDE = 16  # width of a cell in pixels of the net's input
-CANDIDATES = 4  # number of candidates before suppression per box that may be returned
+CANDIDATES = 4  # maximum number of candidates before suppression, as a multiple of the boxes to return
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Classes of a detector, the group of each class, and the side of its square input in px, a multiple of 32. The
-    classes of a group share one predicted box."""
+    """Classes of a detector, the group of each class, and the side of its square input in px, a multiple of 32.
+    The classes of a group share a predicted box."""
 
     classes: tuple[str, ...]
     groups: tuple[int, ...]
@@ -24,13 +24,13 @@ class Grid:
 
     @property
     def cells(self) -> int:
-        """Cells in a row of the grid."""
+        """Number of cells in a row of the grid."""
         return self.size // STRIDE
 
 
 def decode_boxes(distance: np.ndarray, groups: Sequence[int], side: int) -> np.ndarray:
-    """Turn distances left, top, right, bottom in cells (2 or more groups x 4, rows, columns) into boxes (classes, rows,
-    columns, 4), clipped to a frame of ``side`` px. ``groups``: the group of each class."""
+    """Convert distances (left, top, right, bottom) in cells, (at least 2 groups x 4, rows, columns), to boxes (classes,
+    rows, columns, 4), clipped to a frame of ``side`` px. ``groups``: group of each class."""
     _, rows, columns = distance.shape
     ltrb = distance.reshape(-1, 4, rows, columns).astype(np.float64).transpose(0, 2, 3, 1)
     cell = np.array([side / columns, side / rows])
@@ -49,9 +49,9 @@ def select_boxes(
     across: float = 1.0,
     apart: Collection[int] = (),
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Select among decoded boxes (classes, rows, columns, 4) with confidences (classes, rows, columns). Returns at most
-    ``most`` rounded boxes (N, 4), confidences (N,) and classes (N,), best first: confidence at least ``floor``,
-    suppression within each class above ``iou``, then across the classes but those ``apart`` above ``across``."""
+    """Return up to ``most`` of the decoded boxes (classes, rows, columns, 4), best first, as rounded boxes (N, 4),
+    confidences (N,) and classes (N,). A box is dropped if its confidence is below ``floor``, or its IoU with a better
+    box above ``iou`` (same class) or ``across`` (any class; classes in ``apart`` compete only with themselves)."""
     classes, rows, columns = np.nonzero(confidence >= floor)
     boxes = boxes[classes, rows, columns].round(PIXEL_DIGITS)
     confidence = confidence[classes, rows, columns].astype(np.float64).round(CONFIDENCE_DIGITS)

@@ -1,6 +1,6 @@
-"""The detector's net, anchor-free like FCOS, and its loss: a cell near the middle of a box learns the box's class and
-its four sides. The class target is the IoU of the predicted box (quality focal loss): confidence expresses
-localization."""
+"""The detector's net, anchor-free like FCOS, and its loss. A cell near the centre of a box learns the box's class and
+four sides. The target of the class is the IoU of the predicted box (quality focal loss), so that the confidence
+expresses localization."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,9 @@ from torch.nn import functional as F
 from cxr.detection.grid import Grid
 
 WIDTHS = (16, 32, 56, 96, 128)  # channels of the embedded detector's net, at 1/2 to 1/32 of the image's size
-CENTRE_RADIUS = 1.5  # a cell is positive if it is in the box and at most this many cells from its centre
-NUM_PEAK_CELLS = 4  # number of cells with the largest logits that represent a class in the whole image
-PRESENT_TARGET = 0.6  # target of these cells if an image's label names the class: about the IoU that boxes reach
+CENTRE_RADIUS = 1.5  # a cell is positive if it is in the box and less than this number of cells from the box's centre
+NUM_PEAK_CELLS = 4  # number of cells with the highest logits that represent a class in the whole image
+PRESENT_TARGET = 0.6  # target of these cells if the class is present by an image label: about the typical IoU of boxes
 
 
 class Block(nn.Module):
@@ -36,7 +36,7 @@ def _conv(inputs: int, outputs: int, stride: int) -> nn.Sequential:
 
 
 class Detector(nn.Module):
-    """Maps images (N, 1, size, size) in 0..1 to logits (N, classes, cells, cells) and distances (N, groups * 4, cells,
+    """Map images (N, 1, size, size) in 0..1 to logits (N, classes, cells, cells) and distances (N, groups * 4, cells,
     cells), in cells."""
 
     def __init__(self, grid: Grid, widths: tuple[int, ...] = WIDTHS):
@@ -66,15 +66,15 @@ class Detector(nn.Module):
         global_context = self.whole(deep.mean(dim=(2, 3)))[:, :, None, None]
         up = F.interpolate(self.up(deep), scale_factor=2.0, mode="nearest")
         x = self.tower(F.relu(self.lateral(x) + up + global_context))
-        # Calibration: the sigmoid of the result is the fraction of such boxes that hit.
+        # Calibration: the sigmoid of the result is the fraction of boxes with this logit that hit.
         logit = self.logit(x) * self.slope[:, None, None] + self.offset[:, None, None]
         return logit, F.softplus(self.sides(x))
 
 
 def assign_targets(boxes: list[list[tuple]], labelled_classes: list[list[int]], grid: Grid) -> dict[str, Tensor]:
-    """Turn boxes per image, each (class index, x1, y1, x2, y2) in cells, into ``truth`` (N, C, 4, cells, cells),
-    ``positive`` (N, C, cells, cells) and ``weight`` (N, C, 1, 1), 0 for classes that an image's labels do not cover. If
-    boxes of a class compete for a cell, the smallest wins."""
+    """Convert the boxes of each image, (class index, x1, y1, x2, y2) in cells, to targets: ``truth`` (N, C, 4, cells,
+    cells), ``positive`` (N, C, cells, cells), and ``weight`` (N, C, 1, 1), 0 for classes that the image's labels do not
+    cover. If several boxes of a class claim a cell, it gets the smallest."""
     count, classes, cells = len(boxes), len(grid.classes), grid.cells
     truth = torch.zeros(count, classes, 4, cells, cells)
     positive = torch.zeros(count, classes, cells, cells, dtype=torch.bool)
@@ -107,8 +107,8 @@ def paired_overlap(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
 def detection_loss(
     logit: Tensor, distance: Tensor, target: dict[str, Tensor], grid: Grid, importance: tuple[float, ...]
 ) -> tuple[Tensor, Tensor]:
-    """Return quality focal loss on the logits, and generalised-IoU loss on the boxes of positive cells, whose sum a
-    training minimises. ``importance``: weight of a positive cell of each class."""
+    """Return the quality focal loss of the logits and the generalised-IoU loss of the boxes of positive cells; training
+    minimises their sum. ``importance``: weight of a positive cell, per class."""
     cells = grid.cells
     at = torch.arange(cells) + 0.5
     y, x = torch.meshgrid(at, at, indexing="ij")
@@ -131,8 +131,8 @@ def detection_loss(
 
 
 def image_label_loss(logit: Tensor, films: Sequence[dict[int, bool]]) -> Tensor:
-    """Return the mean cross-entropy of image-level labels, which have no boxes: per image {class index: whether it is
-    present}, possibly empty."""
+    """Return the mean cross-entropy of image-level labels without boxes. ``films``: per image, {class index: whether it
+    is present}, possibly empty."""
     peak = logit.flatten(2).topk(NUM_PEAK_CELLS, dim=2).values.mean(dim=2)
     pairs = [
         (image, label, PRESENT_TARGET * is_present)

@@ -1,4 +1,4 @@
-"""Input and output of a large detection net: preparing images, and selecting among all boxes (PyTorch)."""
+"""Preparing the input of a large detection net, and selecting among the boxes that it returns (PyTorch)."""
 
 from typing import NamedTuple
 
@@ -18,28 +18,28 @@ class ScoredBoxes(NamedTuple):
 
 
 def resize_square(frame: np.ndarray, side: int) -> np.ndarray:
-    """Return a square frame uint8 (H, H) as (side, side)."""
+    """Resize a square frame, uint8 (H, H), to (side, side)."""
     shrinks = side < frame.shape[0]
     return cv2.resize(frame, (side, side), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
 
 
 def stack_input(pictures: list[np.ndarray], channels: int, device: torch.device) -> torch.Tensor:
-    """Return grey images uint8 (H, W) as float32 (N, channels, H, W) between 0 and 1."""
+    """Convert grey images, uint8 (H, W), to float32 (N, channels, H, W) in 0..1."""
     grey = torch.from_numpy(np.stack(pictures)).to(device)
     return (grey.float() / 255)[:, None].expand(-1, channels, -1, -1)
 
 
 def split_batch(batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Split a batch into what the net processes at once; on a CPU single images, because their number would change the
-    last digits."""
+    """Split a batch into the parts that the net processes at once: single images on a CPU, because there the number of
+    images would change the last digits, else the whole batch."""
     return batch.split(1) if batch.device.type == "cpu" else (batch,)
 
 
 def boxes_above(boxes: torch.Tensor, scores: torch.Tensor, classes: np.ndarray, floor: float) -> ScoredBoxes:
-    """Return each of the boxes (N, 4) once for each class in which its score (N, C) reaches ``floor``. ``classes``
-    (C,): the class of each column, -1 for none. Raises ArithmeticError if a value is NaN."""
+    """Return each of the boxes (N, 4) once per class in which its score (N, C) reaches ``floor``. ``classes`` (C,):
+    class index of each column, -1 for columns to ignore. Raises ArithmeticError for NaN or infinite values."""
     if not (torch.isfinite(boxes).all() and torch.isfinite(scores).all()):
-        raise ArithmeticError("the net's output is no number")
+        raise ArithmeticError("the net's output is not a finite number")
     rows, columns = (scores >= floor).nonzero(as_tuple=True)
     used = torch.from_numpy(classes >= 0).to(columns.device)[columns]
     rows, columns = rows[used], columns[used]
@@ -48,13 +48,13 @@ def boxes_above(boxes: torch.Tensor, scores: torch.Tensor, classes: np.ndarray, 
 
 
 def apply_nms(proposals: ScoredBoxes, iou: float, most: int) -> ScoredBoxes:
-    """Apply non-maximum suppression within each class; return the ``most`` confident boxes, best first."""
+    """Apply non-maximum suppression within each class; return at most ``most`` boxes, best first."""
     kept_indices = suppress_overlaps(*proposals, iou, most)
     return ScoredBoxes(*(part[kept_indices] for part in proposals))
 
 
 def to_frame_pixels(proposals: ScoredBoxes, scale: float, border: int, side: int) -> ScoredBoxes:
-    """Convert pixels of the net's input to frame pixels: subtract ``border``, multiply by ``scale``, clip."""
+    """Convert boxes from input to frame pixels: subtract ``border``, multiply by ``scale``, clip, drop empty boxes."""
     return drop_empty(proposals._replace(boxes=np.clip((proposals.boxes - border) * scale, 0.0, side)))
 
 

@@ -1,4 +1,4 @@
-"""The training of the detector and its calibration (PyTorch)."""
+"""Training and calibration of the detector (PyTorch)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,9 +18,9 @@ from cxr.nets.fitting.plain import Runner
 
 @dataclass(frozen=True)
 class Recipe:
-    """Hyperparameters of a training. updates: number of steps; rate: highest learning rate, reached after the fraction
-    ``warmup`` of the steps; decay: weight decay; clip: largest gradient norm; memory: decay per step of the running
-    mean of the weights; importance: weight of a positive cell of each class; bfloat16: for convolutions."""
+    """Hyperparameters of a training. updates: number of steps; rate: maximum learning rate, reached after the fraction
+    ``warmup`` of the steps; decay: weight decay; clip: maximum gradient norm; memory: decay per step of the running
+    mean of the weights; importance: weight of a positive cell, per class; bfloat16: number type of convolutions."""
 
     updates: int
     rate: float
@@ -39,8 +39,8 @@ class Recipe:
 
 
 class Batch(NamedTuple):
-    """Images float32 (size, size) in 0..1; per image its boxes, (class index, x1, y1, x2, y2) in cells, the class
-    indices that its labels cover, and labels of the whole image: {class index: whether it is present}."""
+    """Images, float32 (size, size) in 0..1, and per image: its boxes, (class index, x1, y1, x2, y2) in cells; the class
+    indices that its labels cover; and labels of the whole image, {class index: whether it is present}."""
 
     images: list[np.ndarray]
     boxes: list[list[tuple]]
@@ -48,19 +48,19 @@ class Batch(NamedTuple):
     image_labels: Sequence[dict[int, bool]] = ()
 
 
-MEAN_WARMUP = 20  # after n steps the newest weights count at least MEAN_WARMUP / (n + MEAN_WARMUP)
+MEAN_WARMUP = 20  # after n steps, the newest weights count at least MEAN_WARMUP / (n + MEAN_WARMUP) in the mean
 
 
 def copy_net(net: Detector) -> Detector:
-    """Return a copy to train on."""
+    """Return a copy of a net with the memory layout for training."""
     copy = Detector(net.grid, net.widths).to(memory_format=torch.channels_last)
     copy.load_state_dict(net.state_dict())
     return copy
 
 
 class Checkpoint(NamedTuple):
-    """Folder of an unfinished training's checkpoint, steps between two of them, and a digest of the training's inputs;
-    a checkpoint of another digest is deleted, not resumed."""
+    """Folder of the checkpoints of an unfinished training, steps between two checkpoints, and a digest of the inputs of
+    the training. A checkpoint with another digest is deleted, not resumed."""
 
     folder: Path
     every: int
@@ -68,8 +68,8 @@ class Checkpoint(NamedTuple):
 
 
 class Monitor(NamedTuple):
-    """Scoring of a net with the running mean of the weights after the steps ``at``. identity: digest of what the scores
-    depend on besides the net; scores: receives {step: score}."""
+    """Scoring of the net with the mean weights after each step of ``at``. identity: digest of what the scores depend on
+    in addition to the net; scores: receives {step: score}."""
 
     at: frozenset[int]
     score: Callable[[Detector], float]
@@ -79,7 +79,7 @@ class Monitor(NamedTuple):
 
 @dataclass
 class DetectorLog(TrainingLog):
-    """Progress and log. random: state of the generator of the batches; scores: {step: score}."""
+    """Progress and log. random: state of the random generator that samples batches; scores: {step: score}."""
 
     random: dict = field(default_factory=dict)
     scores: dict[int, float] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class DetectorTraining(TrainingLoop):
             yield [self.draw(self.random, update)]
 
     def losses(self, micro_batch: Batch, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss, and its parts for classes and boxes."""
+        """Return the loss, and its two parts: the loss of the classes and that of the boxes."""
         image = torch.from_numpy(np.stack(micro_batch.images))[:, None].to(memory_format=torch.channels_last)
         target = assign_targets(micro_batch.boxes, micro_batch.labelled_classes, self.net.grid)
         logit, distance = (part.float() for part in self.runner.forward(lambda net: net(image)))
@@ -153,7 +153,7 @@ class DetectorTraining(TrainingLoop):
             self.log.scores[number] = self.watch.score(self.averaged_net())
 
     def after_resume(self) -> None:
-        """Continue the schedule and the draws."""
+        """Restore the learning-rate schedule and the random generator of the batches."""
         self.schedule.last_epoch, self.random.bit_generator.state = self.log.update, self.log.random
 
     def averaged_net(self) -> Detector:
@@ -173,9 +173,9 @@ def train_net(
     losses: list[tuple[float, float]] | None = None,
     watch: Monitor | None = None,
 ) -> Detector:
-    """Train a net on batches of ``draw(generator, finished steps)``; return a net with the running mean of the weights.
-    On a CPU with one thread the same seed gives the same bytes, also after resuming from ``checkpoint``. ``losses``
-    receives the class and box loss of every step, those before an interruption included; ``watch`` scores the net."""
+    """Train a net on batches from ``draw(generator, number of finished steps)``; return a net with the running mean of
+    the weights. On a CPU with one thread, the same seed gives the same bytes, also after a resume from ``checkpoint``.
+    ``losses`` receives the class and box loss of all steps, also from before an interruption."""
     if checkpoint:
         prepare_folder(checkpoint.folder, checkpoint.identity)
     training = DetectorTraining(net, draw, recipe, seed, on_step, checkpoint, watch)
@@ -188,8 +188,8 @@ def train_net(
 
 
 def fit_platt(confidence: np.ndarray, hit: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
-    """Fit slope and offset on the logit so that the sigmoid is the fraction of hits (weak prior: slope 1), all arrays
-    (N,)."""
+    """Fit slope and offset of the logit so that its sigmoid is the fraction of hits, with a weak prior of slope 1 and
+    offset 0. All arrays are (N,)."""
     logit = np.log(confidence / (1 - confidence))
     x, y = torch.from_numpy(logit), torch.from_numpy(hit.astype(np.float64))
     each = torch.from_numpy(np.ones(len(hit)) if weights is None else weights)

@@ -1,5 +1,5 @@
-"""A detector's weights file: ONNX with a card in its metadata. Input ``image`` float32 (1, 1, size, size) in 0..1;
-outputs ``logit`` (1, classes, cells, cells), calibrated, and ``distance`` (1, groups x 4, cells, cells)."""
+"""A detector's weights file: ONNX with a card in its metadata. Input: ``image``, float32 (1, 1, size, size) in 0..1.
+Outputs: ``logit`` (1, classes, cells, cells), calibrated, and ``distance`` (1, groups x 4, cells, cells)."""
 
 import json
 from pathlib import Path
@@ -14,13 +14,13 @@ from cxr.nets import onnx
 
 
 class Card(NamedTuple):
-    """The card of a weights file: its grid, and the licence terms."""
+    """The card of a weights file: the detector's grid, and the licence."""
 
     grid: Grid
     licence: str
 
     def notes(self) -> dict[str, str]:
-        """Return the card as the file's metadata."""
+        """Return the card in the form of the file's metadata."""
         return {
             "classes": json.dumps(self.grid.classes),
             "groups": json.dumps(self.grid.groups),
@@ -30,7 +30,7 @@ class Card(NamedTuple):
 
 
 def read_card(path: str | Path) -> Card:
-    """Return the card of a file. Raises UserError for a file that is missing, not ONNX or without one."""
+    """Read the card of a file. Raises UserError if the file is missing, is not ONNX, or has no card."""
     notes = onnx.read_metadata(path)
     if missing := [name for name in ("classes", "groups", "size") if name not in notes]:
         raise UserError(f"{path} names no {missing[0]} of a detector: give a file of scripts/tools/detector_onnx.py")
@@ -39,13 +39,13 @@ def read_card(path: str | Path) -> Card:
 
 
 class DetectorWeights:
-    """A weights file, ready to predict; safe to call from several threads."""
+    """A detector that predicts with a weights file; safe to call from several threads."""
 
     def __init__(self, path: str | Path):
         self.path, self.grid = path, read_card(path).grid
 
     def predict(self, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return all boxes (classes, rows, columns, 4) in pixels of a square uint8 frame, and their confidences."""
+        """Return all boxes of a square uint8 frame, (classes, rows, columns, 4) in pixels, and their confidences."""
         size = self.grid.size
         small = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA)
         logit, distance = onnx.run_model(self.path, image=small.astype(np.float32)[None, None] / 255)

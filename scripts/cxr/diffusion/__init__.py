@@ -1,1 +1,1 @@
-"""Editing images with a latent diffusion model: nets, noise schedule, edit-friendly inversion, blending."""
+"""Editing images with a latent diffusion model: nets, noise schedule, edit-friendly inversion, sampling, blending."""

@@ -1,7 +1,7 @@
-"""Two ways to edit latents (B, C, h, w): sampling under a prompt inside a mask, blended with the source outside it, and
-edit-friendly inversion and editing in one pass over the steps. There the original's latent at each time is the clean
-latent with independent noise, a step's correction the difference between the next latent and the step's mean; the
-edited latent takes the same corrections, but the noise predicted under the prompt."""
+"""Two ways to edit latents (B, C, h, w). :func:`sample_latents` samples under a prompt inside a mask and blends with
+the source outside it. :func:`edit_latents` does edit-friendly inversion and editing in one pass over the steps: the
+source's latent at each time is the clean latent with independent noise, and the correction of a step is the next latent
+minus the step's mean. The edited latent gets the same corrections, but its mean is predicted under the prompt."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,8 +16,8 @@ from cxr.diffusion.schedule import Step, add_noise, step_mean, step_variance
 
 @dataclass(frozen=True)
 class Editing:
-    """Editing options; prompts and weights are one for the whole batch or one per image, those of the inversion one per
-    source. extent: fraction of the steps, noisiest first, in which the masks apply; then nothing is pasted."""
+    """Editing options. Prompts and weights: one for the batch or one per image; for the inversion, one per source.
+    extent: fraction of the steps, noisiest first, in which the masks apply; in later steps nothing is pasted."""
 
     prompt: Prompts
     invert_prompt: Prompts
@@ -38,10 +38,10 @@ def edit_latents(
     editing: Editing,
     sources: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    """Return the edited latents, float32 (B, C, h, w), of sources ``clean`` (S, C, h, w); ``sources``: each edit's row
-    of them. ``edit`` and ``keep``, bool or 0..1 (B, 1, h, w): where the prompt applies, and where the original's latent
-    is pasted back after every step; outside both the inversion's prompt applies. ``draw`` returns standard normal noise
-    of the shape of ``clean``. With ``editing.published_bugs`` the pasted latent is the one before the step, everything
+    """Return the edited latents, float32 (B, C, h, w), of sources ``clean`` (S, C, h, w); ``sources``: row of ``clean``
+    of each edit. The prompt applies in the mask ``edit``, bool or 0..1 (B, 1, h, w). In the mask ``keep``, the source's
+    latent is pasted back after every step. Elsewhere, the inversion's prompt applies. ``draw`` returns standard normal
+    noise of the shape of ``clean``. With ``editing.published_bugs``, the pasted latent is that before the step, all
     outside ``edit`` is pasted, and the last step has no correction."""
     if not steps:
         return _select_sources(clean, sources)
@@ -61,7 +61,7 @@ def edit_latents(
         requests += [PredictionRequest(edited, *inverted)] if neither and masked else []
         source_prediction, *edit_predictions = predict_guided(predict, step.time, requests)
         expected = step_mean(original, source_prediction, step, prediction)
-        # as a sum, so that an edit without a prompt is bit-exact
+        # add the correction again, instead of using the next latent, so that an edit without a prompt is bit-exact
         correction = add_noise(clean, draw(), step.before) - expected
         after = expected + correction
         edited = step_mean(edited, mix_by_mask(edit, edit_predictions[0], edit_predictions[-1]), step, prediction)
@@ -80,18 +80,18 @@ def _select_sources(latents: torch.Tensor, sources: Sequence[int] | None) -> tor
 
 
 Blending = Literal["before", "after", "guidance"]
-"""With m the mask and x_t the source's latent at the noise level of time t, with the same noise at all times::
+"""Blending with the mask m. x_t: the source's latent at the noise level of time t, with the same noise at all times::
 
     before    z_t = m z_t + (1 - m) x_t, then the step
     after     the step, then z_u = m z_u + (1 - m) x_u; at the last step x_u is the clean latent
-    guidance  nothing is blended; the weight of the prompt is multiplied by m
+    guidance  no blending; the guidance weight of the prompt is multiplied by m
 """
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampling options; prompts and weights are one for the whole batch or one per image. pure: start from pure noise,
-    not from the noised source; extent: fraction of the steps, noisiest first, in which the mask applies."""
+    """Sampling options. Prompts and weights: one for the batch or one per image. pure: start from pure noise, not from
+    the noised source; extent: fraction of the steps, noisiest first, in which the mask applies."""
 
     prompt: Prompts
     guidance: Weights
@@ -110,9 +110,9 @@ def sample_latents(
     draw: Callable[[], torch.Tensor],
     sampling: Sampling,
 ) -> torch.Tensor:
-    """Return latents sampled by DDIM with eta 1 from the source's latents ``clean`` (B, C, h, w). ``mask``, bool or
-    0..1 (B, 1, h, w): where the prompt applies. ``draw`` returns standard normal noise of the latents' shape: first
-    that of the start and of every x_t, then one for each step but the last."""
+    """Return latents sampled by DDIM with eta 1 from the source's latents ``clean`` (B, C, h, w). The prompt applies in
+    ``mask``, bool or 0..1 (B, 1, h, w). ``draw`` returns standard normal noise of the latents' shape. It is called
+    once for the noise of the start and of every x_t, then once per step except the last."""
     if not steps:
         return clean
     noise = draw()

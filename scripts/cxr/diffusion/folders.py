@@ -1,6 +1,6 @@
-"""Load models from folders in Stable Diffusion's layout, only of known classes and with weights that fit exactly:
-``config.json`` and safetensors, as one file or in shards, in one or more number types. No code from a folder is run and
-no pickle is read."""
+"""Load models from folders in Stable Diffusion's layout: ``config.json`` and safetensors, as one file or in shards, in
+one or more number types. Only known classes and exactly matching weights are accepted. No code from a folder is run,
+and no pickle is read."""
 
 import json
 import re
@@ -22,7 +22,7 @@ from cxr.nets.tensors import fill_net
 NET_CLASSES = {"unet": "UNet2DConditionModel", "vae": "AutoencoderKL"}
 TEXT_CLASSES = {
     "BertModel": transformers.BertModel,
-    # a subclass with additional heads, which the text states do not need
+    # a subclass with additional heads, which are not needed for text states
     "CXRBertModel": transformers.BertModel,
     "CLIPTextModel": transformers.CLIPTextModel,
 }
@@ -31,16 +31,16 @@ TOKENIZER_CLASSES = {
     transformers.CLIPTextModel: (transformers.CLIPTokenizer, (("tokenizer.json",), ("vocab.json", "merges.txt"))),
 }
 """Tokenizer of each text encoder, and alternative sets of its files, one of which must be complete."""
-UNUSED_PREFIXES = ("cls.", "cls_projection_head.", "pooler.")  # of a BERT checkpoint: no text states
+UNUSED_PREFIXES = ("cls.", "cls_projection_head.", "pooler.")  # BERT tensors that text states do not need
 OLD_NAMES = {".query.": ".to_q.", ".key.": ".to_k.", ".value.": ".to_v.", ".proj_attn.": ".to_out.0."}
-"""New names of a VAE's attention layers by those in files from before 2023."""
+"""{old name: new name} of a VAE's attention layers; files from before 2023 have the old names."""
 WEIGHT_FILE = re.compile(r"(diffusion_pytorch_model|model)(?:\.(fp16|bf16))?(?:-\d{5}-of-(\d{5}))?\.safetensors")
 NOISE_KEYS = (
     "num_train_timesteps", "beta_start", "beta_end", "beta_schedule", "trained_betas", "rescale_betas_zero_snr",
     "prediction_type",
 )  # fmt: skip
 """Keys of a scheduler's configuration that belong to the model, not to a sampling method."""
-RADEDIT_NOISE = {"beta_schedule": "linear", "prediction_type": "epsilon"}  # as published
+RADEDIT_NOISE = {"beta_schedule": "linear", "prediction_type": "epsilon"}  # noise schedule of RadEdit, as published
 RADEDIT_TOKENS = 128  # length to which RadEdit's prompts are padded
 
 
@@ -53,8 +53,8 @@ class Layout(NamedTuple):
     tokenizer: Path
     text_class: str
     noise: dict
-    tokens: int | None  # length of a prompt in tokens; None for the tokenizer's own
-    remedy: Callable[[Path], str]  # returns the remedy for a faulty folder, which ends each message
+    tokens: int | None  # length of a prompt in tokens; None for the tokenizer's default
+    remedy: Callable[[Path], str]  # function that returns the remedy for a faulty folder, for error messages
 
 
 def make_radedit_layout(files: dict[str, str]) -> Layout:
@@ -69,8 +69,8 @@ def make_radedit_layout(files: dict[str, str]) -> Layout:
 
 
 def read_stable_diffusion_layout(folder: Path, key: str) -> Layout:
-    """Return the layout of a folder with ``model_index.json``, which the setting ``key`` names. Raises UserError for a
-    class that is not supported."""
+    """Return the layout of a folder with ``model_index.json``; ``key``: the setting that names it. Raises UserError for
+    a class that is not supported."""
 
     def remedy(_: Path) -> str:
         return f"correct the folder or {key} (docs/how-to/models.md)"
@@ -92,7 +92,7 @@ def read_stable_diffusion_layout(folder: Path, key: str) -> Layout:
 
 
 def read_json(path: Path, remedy: str) -> dict:
-    """Return a JSON object. Raises UserError."""
+    """Read a JSON object. Raises UserError if the file is missing or damaged."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -106,8 +106,8 @@ def read_json(path: Path, remedy: str) -> dict:
 
 
 def find_weight_files(folder: Path, remedy: str) -> list[Path]:
-    """Return all safetensors shards of one set in a folder, in float32 if there are, else bf16, else fp16. Raises
-    UserError."""
+    """Return the safetensors files of a complete set in a folder, preferably float32, else bf16, else fp16. Raises
+    UserError if there is none."""
     paths_by_set: dict[tuple[int, int, str], list[Path]] = {}
     for path in sorted(folder.iterdir()):
         if match := WEIGHT_FILE.fullmatch(path.name):
@@ -122,20 +122,20 @@ def find_weight_files(folder: Path, remedy: str) -> list[Path]:
 
 
 def load_tensors(folder: Path, remedy: str) -> dict[str, torch.Tensor]:
-    """Return all tensors of a net's folder by name. Raises UserError."""
+    """Read all tensors in a net's folder, {name: tensor}. Raises UserError if a file is missing or damaged."""
     tensors = {}
     for path in find_weight_files(folder, remedy):
         try:
             tensors |= load_file(path)
         except (SafetensorError, OSError) as error:
             refuse_machine_fault(path, error)
-            raise UserError(f"{path} is damaged or no safetensors file: {remedy}") from None
+            raise UserError(f"{path} is damaged or not a safetensors file: {remedy}") from None
     return tensors
 
 
 @contextmanager
 def refuse_unusable(path: Path, problem: str, remedy: str) -> Iterator[None]:
-    """Raise UserError "<problem> (<the error's kind>): <remedy>" for an error that a model's files cause."""
+    """Raise UserError "<problem> (<error class>): <remedy>" for an error that a model's files cause."""
     try:
         yield
     except Exception as error:
@@ -146,13 +146,13 @@ def refuse_unusable(path: Path, problem: str, remedy: str) -> Iterator[None]:
 
 
 def load_net(folder: Path, part: str, dtype: torch.dtype, remedy: str) -> torch.nn.Module:
-    """Return the U-Net (``unet``) or the autoencoder (``vae``) of a folder, on the CPU."""
+    """Load the U-Net (``unet``) or the autoencoder (``vae``) from a folder, on the CPU."""
     config = read_json(folder / "config.json", remedy)
     name = NET_CLASSES[part]
     if config.get("_class_name") != name:
         raise UserError(f"{folder / 'config.json'} describes a {config.get('_class_name')}, not a {name}: {remedy}")
-    # on the device meta, for random initial weights would take longer than reading the file
-    with refuse_unusable(folder, f"{folder / 'config.json'} makes no {name}", remedy), torch.device("meta"):
+    # on the device meta, because initializing random weights would take longer than reading the file
+    with refuse_unusable(folder, f"{folder / 'config.json'} does not define a {name}", remedy), torch.device("meta"):
         module = getattr(diffusers, name).from_config(config)
     tensors = load_tensors(folder, remedy)
     if part == "vae":
@@ -163,7 +163,7 @@ def load_net(folder: Path, part: str, dtype: torch.dtype, remedy: str) -> torch.
 
 
 def load_text_net(folder: Path, class_name: str, remedy: str) -> torch.nn.Module:
-    """Return the text encoder of a folder, float32, on the CPU."""
+    """Load the text encoder from a folder, float32, on the CPU."""
     kind = TEXT_CLASSES[class_name]
     config = read_json(folder / "config.json", remedy)
     class_names = config.get("architectures") or [class_name]
@@ -174,9 +174,9 @@ def load_text_net(folder: Path, class_name: str, remedy: str) -> torch.nn.Module
         raise UserError(f"{folder / 'config.json'} describes a {described_class}, not a {class_name}: {remedy}")
     bare = {key: value for key, value in config.items() if key not in ("model_type", "auto_map", "architectures")}
     options = {"add_pooling_layer": False} if kind is transformers.BertModel else {}
-    with refuse_unusable(folder, f"{folder / 'config.json'} makes no {class_name}", remedy):
+    with refuse_unusable(folder, f"{folder / 'config.json'} does not define a {class_name}", remedy):
         module = kind(kind.config_class.from_dict(bare), **options)
-    # a larger model holds the encoder under a prefix; old files store the positions
+    # in the file of a larger model, the encoder's tensors have a prefix; old files also store position ids
     tensors = {re.sub(r"^(bert|text_model)\.", "", name): value for name, value in load_tensors(folder, remedy).items()}
     text_tensors = {
         name: value.float()
@@ -188,9 +188,9 @@ def load_text_net(folder: Path, class_name: str, remedy: str) -> torch.nn.Module
 
 
 def load_tokenizer(folder: Path, text: torch.nn.Module, remedy: str) -> Callable:
-    """Return the tokenizer of a text encoder. Raises UserError."""
+    """Load the tokenizer of a text encoder. Raises UserError if it is incomplete or does not match the encoder."""
     kind, choices = next(value for text_class, value in TOKENIZER_CLASSES.items() if isinstance(text, text_class))
-    # without its vocabulary file the class would return an empty tokenizer
+    # if its vocabulary file is missing, the class returns an empty tokenizer
     if not any(all((folder / name).is_file() for name in names) for names in choices):
         file_names = " or ".join(" and ".join(names) for names in choices)
         raise UserError(f"{folder} lacks the tokenizer's {file_names}: {remedy}")

@@ -1,4 +1,4 @@
-"""Classifier-free guidance for each row of a batch, and masks on the grid of latents."""
+"""Classifier-free guidance with separate prompts and weights per row of a batch, and masks on the grid of latents."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-Prompts = str | Sequence[str]  # for all rows of a batch, or one per row; empty: unconditional
+Prompts = str | Sequence[str]  # one for all rows of a batch, or one per row; "": unconditional
 Weights = float | Sequence[float]  # guidance weight of the prompts: one number for all rows, or one per row
-Predict = Callable[[torch.Tensor, int, Prompts], torch.Tensor]  # the net's prediction of latents, at a time
+Predict = Callable[[torch.Tensor, int, Prompts], torch.Tensor]  # the net's prediction for (latents, time, prompts)
 
 
 def collapse_equal_values(values: str | float | Sequence, latent: torch.Tensor) -> str | float | tuple:
-    """Return one value if all rows have the same, else a tuple of one per row. Raises ValueError for a wrong count."""
+    """Return a single value if all rows have the same value, else one per row. Raises ValueError for a wrong count."""
     if isinstance(values, str | int | float):
         return values
     if len(values) != len(latent):
@@ -21,21 +21,21 @@ def collapse_equal_values(values: str | float | Sequence, latent: torch.Tensor) 
 
 
 class PredictionRequest(NamedTuple):
-    """A request for the net's prediction: latents (B, C, h, w), their prompts, and guidance weights."""
+    """A request for the net's prediction: latents (B, C, h, w), prompts, and guidance weights."""
 
     latent: torch.Tensor
     prompts: Prompts
     weights: Weights
 
     def is_unguided_by_row(self) -> list[bool]:
-        """Return for each row whether it needs no unconditional prediction besides the prompt's."""
+        """Return, for each row, whether the prediction under its prompt is enough (weight 1, or an empty prompt)."""
         texts, factors = (_repeat_per_row(values, len(self.latent)) for values in (self.prompts, self.weights))
         return [factor == 1 or not text for text, factor in zip(texts, factors, strict=True)]
 
 
 def predict_guided(predict: Predict, time: int, requests: Sequence[PredictionRequest]) -> list[torch.Tensor]:
-    """Return for each request the unconditional prediction plus weight times the prompt's change to it. The net is
-    called once, with each pair of a row and a prompt that is needed (a weight of 1 needs no unconditional one)."""
+    """Return, for each request, unconditional prediction + weight x (prediction under the prompt - unconditional). The
+    net is called once, with all needed pairs of a row and a prompt; a weight of 1 needs no unconditional prediction."""
     simple_requests = [
         PredictionRequest(latent, *(collapse_equal_values(values, latent) for values in (prompts, weights)))
         for latent, prompts, weights in requests
@@ -72,14 +72,14 @@ def _apply_guidance(request: PredictionRequest, prediction_by_pass: dict) -> tor
 
 
 def cell_fractions(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Return float64 ``shape``: the mean of ``region``, bool or 0..1 (H, W), in each latent cell; ``shape`` divides H
-    and W."""
+    """Return the mean of ``region``, bool or 0..1 (H, W), in each latent cell, float64 ``shape``. H and W must be
+    multiples of ``shape``."""
     (rows, columns), (height, width) = shape, region.shape
     return region.reshape(rows, height // rows, columns, width // columns).mean(axis=(1, 3))
 
 
 def cell_mask(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Return bool ``shape``: the latent cells with half of their area or more in ``region``, bool or 0..1 (H, W)."""
+    """Return the latent cells, bool ``shape``, with at least half of their area in ``region``, bool or 0..1 (H, W)."""
     return cell_fractions(region, shape) >= 0.5
 
 

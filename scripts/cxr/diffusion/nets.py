@@ -1,4 +1,4 @@
-"""Loading the three nets of a latent diffusion model, and running them: encode, decode and predict."""
+"""Loading the three nets of a latent diffusion model, and running them to encode, decode and predict."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ from cxr.diffusion.schedule import PREDICTIONS
 from cxr.nets.devices import inference
 from cxr.nets.speed import Speed, fast_inference, memory_format, optimize_net
 
-AUTOENCODER_ROWS = 4  # images that the autoencoder processes at once on a GPU, without ``compute.batches``
+AUTOENCODER_ROWS = 4  # images that the autoencoder processes at once on a GPU if ``compute.batches`` does not set it
 
 
 @dataclass(frozen=True)
 class NetOptions:
-    """Number type of the U-Net, that of the autoencoder (``float32``, ``bfloat16``, or ``tf32``: float32 with TF32
-    products), its batch size on a GPU, and speed options. The text encoder runs in float32."""
+    """Options of the nets. dtype: number type of the U-Net; autoencoder: number type of the autoencoder (``float32``,
+    ``bfloat16``, or ``tf32``: float32 with TF32 products); rows: its batch size on a GPU. Text encoders use float32."""
 
     dtype: torch.dtype
     autoencoder: str = "float32"
@@ -28,15 +28,15 @@ class NetOptions:
 
     @classmethod
     def from_settings(cls, dtype: str, autoencoder: str, compute: Mapping) -> "NetOptions":
-        """Return the options; ``dtype``, ``autoencoder``: names of number types; ``compute``: the settings' section."""
+        """Return the options. ``dtype``, ``autoencoder``: names of number types; ``compute``: that settings section."""
         rows = compute.get("batches", {}).get("autoencoder", AUTOENCODER_ROWS)
         return cls(getattr(torch, dtype), autoencoder, rows, Speed.from_settings(compute))
 
 
 @dataclass(frozen=True)
 class Nets:
-    """A loaded model. Images are float32 (B, 3, H, W) in -1..1, latents float32 (B, C, H / 8, W / 8). On a CPU rows are
-    processed one by one, so that a row's result does not depend on the others, to the last bit."""
+    """A loaded model. Images are float32 (B, 3, H, W) in -1..1, latents float32 (B, C, H / 8, W / 8). On a CPU, rows
+    are processed one by one, so that the result of a row does not depend on other rows, to the last bit."""
 
     unet: Callable
     vae: torch.nn.Module
@@ -46,25 +46,25 @@ class Nets:
     device: torch.device
     runtime: NetOptions
     cache: dict = field(default_factory=dict, compare=False)
-    """Tensors on the device that every step reuses: times, and the text states of the last rows."""
+    """Tensors on the device that all steps reuse: times, and the text states of the last prompts."""
 
     def encode(self, pictures: torch.Tensor) -> torch.Tensor:
-        """Return the latents: the mean of the autoencoder's distribution, not a sample, so they are reproducible."""
+        """Return the latents of images: the mean of the autoencoder's distribution, not a sample, so reproducible."""
         with fast_inference(self.runtime.speed, tf32=self.runtime.autoencoder == "tf32"):
             rows = pictures.to(self.device, self.vae.dtype).split(self._rows())
             means = [self.vae.encode(row).latent_dist.mode() for row in rows]
         return torch.cat(means).float() * self.vae.config.scaling_factor
 
     def decode(self, latents: torch.Tensor) -> torch.Tensor:
-        """Return the images, clipped to -1..1."""
+        """Return the images of latents, clipped to -1..1."""
         with fast_inference(self.runtime.speed, tf32=self.runtime.autoencoder == "tf32"):
             rows = (latents / self.vae.config.scaling_factor).to(self.vae.dtype).split(self._rows())
             pictures = [self.vae.decode(row).sample for row in rows]
         return torch.cat(pictures).float().clamp(-1, 1)
 
     def predict(self, latents: torch.Tensor, time: int, prompts: Prompts) -> torch.Tensor:
-        """Return the U-Net's prediction at ``time`` under the prompts (one, or one per row), float32 of the latents'
-        shape."""
+        """Return the U-Net's prediction at ``time`` under the prompts (one for all rows, or one per row), float32 of
+        the latents' shape."""
         size = 1 if self.device.type == "cpu" else len(latents)
         if isinstance(prompts, str):
             states = self.states[prompts].expand(len(latents), -1, -1)
@@ -82,7 +82,7 @@ class Nets:
 
 
 def load_nets(layout: folders.Layout, prompts: dict[str, str], runtime: NetOptions, device: torch.device) -> Nets:
-    """Load a model and encode its prompts, {text: key of its setting}. Raises UserError for an unusable file or
+    """Load a model and encode the prompts, {text: key of its setting}. Raises UserError for an unusable file or
     prompt."""
     text_remedy = layout.remedy(layout.text)
     text = folders.load_text_net(layout.text, layout.text_class, text_remedy)
@@ -94,9 +94,9 @@ def load_nets(layout: folders.Layout, prompts: dict[str, str], runtime: NetOptio
     channels = {unet.config.in_channels, unet.config.out_channels, vae.config.latent_channels}
     if len(channels) > 1 or unet.config.cross_attention_dim != text.config.hidden_size:
         raise UserError(
-            f"{layout.unet} takes {unet.config.in_channels} channels and text states of "
-            f"{unet.config.cross_attention_dim} numbers, but {layout.vae} makes {vae.config.latent_channels} and "
-            f"{layout.text} {text.config.hidden_size}: {layout.remedy(layout.unet)}"
+            f"{layout.unet} expects {unet.config.in_channels} latent channels and text states of size "
+            f"{unet.config.cross_attention_dim}, but {layout.vae} has {vae.config.latent_channels} channels and "
+            f"{layout.text} has size {text.config.hidden_size}: {layout.remedy(layout.unet)}"
         )
     length = layout.tokens or min(tokenizer.model_max_length, text.config.max_position_embeddings)
     with inference():
@@ -126,12 +126,12 @@ def read_noise_schedule(layout: folders.Layout) -> tuple[list[float], str]:
 def encode_text(
     text: torch.nn.Module, tokenizer, prompt: str, length: int, key: str, layout: folders.Layout
 ) -> torch.Tensor:
-    """Return the text states (1, length, width) of a prompt, float32; attention includes the padding, as in diffusers.
+    """Return the text states of a prompt, float32 (1, length, width). As in diffusers, attention includes the padding.
     Raises UserError for more than ``length`` tokens, and for a word that the tokenizer does not know."""
     tokens = tokenizer(prompt)["input_ids"]
     if len(tokens) > length:
-        raise UserError(f"{key} has {len(tokens)} tokens and the model reads {length}: shorten it")
-    # CLIP's tokenizer has no unknown word: its token for them also ends every prompt
+        raise UserError(f"{key} has {len(tokens)} tokens, but the model reads only {length}: shorten it")
+    # CLIP's tokenizer knows every word: its token for unknown words is the one that ends every prompt
     if tokenizer.unk_token != tokenizer.eos_token and tokenizer.unk_token_id in tokens:
         raise UserError(
             f"{layout.tokenizer} holds a tokenizer that does not know a word of {key}: reword it, or "

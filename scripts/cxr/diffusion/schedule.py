@@ -1,6 +1,6 @@
-"""The noise schedule as a list of steps, and the two formulas of a step (DDPM; edit-friendly inversion).
+"""The noise schedule as a list of steps, and the formulas of a step (DDPM; edit-friendly inversion).
 
-With abar_t the fraction of the signal's variance that remains at time t, and u the time before t::
+abar_t: fraction of the signal's variance that remains at time t; u: the time that follows t in sampling (u < t)::
 
     x_t = sqrt(abar_t) x_0 + sqrt(1 - abar_t) n                          n standard normal
     mean of x_u given x_t and the predicted noise e
@@ -13,21 +13,20 @@ from typing import NamedTuple
 
 import torch
 
-PREDICTIONS = ("epsilon", "v_prediction")  # the noise, or the velocity sqrt(abar_t) n - sqrt(1 - abar_t) x_0
+PREDICTIONS = ("epsilon", "v_prediction")  # a net predicts the noise, or sqrt(abar_t) n - sqrt(1 - abar_t) x_0
 
 
 class Step(NamedTuple):
-    """One step of denoising, from the time ``time`` to the one before it."""
+    """One step of denoising, from ``time`` to the next smaller time."""
 
     time: int
     abar: float  # fraction of the signal's variance at ``time``
-    before: float  # the same after the step; 1 at the last step, whose variance is therefore exactly 0
+    before: float  # this fraction after the step; 1 at the last step, so that its variance is exactly 0
 
 
 def select_steps(abars: list[float], steps: int, skip_ratio: float) -> list[Step]:
-    """Return sampling steps in equal strides from the noisiest one (999, 994, ... 4 for 200 of 1000), without the
-    noisiest fraction ``skip_ratio``, rounded down. ``abars``: the fraction of the signal's variance at each trained
-    time."""
+    """Return sampling steps in equal strides from the noisiest (999, 994, ... 4 for 200 of 1000), without the noisiest
+    fraction ``skip_ratio``, rounded down. ``abars``: fraction of the signal's variance at each trained time."""
     selected_times = [round(len(abars) * remaining / steps) - 1 for remaining in range(steps, 0, -1)]
     before = [*(abars[time] for time in selected_times[1:]), 1.0]
     all_steps = [Step(time, abars[time], after) for time, after in zip(selected_times, before, strict=True)]
@@ -35,7 +34,7 @@ def select_steps(abars: list[float], steps: int, skip_ratio: float) -> list[Step
 
 
 def add_noise(clean: torch.Tensor, noise: torch.Tensor, abar: float) -> torch.Tensor:
-    """Return a latent in which the fraction ``abar`` of the variance is signal, the rest noise."""
+    """Mix latent and noise so that the fraction ``abar`` of the variance is signal and the rest noise."""
     return math.sqrt(abar) * clean + math.sqrt(1 - abar) * noise
 
 
@@ -45,7 +44,7 @@ def step_variance(step: Step) -> float:
 
 
 def step_mean(latent: torch.Tensor, predicted: torch.Tensor, step: Step, prediction: str) -> torch.Tensor:
-    """Return the mean of the latent after a step, given the net's prediction for the latent before it."""
+    """Return the mean of the latent after a step, given the latent before it and the net's prediction for that."""
     signal, noise = math.sqrt(step.abar), math.sqrt(1 - step.abar)
     clean_share, noise_share = math.sqrt(step.before), math.sqrt(max(0.0, 1 - step.before - step_variance(step)))
     if prediction == "epsilon":

@@ -1,1 +1,1 @@
-"""Instruction data of any system: the record of a sample, and its export formats."""
+"""Instruction data of all systems: the record of a sample, and export formats."""

@@ -1,4 +1,4 @@
-"""Writing a split in COCO's instance format, with masks as compressed run lengths, and RefCOCO's ``refs.json``."""
+"""Writing a split in COCO's instance format, with masks as compressed run lengths, and as RefCOCO's ``refs.json``."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from cxr.geometry.rle import encode_rle
 
 
 def make_categories(names: Sequence[str], above: str) -> list[dict]:
-    """Return COCO's categories, numbered from 1; ``above``: their supercategory."""
+    """Return COCO categories, numbered from 1; ``above``: their supercategory."""
     return [{"id": number, "name": name, "supercategory": above} for number, name in enumerate(names, 1)]
 
 
@@ -24,7 +24,7 @@ def mask_annotation(mask: np.ndarray) -> dict:
 
 
 class CocoWriter:
-    """Write one split's file of ``kinds`` (:func:`make_categories`); annotations are buffered in a second file."""
+    """Write the COCO file of a split; ``kinds``: :func:`make_categories`. Annotations are buffered in a second file."""
 
     def __init__(self, path: Path, info: dict, kinds: list[dict]):
         self._path, self._info, self._kinds = path, info, kinds
@@ -41,14 +41,14 @@ class CocoWriter:
         return self
 
     def image(self, **facts: object) -> int:
-        """Add an image and return its number."""
+        """Add an image with the fields ``facts`` and return its id."""
         self._images += 1
         text = json.dumps({"id": self._images} | facts, ensure_ascii=False)
         self._file.write(f"{',' * (self._images > 1)}\n{text}")
         return self._images
 
     def add_annotation(self, image: int, target: str, mask_fields: dict, **facts: object) -> None:
-        """Add an annotation (the result of :func:`mask_annotation`) to the image with this number."""
+        """Add an annotation to the image with this id; ``mask_fields``: result of :func:`mask_annotation`."""
         self._annotations += 1
         numbers = {"id": self._annotations, "image_id": image, "category_id": self._numbers[target]}
         text = json.dumps(numbers | mask_fields | facts, ensure_ascii=False)
@@ -67,10 +67,10 @@ class CocoWriter:
 
 
 def write_refs(path: Path, references: Iterable[tuple[str, str, Sequence[int], Mapping]]) -> None:
-    """Write referring expressions, numbered in their order; ``sent_id`` equals ``ref_id``, since each has one sentence.
+    """Write referring expressions, numbered in order. Each has one sentence, so ``sent_id`` equals ``ref_id``.
 
-    ``references``: (id, text, numbers of its annotations, several as in gRefCOCO, and ``image_id``, ``category_id``,
-    ``split`` and ``file_name``).
+    ``references``: (id, text, ids of its annotations, several as in gRefCOCO, and a dict of ``image_id``,
+    ``category_id``, ``split`` and ``file_name``).
     """
     ref_rows = []
     for number, (query_id, text, annotations, place) in enumerate(references):

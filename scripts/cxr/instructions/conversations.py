@@ -1,4 +1,4 @@
-"""Samples in formats of vision-language trainers: OpenAI's messages, ShareGPT, and ms-swift, with boxes in pixels."""
+"""Converting samples to formats of vision-language trainers: OpenAI messages, ShareGPT, ms-swift (boxes in pixels)."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,9 +13,9 @@ IMAGE = "<image>"  # placeholder of the image in the first question
 
 @dataclass(frozen=True)
 class Conversation:
-    """A sample. picture: path of its image, relative to the file, or empty if pixels are withheld; turns: texts without
-    the image placeholder; refers: the expression asked for; boxes: (x1, y1, x2, y2) in pixels; more: further fields
-    of the system.
+    """A sample. picture: path of its image, relative to the exported file, or "" if pixels are withheld; turns: texts
+    without the image placeholder; refers: the expression to ground; boxes: (x1, y1, x2, y2) in pixels; more: further
+    fields of the system.
     """
 
     sample_id: str
@@ -27,14 +27,14 @@ class Conversation:
 
 
 def _speaker_texts(conversation: Conversation, *speakers: str) -> Iterator[tuple[str, str]]:
-    """Yield (speaker, text) of the two speakers in turn; the first question has the image placeholder."""
+    """Yield (speaker, text), alternating between two speakers; the first question has the image placeholder."""
     image = IMAGE if conversation.picture else ""
     for number, turn in enumerate(conversation.turns):
         yield from zip(speakers, (turn.question if number else image + turn.question, turn.answer), strict=True)
 
 
 def to_messages(conversation: Conversation) -> dict:
-    """Return a line with OpenAI's roles: id, messages, images."""
+    """Convert a sample to a line with OpenAI's roles: id, messages, images."""
     texts = _speaker_texts(conversation, "user", "assistant")
     chat_messages = [{"role": role, "content": text} for role, text in texts]
     line = {"id": conversation.sample_id, "messages": chat_messages, "images": _pictures(conversation)}
@@ -42,7 +42,7 @@ def to_messages(conversation: Conversation) -> dict:
 
 
 def to_sharegpt(conversation: Conversation) -> dict:
-    """Return an entry for LLaVA's trainers and LLaMA-Factory: id, image, images, conversations."""
+    """Convert a sample to an entry for LLaVA's trainers and LLaMA-Factory: id, image, images, conversations."""
     texts = _speaker_texts(conversation, "human", "gpt")
     chat_turns = [{"from": speaker, "value": text} for speaker, text in texts]
     image_field = {"image": conversation.picture} if conversation.picture else {}
@@ -51,7 +51,7 @@ def to_sharegpt(conversation: Conversation) -> dict:
 
 
 def to_swift(conversation: Conversation) -> dict:
-    """Return a line for ms-swift's grounding, whose templates scale and format the boxes for each model."""
+    """Convert a sample to a line for ms-swift's grounding, whose templates scale and format boxes for each model."""
     one_box = {"bbox_2d": "<bbox>"}
     answer = one_box if len(conversation.boxes) == 1 else [one_box] * len(conversation.boxes)
     text = json.dumps(answer).replace('"<bbox>"', "<bbox>")

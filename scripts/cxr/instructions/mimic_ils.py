@@ -1,4 +1,4 @@
-"""The layout of the published MIMIC-ILS: JSON {split: {study: entry}}, one line per study, and the masks' index."""
+"""Writing the layout of the published MIMIC-ILS: JSON {split: {study: entry}}, a line per study, and a mask index."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ JSON_NAME, MASK_FOLDER = "mimic_ils_instruction_answer.json", "lesion_mask"
 
 
 def write_studies(path: Path, splits: Mapping[str, Iterable[tuple[str, dict]]]) -> None:
-    """Write {split: {study: entry}}. Each split yields (study, entry) in the order of the file; it is iterated once."""
+    """Write {split: {study: entry}}. ``splits``: {split: (study, entry) pairs in order}, each iterated only once."""
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         file.write("{")
         for number, (split, studies) in enumerate(splits.items()):
@@ -32,5 +32,5 @@ INDEX: Columns = {
 
 
 def make_index_table(rows: Iterable[tuple[str, str, int]]) -> pl.DataFrame:
-    """Return the table of (mask_id, shard, row), in the order of the mask ids."""
+    """Return the table of (mask_id, shard, row), sorted by mask id."""
     return pl.DataFrame(list(rows), schema=schema(INDEX), orient="row").sort("mask_id")

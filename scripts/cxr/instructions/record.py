@@ -1,4 +1,4 @@
-"""The record of a sample: questions and answers about one image with their boxes or masks; and writing JSON Lines."""
+"""The record of a sample (questions and answers about one image, with boxes or masks), and writing it to JSON Lines."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -10,12 +10,12 @@ from cxr.base.atomic import atomic_file
 from cxr.base.vocabulary import SPLITS
 
 Box = tuple[float, float, float, float]
-"""x1, y1, x2, y2 as fractions of the image's width and height, 0 to 1 from its upper left corner."""
+"""x1, y1, x2, y2 as fractions of the image's width and height; (0, 0) is the upper left corner."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A question and its answer. wording: ids of their templates, as the system names them."""
+    """A question and its answer. wording: ids of their templates in the system."""
 
     question: str
     answer: str
@@ -25,9 +25,9 @@ class Turn:
 @dataclass(frozen=True)
 class Record:
     """A sample: one image and its turns, in order. sample_id: unique within its system; task: kind of sample; source:
-    origin of its facts; boxes: {name: boxes that the answers refer to}; mask_ids: masks that they refer to, in order;
-    more: further fields of the system. Raises ValueError for a record without a turn, an unknown split, or a box that
-    is empty or leaves the image.
+    origin of its facts; boxes: {name: boxes that the answers refer to}; mask_ids: masks that the answers refer to, in
+    order; more: further fields of the system. Raises ValueError for a record without a turn, an unknown split, or a
+    box that is empty or extends beyond the image.
     """
 
     sample_id: str
@@ -46,7 +46,7 @@ class Record:
         if not self.turns:
             raise ValueError(f"{self.sample_id} has no turn")
         if self.split not in SPLITS:
-            raise ValueError(f"{self.sample_id} is of the split {self.split!r}, not one of {', '.join(SPLITS)}")
+            raise ValueError(f"{self.sample_id} has the split {self.split!r}: use one of {', '.join(SPLITS)}")
         for name, boxes in self.boxes.items():
             for x1, y1, x2, y2 in boxes:
                 if not (0 <= x1 < x2 <= 1 and 0 <= y1 < y2 <= 1):
@@ -57,7 +57,7 @@ class Record:
 def open_split_files(
     paths: Mapping[str, str | Path], line_of: Callable[[Record], dict]
 ) -> Iterator[Callable[[Record], None]]:
-    """Yield a function that writes records to their splits' files, which appear when all are complete."""
+    """Yield a function that writes a record to the file of its split; the files appear when all are complete."""
     with ExitStack() as stack:
         temporaries = {split: stack.enter_context(atomic_file(path)) for split, path in paths.items()}
         files = {

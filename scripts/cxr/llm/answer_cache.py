@@ -1,6 +1,6 @@
-"""Answers stored on disk, so that an interrupted job resumes and a later job asks only about new texts.
+"""Answers stored on disk, so that an interrupted job can resume, and a later job asks only about new texts.
 
-A folder holds ``identity``, a digest of everything an answer depends on, and numbered files of the model's replies.
+A folder holds ``identity``, a digest of everything that an answer depends on, and numbered files of model replies.
 """
 
 import hashlib
@@ -20,11 +20,11 @@ from cxr.llm.replies import NoAnswer, Reply
 
 log = logging.getLogger("cxr")
 PATTERN = "answers-*.jsonl"
-MAX_LINES = 2048  # maximum replies in one file
+MAX_LINES = 2048  # maximum number of replies in a file
 
 
 def answer_digest(options: ModelOptions, code: str) -> str:
-    """Return the digest of everything an answer depends on; of a model folder, file names and sizes."""
+    """Return the digest of everything that an answer depends on; of a model folder, its file names and sizes."""
     facts = describe_files(options.model) if Path(options.model).is_dir() else b""
     settings = {field.name: getattr(options, field.name) for field in fields(ModelOptions)}
     settings_json = json.dumps(settings | {"code": code}, sort_keys=True).encode()
@@ -32,7 +32,7 @@ def answer_digest(options: ModelOptions, code: str) -> str:
 
 
 def cache_replies(generate: Generate, *, folder: Path, digest: str) -> Generate:
-    """Return ``generate`` with its replies stored in ``folder`` under ``digest``. Raises StoreError if damaged."""
+    """Return ``generate`` with a cache of replies in ``folder``, valid for ``digest``. Raises StoreError if damaged."""
     warning = f"{folder} holds answers of another model, prompt or code: asking again"
     prepare_folder(folder, digest, pattern=PATTERN, warning=warning)
     stored_lines = [line for path in sorted(folder.glob(PATTERN)) for line in read_lines(path)]
@@ -47,7 +47,7 @@ def cache_replies(generate: Generate, *, folder: Path, digest: str) -> Generate:
         names = list(new)
         for part in (names[first : first + MAX_LINES] for first in range(0, len(names), MAX_LINES)):
             replies = dict(zip(part, generate([new[key] for key in part], attempt), strict=True))
-            # a reply without an answer may be a temporary fault of the server: the next job asks again
+            # a reply without an answer is not stored: the server's fault may be temporary, so the next job asks again
             lines = [_line(key, attempt, reply) for key, reply in replies.items() if isinstance(reply, str)]
             if lines:
                 numbers = [int(path.stem.partition("-")[2]) for path in folder.glob(PATTERN)]
@@ -59,7 +59,7 @@ def cache_replies(generate: Generate, *, folder: Path, digest: str) -> Generate:
 
 
 def record_replies(generate: Generate, lines: list[dict]) -> Generate:
-    """Return ``generate`` that appends {question, attempt, text, failure} to ``lines`` for :func:`replay_replies`."""
+    """Return ``generate`` such that it also appends its replies to ``lines``, for :func:`replay_replies`."""
 
     def recording_generate(questions: list[Question], attempt: int) -> list[Reply]:
         replies = generate(questions, attempt)
@@ -71,7 +71,7 @@ def record_replies(generate: Generate, lines: list[dict]) -> Generate:
 
 
 def replay_replies(paths: Sequence[str], rule: str) -> Generate:
-    """Return a function that replays stored replies of ``rule``'s jobs. It raises UserError for a new question."""
+    """Return a function that replays the stored replies of a rule's jobs. It raises UserError for a new question."""
     replies = {(line["question"], line["attempt"]): _reply_of(line) for path in paths for line in read_lines(path)}
 
     def replay_generate(questions: list[Question], attempt: int) -> list[Reply]:
@@ -79,7 +79,7 @@ def replay_replies(paths: Sequence[str], rule: str) -> Generate:
         missing = sum(key not in replies for key in keys)
         if missing:
             raise UserError(
-                f"{rule} answered {len(keys) - missing} of {len(keys)} questions: ask again with "
+                f"{rule} has answers to only {len(keys) - missing} of {len(keys)} questions: ask again with "
                 f"`snakemake --forcerun {rule}`"
             )
         return [replies[key] for key in keys]
@@ -98,9 +98,9 @@ def _reply_of(line: dict) -> Reply:
 
 
 def question_key(question: Question) -> str:
-    """Return a digest of everything that is sent for a question: roles, texts, images, seed and schema."""
+    """Return a digest of all that is sent with a question: roles, texts, images, seed and schema."""
     contents = content_parts(question.messages)
     parts = [part.digest() if isinstance(part, PromptImage) else f"text {part}" for part in contents]
     sent_content = [[message["role"] for message in question.messages], parts, question.schema, question.seed]
-    # keys are not sorted: a constrained answer is written in the schema's order
+    # keys are not sorted, because their order in the schema is their order in a constrained answer
     return hashlib.blake2b(json.dumps(sent_content).encode(), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""Asking a model many questions at once; an invalid answer is asked again and quarantined if it stays invalid."""
+"""Asking a model many questions at once. After an invalid answer the question is asked again, finally quarantined."""
 
 import json
 import logging
@@ -13,17 +13,17 @@ from cxr.llm.options import ModelOptions
 from cxr.llm.replies import NoAnswer, Reply, without_reasoning
 
 log = logging.getLogger("cxr")
-TOO_LONG = "the text is too long for the model"  # problem of a question that is not sent
+TOO_LONG = "the text is too long for the model"  # problem of a question that is too long to be sent
 _FENCE = re.compile(r"\s*```(?:json)?\s(.*?)\s*```\s*", re.DOTALL | re.IGNORECASE)
-"""A Markdown fence around a whole answer."""
+"""Pattern of an answer inside a Markdown code fence."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """One request: messages, the JSON schema of the answer, and a check that the answer must also pass.
+    """A question: messages, the JSON schema of the answer, and a further check of the answer.
 
-    schema: None for an answer in free text; contradiction: returns what is wrong with an answer, None if nothing is;
-    seed: sampling seed, None for the one in the options.
+    schema: None for an answer in free text; contradiction: returns the fault of an answer, None if it is valid; seed:
+    sampling seed, None for the seed in the options.
     """
 
     messages: Messages
@@ -34,7 +34,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a question: its value, or the problem and the raw text of the last attempt (quarantine)."""
+    """Answer to a question: the value, or the problem and the raw text of the last attempt (for the quarantine)."""
 
     value: object = None
     problem: str | None = None
@@ -44,15 +44,15 @@ class Answer:
 
 Name = TypeVar("Name", bound=Hashable)
 Generate = Callable[[list[Question], int], list[Reply]]
-"""Takes questions and the attempt number (from 0); returns one reply per question, in order."""
+"""Function of questions and the attempt number (from 0) that returns one reply per question, in order."""
 
 
 def ask(
     questions: list[Question], generate: Generate, options: ModelOptions, compute: dict | None = None
 ) -> list[Answer]:
-    """Return the answer to every question, in order. Raises Broken if all of many answers are unusable.
+    """Ask questions and return their answers, in order. Raises Broken if all answers are unusable.
 
-    ``compute``: the settings' section of that name, whose ``failures_in_row`` says how many are many.
+    ``compute``: the settings' section of that name; Broken needs at least ``failures_in_row`` unusable answers.
     """
     room = options.context - options.max_tokens
     fits = [_max_tokens(question.messages, options) <= room for question in questions]
@@ -79,7 +79,7 @@ def ask(
 def ask_each(
     questions: Mapping[Name, Question | Answer], generate: Generate, options: ModelOptions, compute: dict | None = None
 ) -> dict[Name, Answer]:
-    """Return {name: answer} of named questions; an :class:`Answer` among them is not asked and returned unchanged."""
+    """Ask named questions and return {name: answer}; an :class:`Answer` among the questions is returned unchanged."""
     names = [name for name, question in questions.items() if isinstance(question, Question)]
     asked_questions = [question for question in questions.values() if isinstance(question, Question)]
     answer_by_name = dict(zip(names, ask(asked_questions, generate, options, compute), strict=True))
@@ -89,7 +89,7 @@ def ask_each(
 
 
 def _max_tokens(messages: Messages, options: ModelOptions) -> int:
-    """Return an upper bound of a prompt's tokens: no tokenizer makes more tokens than bytes."""
+    """Return an upper bound of a prompt's number of tokens, because a text never has more tokens than bytes."""
     margin_a_message = 32  # the chat template's own tokens
     parts = content_parts(messages)
     pictures = sum(isinstance(part, PromptImage) for part in parts)
@@ -112,7 +112,7 @@ def _check_reply(reply: Reply, question: Question, attempts: int) -> Answer:
     try:
         try:
             value = json.loads(reply)
-        except ValueError:  # closed reasoning and one fence around the answer are ignored
+        except ValueError:  # remove closed reasoning and a code fence around the answer
             answer = without_reasoning(reply)
             fence_match = _FENCE.fullmatch(answer)
             value = json.loads(fence_match[1] if fence_match else answer)
@@ -123,7 +123,7 @@ def _check_reply(reply: Reply, question: Question, attempts: int) -> Answer:
 
 
 def find_violation(answer: object, schema: dict) -> str | None:
-    """Return what violates the schema, None if nothing does. It quotes nothing of the answer, so it may be logged."""
+    """Return how an answer violates the schema, None if it does not. The text does not quote the answer."""
     import jsonschema
 
     error = next(jsonschema.Draft202012Validator(schema).iter_errors(answer), None)

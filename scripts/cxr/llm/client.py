@@ -1,4 +1,4 @@
-"""Connecting to a language model by its transport: on a server, inside the job, or a stand-in for tests."""
+"""Connecting to a language model: on a server, inside the job, or a stand-in for tests."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -14,14 +14,14 @@ from cxr.llm.replies import Reply
 
 
 def connect_stand_in(options: ModelOptions, execution: Execution) -> Generate:
-    """Return the function that asks the function ``model`` (module:function). Only tests choose this transport."""
+    """Return a function that asks the Python function ``model`` (module:function). Only tests use this transport."""
     del execution
     try:
         answer = resolve_name(options.model)
     except (ImportError, AttributeError, ValueError):
         answer = None
     if not callable(answer):
-        raise UserError(f"{options.key}.model: {options.model!r} names no function: give one as module:function")
+        raise UserError(f"{options.key}.model: {options.model!r} is not a function: give one as module:function")
 
     def generate(questions: list[Question], attempt: int) -> list[Reply]:
         return [answer(question.messages, question.schema) for question in questions]
@@ -33,12 +33,12 @@ TRANSPORTS = {"offline": offline.connect, "server": server.connect, "stand_in": 
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
-    """Return the function that asks the model. Raises UserError if it cannot be reached."""
+    """Return a function that asks the model. Raises UserError if the model cannot be reached."""
     return TRANSPORTS[options.transport](options, execution)
 
 
 def connect_lazily(options: ModelOptions, settings: Mapping) -> Generate:
-    """Return the function that asks the model and connects at the first question; ``settings``: the section ``llm``."""
+    """Return a function that connects to the model at the first question; ``settings``: the section ``llm``."""
     connected = cache(lambda: connect(options, Execution.from_settings(settings, options.model)))
 
     def generate(questions: list[Question], attempt: int) -> list[Reply]:
@@ -48,7 +48,7 @@ def connect_lazily(options: ModelOptions, settings: Mapping) -> Generate:
 
 
 def connect_resumably(options: ModelOptions, execution: Mapping) -> Generate:
-    """Return :func:`connect_lazily`'s function with a cache in the folder ``execution["answers"]``, if it is set."""
+    """Return :func:`connect_lazily`'s function, with a cache in ``execution["answers"]`` if that folder is set."""
     generate = connect_lazily(options, execution)
     if not execution.get("answers"):
         return generate

@@ -1,6 +1,6 @@
-"""Guards against prompt injection: an external text fills only its slot, cannot end its turn and gives no orders.
+"""Guards against prompt injection: an external text stays in its slot, cannot end its turn, and gives no orders.
 
-A stage asks about a text only if :func:`addresses_the_model` is false, and passes it through :func:`neutralize`.
+A stage sends a text only if :func:`addresses_the_model` is false, and only after :func:`neutralize`.
 """
 
 import html
@@ -23,35 +23,35 @@ _INVISIBLE = re.compile(
     r"\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]"
 )
 _TAGS = {0xE0000 + code: code for code in range(0x20, 0x7F)}
-"""Invisible characters that stand for ASCII: models read them, people do not see them."""
+"""Invisible tag characters, which models may read as ASCII, by code: {tag: ASCII}."""
 _LOOKALIKES = {
     "a": "аАɑαΑᴀ", "b": "вВΒʙ", "c": "сСϲᴄ", "d": "ԁᴅ", "e": "еЕεΕᴇ", "g": "ɡɢ", "h": "һНΗʜ", "i": "іІıɩιΙɪ",
     "j": "јЈᴊ", "k": "кКκΚᴋ", "l": "ӏʟ", "m": "мМΜᴍ", "n": "ηΝոռɴ", "o": "оОοΟσօᴏ", "p": "рРρΡᴘ", "q": "ԛ", "r": "гʀ",
     "s": "ѕЅꜱ", "t": "тТτΤᴛ", "u": "υսᴜ", "v": "νѵᴠ", "w": "ωԝԜᴡ", "x": "хХχΧ", "y": "уУүҮγΥʏ", "z": "Ζᴢ",
     '"': "“”„«»", "'": "‘’‚", "-": "‐‑‒–—",
 }  # fmt: skip
-"""Letters of other alphabets, small capitals and signs, by the Latin character they resemble."""
+"""{Latin character: similar letters of other alphabets, small capitals and signs}."""
 _LATIN = {ord(letter): latin for latin, letters in _LOOKALIKES.items() for letter in letters}
 
 
 def neutralize(text: str) -> str:
-    """Return a text that cannot end its turn: without chat-template brackets, control and invisible characters."""
+    """Remove from a text what could end its turn: chat-template brackets, control and invisible characters."""
     return _CONTROL.sub(" ", _INVISIBLE.sub("", text)).translate(_HARMLESS)
 
 
 def fill_slots(template: str, **slots: str) -> str:
-    """Return a template with its slots ``{name}`` filled; a slot without a value is left unchanged."""
-    # one pass: a slot inside an inserted text, such as "{entity}", is not filled
+    """Fill the slots ``{name}`` of a template; a slot without a value is left unchanged."""
+    # a single pass, so that a slot inside an inserted text, such as "{entity}", is not filled
     return re.sub(r"\{(\w+)\}", lambda match: slots.get(match.group(1), match.group()), template)
 
 
 def addresses_the_model(text: str, fields: tuple[str, ...] = ()) -> bool:
-    """True if a text gives orders to a language model or has marks of a chat template or of an answer's ``fields``."""
+    """Return whether a text gives orders to a model, or contains marks of a chat template or an answer's ``fields``."""
     return _order_pattern(fields).search(_normalize(text)) is not None
 
 
 def _normalize(text: str) -> str:
-    """Return a text as a model may read it: tags and entities resolved, look-alikes as Latin letters, accents gone."""
+    """Return a text as a model may read it: tags and entities decoded, look-alikes as Latin letters, no accents."""
     if "&" in text:
         text = html.unescape(text)
     if text.isascii():

@@ -1,6 +1,6 @@
-"""Chat messages built from a prompt, slot values and images, in the form that each transport sends.
+"""Chat messages built from a prompt, slot values and images, and their conversion for each transport.
 
-An image is a file or an array; a server gets it as a data URL, vLLM in the job as a PIL image.
+An image is a file or an array. It is sent to a server as a data URL, to vLLM inside the job as a PIL image.
 """
 
 import base64
@@ -21,7 +21,7 @@ IMAGE_MODES = ("L", "RGB", "P", "1")  # PIL modes of images with at most 8 bits 
 
 @dataclass(frozen=True, eq=False)
 class PromptImage:
-    """A PNG or JPEG file, read when it is sent, or a uint8 array, (rows, columns) grey or (rows, columns, 3) RGB."""
+    """A PNG or JPEG file, which is read when it is sent, or a uint8 array: grey (rows, columns) or RGB (…, 3)."""
 
     source: Path | np.ndarray
 
@@ -31,10 +31,10 @@ class PromptImage:
         shape = self.source.shape
         if self.source.dtype != np.uint8 or not self.source.size or (len(shape) != 2 and shape[2:] != (3,)):
             array_type = f"{self.source.dtype} {shape}"
-            raise ValueError(f"an image is uint8 (rows, columns) or (rows, columns, 3), not {array_type}")
+            raise ValueError(f"an image must be uint8 (rows, columns) or (rows, columns, 3), not {array_type}")
 
     def data_url(self) -> str:
-        """Return the image as a data URL: a file's bytes, or an array as PNG. Raises UserError like :meth:`to_pil`."""
+        """Return a data URL of the file's bytes, or of the array as PNG. Raises UserError like :meth:`to_pil`."""
         if isinstance(self.source, Path):
             media, data = MEDIA[self._open().format], self.source.read_bytes()
         else:
@@ -44,13 +44,13 @@ class PromptImage:
         return f"data:{media};base64,{base64.b64encode(data).decode('ascii')}"
 
     def digest(self) -> str:
-        """Return a digest of what is sent. Raises UserError like :meth:`to_pil`."""
+        """Return a digest of the image as it is sent. Raises UserError like :meth:`to_pil`."""
         array = None if isinstance(self.source, Path) else self.source
         content = self.data_url().encode("ascii") if array is None else f"{array.shape}".encode() + array.tobytes()
         return hashlib.blake2b(content, digest_size=16).hexdigest()
 
     def to_pil(self):
-        """Return the image in RGB. Raises UserError for a file that is no whole PNG or JPEG of at most 8 bits."""
+        """Return the image in RGB. Raises UserError unless a file is an intact 8-bit PNG or JPEG."""
         return self._open().convert("RGB")
 
     def _open(self):
@@ -78,7 +78,7 @@ Messages = list[dict[str, str | list[str | PromptImage]]]
 
 
 def fill_prompt(prompt: Mapping[str, str], images: Sequence[PromptImage] = (), **slots: str) -> Messages:
-    """Return the messages of a prompt with its slots filled; a server caches the ``images``, which come first."""
+    """Return a prompt's messages with the slots filled. Images come first, so that a server can cache them."""
     user = fill_slots(prompt["user"], **slots)
     content: str | list[str | PromptImage] = [*images, user] if images else user
     return [{"role": "system", "content": prompt["system"]}, {"role": "user", "content": content}]
@@ -94,12 +94,12 @@ def content_parts(messages: Messages) -> list[str | PromptImage]:
 
 
 def server_messages(messages: Messages) -> list[dict]:
-    """Return messages for an OpenAI-compatible server, images as data URLs."""
+    """Convert messages for an OpenAI-compatible server, with images as data URLs."""
     return _convert(messages, lambda image: {"type": "image_url", "image_url": {"url": image.data_url()}})
 
 
 def vllm_messages(messages: Messages) -> list[dict]:
-    """Return messages for vLLM inside the job, images as PIL images."""
+    """Convert messages for vLLM inside the job, with images as PIL images."""
     return _convert(messages, lambda image: {"type": "image_pil", "image_pil": image.to_pil()})
 
 
@@ -107,7 +107,7 @@ def _convert(messages: Messages, convert_image: Callable[[PromptImage], dict]) -
     def convert(part: str | PromptImage) -> dict:
         return {"type": "text", "text": part} if isinstance(part, str) else convert_image(part)
 
-    # content of one text stays a plain string: some chat templates accept nothing else
+    # a content that is a single text stays a plain string, because some chat templates accept nothing else
     return [
         each if isinstance(content := each["content"], str) else each | {"content": list(map(convert, content))}
         for each in messages

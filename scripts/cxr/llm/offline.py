@@ -1,4 +1,4 @@
-"""vLLM inside the job: schema-constrained, greedy by default, one batch for all questions, no network."""
+"""vLLM inside the job, without network: answers are constrained by the schema; all questions are one batch."""
 
 import os
 
@@ -11,8 +11,8 @@ from cxr.nets.hub import find_downloaded_model
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
-    """Load the model and return the function that asks it. Raises UserError if the model is not on this machine."""
-    # the imports below read these
+    """Load the model and return a function that asks it. Raises UserError if the model is not on this machine."""
+    # the imports below read these variables
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", VLLM_NO_USAGE_STATS="1")
     folder = find_downloaded_model(options.key, options.model, options.revision)  # a job never downloads
     from vllm import LLM, SamplingParams
@@ -26,19 +26,19 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
         tensor_parallel_size=max(1, execution.gpus),
         gpu_memory_utilization=execution.gpu_memory,
         enforce_eager=not execution.gpus,  # compiling for the CPU takes longer than it saves
-        enable_prefix_caching=True,  # all texts share the prompt's rules
+        enable_prefix_caching=True,  # all questions share the prompt's rules
         limit_mm_per_prompt={"image": options.pictures},
-        generation_config="vllm",  # no sampling defaults from the model's own folder
+        generation_config="vllm",  # ignore the sampling defaults in the model's folder
     )
 
     if options.pictures and not model.model_config.is_multimodal_model:
-        raise UserError(f"{options.key}.model: {options.name} takes no images: choose a model that does")
+        raise UserError(f"{options.key}.model: {options.name} does not accept images: choose a model that does")
 
     def generate(questions: list[Question], attempt: int) -> list[Reply]:
         params = []
         for question in questions:
             temperature, seed = options.sampling(attempt, question.seed)
-            # whitespace is unconstrained: a model forced into compact JSON answers worse
+            # whitespace is not constrained, because forcing compact JSON makes answers worse
             json_constraint = None if question.schema is None else StructuredOutputsParams(json=question.schema)
             how = {"temperature": temperature, "seed": seed, "max_tokens": options.max_tokens}
             params.append(SamplingParams(**how, structured_outputs=json_constraint))

@@ -1,20 +1,20 @@
-"""Options of a language model: those that an answer depends on, and how the model runs."""
+"""Options of a language model: those that answers depend on, and those of how the model runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-RETRIES = 2  # number of retries after an answer that breaks the schema or the logic
-RETRY_TEMPERATURE = 0.5  # lowest temperature of a retry: greedy decoding would repeat the answer
+RETRIES = 2  # number of retries after an answer that violates the schema or the logic
+RETRY_TEMPERATURE = 0.5  # minimum temperature of a retry, because greedy decoding would repeat the answer
 TIMEOUT_S = 600  # time limit of one request to a server, seconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """The settings of a model that an answer depends on.
+    """The settings of a model that answers depend on.
 
-    key: settings section of the model, for messages; pictures: maximum images per question; picture_tokens: maximum
-    tokens that the model makes of one image.
+    key: settings section of the model, for messages; pictures: maximum number of images per question; picture_tokens:
+    maximum number of tokens that the model uses for an image.
     """
 
     key: str
@@ -33,22 +33,22 @@ class ModelOptions:
 
     @property
     def name(self) -> str:
-        """Model and revision, as stored in results."""
+        """Model and revision as they are stored in results."""
         pinned = self.revision and not Path(self.model).is_dir()
         return f"{self.model}@{self.revision}" if pinned else self.model
 
     def sampling(self, attempt: int, seed: int | None = None) -> tuple[float, int]:
-        """Return temperature and seed (default: the options') of an attempt; the first is greedy by default."""
+        """Return temperature and seed of an attempt (from 0); ``seed``: default is the seed in the options."""
         temperature = max(self.temperature, self.retry_temperature) if attempt else self.temperature
         return temperature, (self.seed if seed is None else seed) + attempt
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How a model runs (settings of the section ``llm``); no answer depends on it.
+    """How a model runs (settings of the section ``llm``); answers do not depend on it.
 
-    server_key: setting of the server's address, for messages; remote_ok: patients' texts and images may be sent to a
-    server outside this machine and its private network.
+    server_key: key of the server's address, for messages; remote_ok: whether patients' texts and images may be sent to
+    a server outside this machine and its private network.
     """
 
     gpus: int
@@ -61,12 +61,12 @@ class Execution:
 
     @property
     def remote_key(self) -> str:
-        """The setting that allows a server outside the private network, for messages."""
+        """Key of the setting that allows servers outside the private network, for messages."""
         return f"{self.server_key.rpartition('.')[0]}.remote_ok"
 
     @classmethod
     def from_settings(cls, settings: Mapping, model: str) -> "Execution":
-        """Return how ``model`` runs; its address in ``servers`` takes precedence."""
+        """Return how ``model`` runs; an address of the model in ``servers`` takes precedence over ``server``."""
         address = settings.get("servers", {}).get(model)
         server = {"server": address, "server_key": "llm.servers"} if address else {}
         names = [field.name for field in fields(cls) if field.name in settings]

@@ -1,4 +1,4 @@
-"""Replies of a model: the text in a server's reply or why there is none, its reasoning removed, its schema checked."""
+"""Replies of a model: reading the text of a server's reply, or why it has none; removing reasoning; answer schemas."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ REQUEST_WORDS = frozenset((
     "choices", "content", "guided_json", "image_url", "json_object", "json_schema", "max_completion_tokens",
     "max_tokens", "messages", "model", "response_format", "seed", "strict", "temperature", "text",
 ))  # fmt: skip
-"""Names of parts of a request or reply, which may be quoted from a server's message."""
+"""Keys of requests and replies. They may be quoted from a server's error message; other quotations are redacted."""
 MAX_SENTENCE_LENGTH = 200
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _NAMES = r"think|thinking|thought|reasoning|reflection"
@@ -29,7 +29,7 @@ _BEFORE = re.compile(rf"\A(?:(?!{_OPENING}).)*(?:{_CLOSING})", re.DOTALL | re.IG
 
 @dataclass(frozen=True)
 class NoAnswer:
-    """A reply without text; ``reason`` says why and quotes neither the question nor the reply."""
+    """A reply without text. ``reason``: why there is none, without quotations from the question or the reply."""
 
     reason: str
 
@@ -38,16 +38,16 @@ Reply = str | NoAnswer
 
 
 def read_reply(body: str) -> Reply:
-    """Return the text of a chat completion, or :class:`NoAnswer` if its body has none."""
+    """Return the text in the body of a chat completion, or :class:`NoAnswer` if there is none."""
     try:
         reply = json.loads(body)
     except (ValueError, RecursionError):
-        # nothing else is quoted: the body may contain an answer
+        # quote only the page's title, because the body may contain an answer
         return NoAnswer(
-            f"the reply is a page ({first_sentence(body)})" if _TITLE.search(body) else "the reply is no JSON"
+            f"the reply is a page ({first_sentence(body)})" if _TITLE.search(body) else "the reply is not JSON"
         )
     if not isinstance(reply, dict):
-        return NoAnswer("the reply is no JSON object")
+        return NoAnswer("the reply is not a JSON object")
     choices = reply.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         sentence = _message(reply)
@@ -59,7 +59,7 @@ def read_reply(body: str) -> Reply:
     if isinstance(content, str):
         return content
     if content is not None:
-        return NoAnswer("the message's content is no text")
+        return NoAnswer("the message's content is not a text")
     if message.get("reasoning_content") or message.get("reasoning"):
         cut = " before max_tokens" if choices[0].get("finish_reason") == "length" else ""
         return NoAnswer(f"the model reasoned and did not answer{cut}")
@@ -67,7 +67,7 @@ def read_reply(body: str) -> Reply:
 
 
 def first_sentence(body: str) -> str:
-    """Return the first sentence of an error's body (JSON, HTML or text), without quotes of what was sent."""
+    """Return the first sentence of an error reply (JSON, HTML or text), without quotations from the request."""
     try:
         text = _message(json.loads(body))
     except (ValueError, RecursionError):
@@ -94,7 +94,7 @@ def _shorten(text: str) -> str:
 
 
 def without_reasoning(text: str) -> str:
-    """Return an answer without closed reasoning; an end mark alone closes a block that the prompt opened."""
+    """Remove closed blocks of reasoning from an answer. A prompt may have opened the first block, without a mark."""
     if not re.search(_CLOSING, text, re.IGNORECASE):
         return text
     return _BEFORE.sub("", _BLOCK.sub("", text)).strip()
@@ -106,10 +106,10 @@ def object_schema(**properties: dict) -> dict:
 
 
 def text_schema(longest: int) -> dict:
-    """Return the schema of a text of 1 to ``longest`` characters; the limit stops a model that never ends."""
+    """Return the schema of a text of 1 to ``longest`` characters; the limit stops a model that would never end."""
     return {"type": "string", "minLength": 1, "maxLength": longest}
 
 
 def texts_key(texts: list[str]) -> str:
-    """Return the key under which the answer for a list of texts is stored: equal lists are asked once."""
+    """Return the key under which the answer about a list of texts is stored, so that equal lists are asked once."""
     return hashlib.blake2b("\n".join(texts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

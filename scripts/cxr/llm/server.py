@@ -1,4 +1,4 @@
-"""A running OpenAI-compatible server (``vllm serve`` and others); servers outside private networks are refused."""
+"""Asking a running OpenAI-compatible server (``vllm serve`` and others). Refuses servers outside private networks."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from cxr.llm.options import Execution, ModelOptions
 from cxr.llm.replies import NoAnswer, Reply, first_sentence, read_reply
 
 REFUSED_STATUSES = (400, 413, 422)
-"""Statuses that concern one question: malformed, too long, or an unsupported schema."""
+"""HTTP statuses that concern a single question: it is malformed or too long, or its schema is not supported."""
 CUT_REPLY_ERRORS = {"RemoteProtocolError", "ReadError", "DecodingError"}
 """Error classes of the HTTP library for a truncated or undecodable reply."""
 _NETWORKS = (
@@ -29,17 +29,17 @@ PRIVATE_NETWORKS = tuple(map(ip_network, _NETWORKS.split()))  # networks that ro
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
-    """Return the function that asks the server. Raises UserError if it is unreachable, remote or lacks the model."""
+    """Return a function that asks the server. Raises UserError if it is unreachable, is remote, or lacks the model."""
     import openai
 
     key, address = execution.server_key, execution.server
     for name in ("httpx", "httpx2"):
-        logging.getLogger(name).setLevel(logging.WARNING)  # otherwise one line per request
+        logging.getLogger(name).setLevel(logging.WARNING)  # these log a line per request
     http_client = None
     if not execution.remote_ok:
         refuse_remote(key, address, execution.remote_key)
-        # nothing is sent elsewhere: no proxy from the environment, no redirects; the context honours SSL_CERT_FILE,
-        # which a client without its environment ignores
+        # no proxy from the environment and no redirects, so that nothing is sent elsewhere; the SSL context reads
+        # SSL_CERT_FILE, which a client with trust_env=False ignores
         context = ssl.create_default_context()
         http_client = openai.DefaultHttpxClient(trust_env=False, follow_redirects=False, verify=context)
     api_key = os.environ.get("OPENAI_API_KEY") or "none"
@@ -49,7 +49,7 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
 
     def ask_one(question: Question, attempt: int) -> Reply:
         temperature, seed = options.sampling(attempt, question.seed)
-        # not the old guided_* keys: newer servers ignore them and answer unconstrained
+        # newer servers ignore the old guided_* keys and answer without constraint
         schema = {"name": "answer", "schema": question.schema, "strict": True}
         form = openai.omit if question.schema is None else {"type": "json_schema", "json_schema": schema}
         messages, how = server_messages(question.messages), {"model": options.model, "max_tokens": options.max_tokens}
@@ -126,7 +126,7 @@ def _user_error(key: str, address: str, error: Exception) -> UserError:
 
 
 def refuse_remote(key: str, address: str, allow: str) -> None:
-    """Raise UserError unless all addresses of a server's host are private; ``allow``: the setting that permits it."""
+    """Raise UserError unless all addresses of a server's host are private; ``allow``: setting that permits others."""
     host = urlsplit(address).hostname or ""
     try:
         addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)} if host else set()
@@ -142,7 +142,7 @@ def refuse_remote(key: str, address: str, allow: str) -> None:
 
 
 def is_private(number: str) -> bool:
-    """True if an IP address belongs to this machine or a private network."""
+    """Return whether an IP address belongs to this machine or to a private network."""
     ip = ip_address(number)
     ip = getattr(ip, "ipv4_mapped", None) or ip
     return any(ip in network for network in PRIVATE_NETWORKS)

@@ -1,4 +1,4 @@
-"""AP of boxes without confidences: a model's answer, in the order in which it writes them (RadVLM's mAP)."""
+"""AP of boxes without confidences, ranked by the order in which a model's answer lists them (RadVLM's mAP)."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from cxr.geometry.boxes import paired_iou
 
 
 class AnswerScore(NamedTuple):
-    """Scores of an answer's boxes. precision: AP; hits: number of boxes that hit; best: each reference's highest IoU
-    with any box, averaged over the references.
+    """Scores of an answer's boxes. precision: AP; hits: number of boxes that hit; best: mean over the references of
+    the highest IoU with any box.
     """
 
     precision: float
@@ -22,9 +22,9 @@ class AnswerScore(NamedTuple):
 def score_answer(answer: np.ndarray, reference: np.ndarray, iou: float = 0.5) -> AnswerScore:
     """Score an answer's boxes (N, 4) against reference boxes (M, 4), M > 0.
 
-    Each box takes the reference of the highest IoU, the first among ties. It hits if that IoU is at least ``iou`` and
-    no earlier box hit that reference. AP is the area under the envelope of precision over recall, from (0, 0) to
-    (1, 0); 0 without a box. Raises ValueError without a reference.
+    Each box is compared with the reference of the highest IoU, the first among ties. It hits if that IoU is at least
+    ``iou`` and no earlier box hit that reference. AP is the area under the envelope of precision over recall, from
+    (0, 0) to (1, 0); 0 if there is no box. Raises ValueError if there is no reference.
     """
     return score_answers([answer], [reference], [iou])[0][0]
 
@@ -32,9 +32,9 @@ def score_answer(answer: np.ndarray, reference: np.ndarray, iou: float = 0.5) ->
 def score_answers(
     answers: Sequence[np.ndarray], references: Sequence[np.ndarray], ious: Sequence[float]
 ) -> list[list[AnswerScore]]:
-    """Return, for each threshold of ``ious``, each answer's score, equal to :func:`score_answer` to the byte.
+    """Return the score of each answer at each threshold of ``ious``, bit-identical to :func:`score_answer`.
 
-    Answers with the same numbers of boxes and references are processed at once. Raises ValueError without a reference.
+    Answers with equal numbers of boxes and references are processed together. Raises ValueError without a reference.
     """
     scores: list[list[AnswerScore]] = [[AnswerScore(0.0, 0, 0.0)] * len(answers) for _ in ious]
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -66,7 +66,7 @@ def _hits(overlap: np.ndarray, iou: float) -> np.ndarray:
 
 
 def _areas(hits: np.ndarray, references: int) -> np.ndarray:
-    """Return the AP of K answers, float64 (K,), from which of their boxes hit, (K, N)."""
+    """Return the AP of K answers, float64 (K,); ``hits`` (K, N): whether each of their boxes hits."""
     true = np.cumsum(hits, axis=1)
     low = np.zeros((len(hits), 1))
     recall = np.concatenate([low, true / references, low + 1], axis=1)

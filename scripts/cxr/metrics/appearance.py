@@ -1,4 +1,4 @@
-"""This project's features of a lesion's box against its mirror image, and two-sample test of real and painted boxes."""
+"""Features that compare a lesion's box with its mirror image, and a two-sample test of real against painted boxes."""
 
 import cv2
 import numpy as np
@@ -9,12 +9,12 @@ from cxr.metrics.labels import auroc
 
 FEATURES = ("contrast", "ratio_fine", "ratio_mid", "ratio_coarse", "core", "spread")
 BANDS = ((0.7, 2.0), (2.0, 5.0), (5.0, 12.0))
-"""Standard deviations of the two Gaussians whose difference is a detail band, px of the 512 px frame."""
+"""Standard deviations of the two Gaussian blurs whose difference is a detail band, px of the 512 px frame."""
 CORE_MARGIN = 4  # width of the rim around a box's core, within the lungs, px
-MIN_PIXELS = 400  # fewest lung pixels of the box and of its mirror image
-MAX_OVERLAP = 0.10  # largest fraction of the mirror image that may lie in another box
-FOLDS = 5
-RIDGE = 0.01
+MIN_PIXELS = 400  # minimum number of lung pixels in the box, and in its mirror image
+MAX_OVERLAP = 0.10  # maximum fraction of the mirror image that another box may cover
+FOLDS = 5  # folds of the cross-validation of :func:`c2st`
+RIDGE = 0.01  # ridge penalty of the logistic fit
 STEPS = 50  # Newton steps of the logistic fit; it converges in fewer
 
 
@@ -27,10 +27,10 @@ def lesion_features(image: np.ndarray, box: np.ndarray, lungs: np.ndarray, other
     """Return a box's six features, float64 (6,) in the order of :data:`FEATURES`, or None if they are undefined.
 
     ``image`` (512, 512); ``box`` (4,); ``lungs`` bool (2, 512, 512); ``other_boxes`` (N, 4): the image's other boxes.
-    Only lung pixels count. contrast: mean inside minus mean of the mirror image; core: mean of the core minus mean of
-    the rim, both in SD of the lungs. The ratios: log of a detail band's SD inside over its SD in the mirror image;
-    spread: the same of the image itself. None if a region has under :data:`MIN_PIXELS` pixels, or over
-    :data:`MAX_OVERLAP` of the mirrored one lies in another box.
+    Only lung pixels count. contrast: mean in the box minus mean in the mirror image; core: mean of the core minus mean
+    of the rim; both in SD of the lungs. ratio_*: log of a detail band's SD in the box over its SD in the mirror image;
+    spread: this log ratio for the image itself. None if a region has fewer than :data:`MIN_PIXELS` pixels, or if other
+    boxes cover more than :data:`MAX_OVERLAP` of the mirror image.
     """
     image, both_lungs = np.asarray(image, np.float32), lungs.any(axis=0)
     (x1, y1, x2, y2), width = box, 2 * lung_midline(lungs)
@@ -57,16 +57,16 @@ def _log_ratio(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def c2st(real: np.ndarray, ours: np.ndarray, real_patients: list[str], our_patients: list[str]) -> float:
-    """Return the AUROC with which a logistic test tells real boxes from ours; 0.5 = it cannot.
+    """Return the AUROC with which a logistic classifier separates real boxes from ours (0.5: not at all).
 
-    ``real`` (N, K) and ``ours`` (M, K): features of boxes, with the patient of each. The test sees the features and
-    their squares, standardised, each class with the same weight in all, ridge :data:`RIDGE`. A patient is scored by the
-    test that was fitted on the patients of the other :data:`FOLDS` - 1 folds. NaN where a fold lacks a class.
+    ``real`` (N, K) and ``ours`` (M, K): features of boxes, with the patient of each box. The classifier uses the
+    standardised features and their squares, equal total weights of both classes, and the ridge :data:`RIDGE`. A patient
+    is scored by the classifier fitted on the other :data:`FOLDS` - 1 folds. NaN if a fold lacks a class.
     """
     values = np.concatenate([real, ours])
     values = np.concatenate([values, values**2], axis=1)
     label = np.repeat([1.0, 0.0], [len(real), len(ours)])
-    # patients in the order of their hashes take turns
+    # patients are assigned to folds in turn, in the order of their hashes
     patients = sorted({*real_patients, *our_patients}, key=lambda name: (stable_hash("c2st", name), name))
     fold_by_patient = {name: index % FOLDS for index, name in enumerate(patients)}
     fold = np.array([fold_by_patient[name] for name in (*real_patients, *our_patients)])
@@ -82,7 +82,7 @@ def c2st(real: np.ndarray, ours: np.ndarray, real_patients: list[str], our_patie
 
 
 def _fit_logistic(values: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Return the weights (K + 1,), the constant first, that make the mean loss plus the ridge smallest."""
+    """Return the weights (K + 1,), constant first, that minimise the mean loss plus the ridge penalty."""
     inputs = np.concatenate([np.ones((len(values), 1)), values], axis=1)
     share = np.where(label == 1, 0.5 / (label == 1).sum(), 0.5 / (label == 0).sum())
     ridge = np.diag([0.0, *np.full(values.shape[1], RIDGE)])

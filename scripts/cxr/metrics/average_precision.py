@@ -1,8 +1,8 @@
-"""Average precision (AP) of a detector, one class at a time: boxes are matched once, and bootstrap draws reuse it.
+"""Average precision (AP) of a detector for one class. Boxes are matched once; all bootstrap draws reuse the matches.
 
-AP at an IoU is COCO's: predictions by decreasing confidence; the precision at a recall is the highest one at that
-recall or above; AP is the mean over equally spaced recalls. A draw counts an image several times or not at all;
-copies of a prediction follow one another.
+AP at an IoU is defined as in COCO: predictions are sorted by decreasing confidence; the precision at a recall is the
+highest precision at that recall or above; AP is the mean over equally spaced recalls. A draw counts an image several
+times or not at all; the copies of a prediction are ranked one after another.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class MatchedPredictions(NamedTuple):
 def match_predictions(
     predicted: Boxes, confidence: np.ndarray, true: Boxes, images: int, ious: Sequence[float]
 ) -> MatchedPredictions:
-    """Match the predictions of one class in images numbered from 0; ties in confidence keep the order of images."""
+    """Match the predictions of one class; images are numbered from 0. Ties in confidence are ordered by image."""
     order = np.lexsort((predicted.image, -confidence))
     image, true_counts = predicted.image[order], np.bincount(true.image, minlength=images)
     hits = match_at_ious(Boxes(image, predicted.corners[order]), true, ious).hits
@@ -38,14 +38,14 @@ def match_predictions(
 def average_precision(matches: MatchedPredictions, points: int = 101, draws: np.ndarray | None = None) -> np.ndarray:
     """Return AP, 0 to 1, float64 (R, T), for R draws of the images and the T IoUs of ``matches``.
 
-    ``draws`` int (R, images): how often each image counts; default: once each, in one draw. AP is NaN in a draw without
-    a true box. ``points``: number of recalls, evenly spaced from 0 to 1.
+    ``draws`` int (R, images): how often each image counts; default: one draw in which each counts once. AP is NaN in a
+    draw without a true box. ``points``: number of recalls, evenly spaced from 0 to 1.
     """
     draws = np.ones((1, len(matches.true)), np.int32) if draws is None else draws.astype(np.int32, copy=False)
     boxed = np.flatnonzero(matches.true)
     needed = _hits_needed(np.take(draws, boxed, axis=1).astype(np.float64) @ matches.true[boxed], points)
-    # Precision is highest right after a hit, so only hits are looked at.
-    weight = np.take(draws, matches.image, axis=1)  # in the order of rows, unlike draws[:, image]
+    # Precision is highest right after a hit, so that only hits need to be evaluated.
+    weight = np.take(draws, matches.image, axis=1)  # row-major, unlike draws[:, image]
     num_predictions = np.cumsum(weight, axis=1, dtype=np.int32)
     ap_values = np.empty((len(draws), len(matches.hits)))
     for number, hits in enumerate(matches.hits):
@@ -59,9 +59,9 @@ def average_precision(matches: MatchedPredictions, points: int = 101, draws: np.
 
 
 def _hits_needed(positives: np.ndarray, points: int) -> np.ndarray:
-    """Return the fewest hits, int32 (R, points), that reach each recall; -1 for a draw without true boxes.
+    """Return the minimum number of hits, int32 (R, points), that reaches each recall; -1 in a draw without true boxes.
 
-    ``positives`` (R,): true boxes per draw. Recalls are compared as floats, as in COCO's tools.
+    ``positives`` (R,): number of true boxes per draw. Recalls are compared as floats, as in COCO's tools.
     """
     numbers, place = np.unique(positives, return_inverse=True)
     recalls, num_boxes = np.linspace(0.0, 1.0, points), numbers[:, None]
@@ -72,22 +72,22 @@ def _hits_needed(positives: np.ndarray, points: int) -> np.ndarray:
 
 
 def _precision_at_recalls(true: np.ndarray, precision: np.ndarray, needed: np.ndarray) -> np.ndarray:
-    """Return the highest precision (R, points) once a draw has ``needed`` hits; 0 if it never does.
+    """Return the highest precision (R, points) at or after ``needed`` hits; 0 if a draw never has so many.
 
-    ``true`` (R, K): cumulative hits; ``precision`` (R, K + 1): precision at each of them, then a 0.
+    ``true`` (R, K): cumulative hits; ``precision`` (R, K + 1): precision at each hit, followed by a 0.
     """
     draws, count = true.shape
     row = np.arange(draws, dtype=np.int32)[:, None]
-    # one search for all draws: each draw's hits are shifted to a range of their own
+    # a single search for all draws: the hits of each draw are shifted to a separate range
     span = row * np.int32(true[:, -1:].max(initial=0) + needed.max(initial=0) + 1)
     at = np.searchsorted((true + span).ravel(), (np.maximum(needed, 0) + span).ravel()).reshape(needed.shape)
-    starts = np.minimum(at, (row + 1) * count) + row  # rows of precision are longer by one
+    starts = np.minimum(at, (row + 1) * count) + row  # precision has one more column than true
     best = np.maximum.reduceat(precision.ravel(), starts.ravel()).reshape(needed.shape)
     return np.maximum.accumulate(best[:, ::-1], axis=1)[:, ::-1]
 
 
 def average_precision_by_image(matches: MatchedPredictions, number: int, points: int = 101) -> np.ndarray:
-    """Return each image's AP, float64 (images,), at the IoU with index ``number``; NaN without a true box."""
+    """Return the AP of each image, float64 (images,), at the IoU with index ``number``; NaN if it has no true box."""
     ap_values = np.where(matches.true > 0, 0.0, np.nan)
     order = np.argsort(matches.image, kind="stable")
     ends = np.searchsorted(matches.image[order], np.arange(len(matches.true) + 1))
@@ -102,7 +102,7 @@ def average_precision_by_image(matches: MatchedPredictions, number: int, points:
 def recall_at(matches: MatchedPredictions, number: int, false_per_image: Sequence[float]) -> np.ndarray:
     """Return the recall, float64 (K,), at the lowest confidence with at most ``false_per_image`` false boxes per image.
 
-    ``number``: index of the IoU. Predictions of equal confidence are accepted together. NaN without a true box.
+    ``number``: index of the IoU. Predictions of equal confidence are accepted together. NaN if there is no true box.
     """
     if not matches.true.sum():
         return np.full(len(false_per_image), np.nan)

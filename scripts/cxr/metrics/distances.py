@@ -6,7 +6,7 @@ negative.
 
 import numpy as np
 
-MIN_SAMPLES_PER_DIMENSION = 2  # samples per dimension below which FID is meaningless
+MIN_SAMPLES_PER_DIMENSION = 2  # minimum number of samples per dimension for a meaningful FID
 BLOCK = 256  # kernel rows in memory at a time
 
 

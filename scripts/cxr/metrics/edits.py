@@ -1,4 +1,4 @@
-"""Measures of an edit of a chest X-ray, from the image before and after it; no model is needed.
+"""Measures of an edit of a chest X-ray, computed from the images before and after the edit, without a model.
 
 Images are (H, W) in grey levels 0..255, boxes half-open (x1, y1, x2, y2) in frame pixels.
 """
@@ -8,12 +8,12 @@ import numpy as np
 
 from cxr.geometry.boxes import bounding_box, clip_boxes
 
-SIDE = 2  # width of the strip along a box's sides where an edit must not end in a straight edge, px
-NEAR = 4  # distance from the lungs' border within which an edit may end sharply, because the lung does, px
+SIDE = 2  # width of the strip along a box's sides, where an edit must not end in a straight edge, px
+NEAR = 4  # distance from the lungs' border within which an edit may end sharply, because the lung ends there, px
 
 
 def mask_from_boxes(boxes: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Return the pixels whose centres lie in any of the boxes (N, 4), bool (H, W)."""
+    """Return the mask, bool (H, W), of pixels whose centre is in any of the boxes (N, 4)."""
     mask = np.zeros(shape, bool)
     for x1, y1, x2, y2 in clip_boxes(boxes, *shape):
         mask[y1:y2, x1:x2] = True
@@ -26,7 +26,7 @@ def difference_image(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 
 
 def mean_change_inside(difference: np.ndarray, inside: np.ndarray) -> float:
-    """Return the mean absolute change in the pixels ``inside`` bool (H, W), grey levels; 0 without a pixel."""
+    """Return the mean absolute change in the pixels ``inside`` bool (H, W), grey levels; 0 if there are none."""
     return float(np.abs(difference[inside]).mean()) if inside.any() else 0.0
 
 
@@ -58,10 +58,10 @@ def tight_box_inside(box: np.ndarray, region: np.ndarray) -> np.ndarray | None:
 
 
 def edge_ratio(difference: np.ndarray, box: np.ndarray, lungs: np.ndarray) -> float:
-    """Return the mean change along a box's sides over the mean change in the box, both inside the lungs.
+    """Return the mean change along a box's sides divided by the mean change in the box, both inside the lungs.
 
     The sides are strips of :data:`SIDE` pixels, without pixels near the lungs' border, where an edit may end because
-    the lung does. A value near 1 means a rectangular edit. NaN without such pixels or without a change.
+    the lung ends. A value near 1 means a rectangular edit. NaN if there are no such pixels or nothing changed.
     """
     x1, y1, x2, y2 = clip_boxes(box, *lungs.shape)[0]
     inside = mask_from_boxes(box, lungs.shape)
@@ -74,7 +74,7 @@ def edge_ratio(difference: np.ndarray, box: np.ndarray, lungs: np.ndarray) -> fl
 
 
 def cardiothoracic_ratio(heart: np.ndarray, right_lung: np.ndarray, left_lung: np.ndarray) -> float:
-    """Return the heart's width over the width from outer lung edge to outer lung edge.
+    """Return the heart's width divided by the distance between the outer edges of the lungs.
 
     Masks are bool (H, W); sides are the patient's (the right lung is on the image's left). NaN for an empty mask.
     """

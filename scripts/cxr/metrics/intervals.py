@@ -1,8 +1,8 @@
 """Confidence intervals: bootstrap percentiles over patients, and Wilson's interval of a rate.
 
-Patients are resampled because samples of one patient are not independent. A metric is a ratio of two sums over patients
-(correct / asked, IoU / pairs, I / U). A replicate draws as many patients as there are, with replacement, so its sums
-are the patients' sums weighted by how often each was drawn.
+Patients are resampled because samples of the same patient are not independent. A metric is a ratio of two sums over
+patients (correct / all answers, IoU / pairs, I / U). A replicate draws as many patients as there are, with replacement,
+so its sums are the patients' sums, weighted by how often each patient was drawn.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ BLOCK = 64  # replicates in memory at a time; the draws do not depend on it
 
 
 def draw_weights(subjects: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield how often each patient was drawn, int64 (<= BLOCK, subjects), ``replicates`` rows in all."""
+    """Yield how often each patient was drawn, int64 (<= BLOCK, subjects), in blocks of ``replicates`` rows in total."""
     generator = np.random.default_rng(stable_hash("bootstrap", seed))
     chances = np.full(subjects, 1 / subjects) if subjects else np.empty(0)
     for first in range(0, replicates, BLOCK):
@@ -28,14 +28,14 @@ def draw_weights(subjects: int, replicates: int, seed: int) -> Iterator[np.ndarr
 
 
 def sums_by_subject(subject: np.ndarray, subjects: int, values: np.ndarray) -> np.ndarray:
-    """Return each patient's sums of ``values`` (N, K), float64 (subjects, K); ``subject`` (N,): each row's patient."""
+    """Return the sums of ``values`` (N, K) per patient, float64 (subjects, K); ``subject`` (N,): patient's index."""
     sums = np.zeros((subjects, values.shape[1]))
     np.add.at(sums, subject, values)
     return sums
 
 
 def replicate_sums(sums: np.ndarray, replicates: int, seed: int) -> np.ndarray:
-    """Return each replicate's sums, float64 (R, K), of per-patient ``sums`` (subjects, K); R is 0 without patients."""
+    """Return the sums per replicate, float64 (R, K), of per-patient ``sums`` (subjects, K); R is 0 without patients."""
     rows = [draw_counts @ sums for draw_counts in draw_weights(len(sums), replicates, seed)] if len(sums) else []
     return np.concatenate(rows) if rows else np.zeros((0, sums.shape[1]))
 
@@ -57,10 +57,10 @@ def percentile_ends(table: np.ndarray, level: float) -> Pair:
 
 
 def difference_intervals(first: Pair, second: Pair, *, replicates: int, level: float, seed: int) -> Pair:
-    """Return the lower and upper ends, float64 (K,) each, of the intervals of K ratio differences, first - second.
+    """Return the lower and upper ends, float64 (K,) each, of the intervals of K differences of ratios, first - second.
 
     Each side is (numerators, denominators), per-patient sums (subjects, K), with the same patients in the same order.
-    Both sides share a replicate's patients, so that variation common to both cancels out.
+    A replicate draws the same patients for both sides, so that common variation cancels out.
     """
     first_ratios, second_ratios = (_replicate_ratios(*side, replicates, seed) for side in (first, second))
     return percentile_ends(first_ratios - second_ratios, level)
@@ -80,8 +80,8 @@ def ratio_intervals(
 def resample_sums(subjects: Sequence[str], values: np.ndarray, *, replicates: int, seed: int) -> Pair:
     """Return the sums of ``values`` (N, S) over all rows, float64 (S,), and over each replicate's rows, (R, S).
 
-    ``subjects`` (N,): each row's patient. For a score that is any function of such sums, :func:`percentile_ends` gives
-    the interval; scores of the same rows share their draws.
+    ``subjects`` (N,): patient of each row. :func:`percentile_ends` gives the interval of any score that is a function
+    of these sums; scores of the same rows use the same draws.
     """
     values = np.asarray(values, np.float64)
     names, place = np.unique(np.asarray(subjects, str), return_inverse=True)
@@ -103,7 +103,7 @@ def wilson_interval(part: int, total: int, level: float) -> Rate | None:
     rate, z = part / total, NormalDist().inv_cdf((1 + level) / 2)
     middle, shrink = rate + z * z / (2 * total), 1 + z * z / total
     half = z * sqrt(rate * (1 - rate) / total + z * z / (4 * total * total))
-    # at 0 and 1 the end is the rate itself, which rounding would miss
+    # at the rates 0 and 1, the end equals the rate, which rounding would miss
     low = 0.0 if part == 0 else (middle - half) / shrink
     high = 1.0 if part == total else (middle + half) / shrink
     return Rate(rate, low, high)

@@ -1,25 +1,25 @@
-"""Precision, recall and F1 of labels from counts (right, false, missed), NaN where a denominator is 0; and AUROC."""
+"""Precision, recall and F1 from counts (right, false, missed) of labels, NaN where a denominator is 0; and AUROC."""
 
 import numpy as np
 
 
 def precision(counts: np.ndarray) -> np.ndarray:
-    """Return right / (right + false), float (...), of counts (..., 3): right, false, missed."""
+    """Return right / (right + false), float (...), from counts (..., 3): right, false, missed."""
     return ratio_or_nan(counts[..., 0], counts[..., 0] + counts[..., 1])
 
 
 def recall(counts: np.ndarray) -> np.ndarray:
-    """Return right / (right + missed), float (...), of counts (..., 3): right, false, missed."""
+    """Return right / (right + missed), float (...), from counts (..., 3): right, false, missed."""
     return ratio_or_nan(counts[..., 0], counts[..., 0] + counts[..., 2])
 
 
 def f1(counts: np.ndarray) -> np.ndarray:
-    """Return the F1, float (...), of counts (..., 3): right, false, missed."""
+    """Return the F1, float (...), from counts (..., 3): right, false, missed."""
     return ratio_or_nan(2 * counts[..., 0], 2 * counts[..., 0] + counts[..., 1] + counts[..., 2])
 
 
 def macro_f1(counts: np.ndarray) -> np.ndarray:
-    """Return the macro F1, float (...), of counts (..., labels, 3): the mean over labels present or predicted."""
+    """Return the macro F1, float (...), from counts (..., labels, 3): the mean over labels present or predicted."""
     values = f1(counts)
     is_defined = np.isfinite(values)
     return ratio_or_nan(np.where(is_defined, values, 0).sum(-1), is_defined.sum(-1))
@@ -32,7 +32,7 @@ def ratio_or_nan(part: np.ndarray, total: np.ndarray) -> np.ndarray:
 
 
 def auroc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Return the area under the ROC curve of scores (N,) and (M,), neither empty; a tie counts as one half."""
+    """Return the area under the ROC curve of non-empty scores (N,) and (M,); a tie counts one half."""
     ordered = np.sort(negative)
     below = np.searchsorted(ordered, positive, "left") + np.searchsorted(ordered, positive, "right")
     return float(below.mean() / 2 / len(negative))

@@ -1,10 +1,10 @@
-"""IoU and Dice of masks; gIoU, cIoU and N-Acc of many pairs, to the digit as in LISA's evaluation.
+"""IoU and Dice of two masks; gIoU, cIoU and N-Acc of many pairs, with the same digits as LISA's evaluation.
 
 All are computed from two pixel counts, the intersection I and the union U (:func:`overlap`).
 
 * :func:`iou` is I / U and :func:`dice` is 2 I / (I + U); the caller chooses the value for two empty masks.
 * :func:`lisa_iou` is I / (U + 1e-5) in float32, and 1 where both masks are empty.
-* :data:`PAIR_METRICS` score many pairs. The tables, page and charts of the ILS evaluation have each of them.
+* :data:`PAIR_METRICS` score many pairs. The tables, the page and the charts of the ILS evaluation show all of them.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Overlap(NamedTuple):
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> Overlap:
-    """Return the overlap of two bool masks of one shape. Torch tensors work too, and are counted on their device."""
+    """Return the overlap of two bool masks of the same shape. Torch tensors are counted on their device."""
     return Overlap(int((first & second).sum()), int((first | second).sum()))
 
 
@@ -45,18 +45,18 @@ def dice(intersection: int, union: int, *, empty: float = 0.0) -> float:
 
 
 def lisa_iou(intersection: np.ndarray, union: np.ndarray) -> np.ndarray:
-    """Return LISA's IoU of pairs as float32, 1 where the union is 0; both arguments in pixels, of any one shape."""
+    """Return LISA's IoU of pairs as float32, 1 where the union is 0. Both arguments are pixel counts of equal shape."""
     intersection, union = np.asarray(intersection, np.float32), np.asarray(union, np.float32)
     return intersection / (union + IOU_EPSILON) + (union == 0).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class PairMetric:
-    """A metric of many pairs: the sum of their numerators over the sum of their denominators.
+    """A metric of many pairs: the sum of their numerators divided by the sum of their denominators.
 
-    ``column``: its name in tables; ``title``: in page and charts; ``polarity``: the pairs that count; ``better``: which
-    values are; ``limits``: of the value in per cent; ``terms``: maps LISA's IoU, intersection and union of the pairs,
-    (N,) each, to numerators and denominators; ``epsilon``: added to the sum of the denominators.
+    ``column``: name in tables; ``title``: name on the page and in charts; ``polarity``: pairs that count; ``better``:
+    whether higher or lower values are better; ``limits``: range in per cent; ``terms``: maps LISA's IoU, intersection
+    and union of the pairs, (N,) each, to numerators and denominators; ``epsilon``: added to the sum of denominators.
     """
 
     column: str
@@ -68,19 +68,19 @@ class PairMetric:
     terms: Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
     def score(self, iou: np.ndarray, intersection: np.ndarray, union: np.ndarray) -> float | None:
-        """Return the fraction of the pairs (N,), all of which count; None without pairs."""
+        """Return the metric, 0 to 1, of the pairs (N,), all of the metric's polarity; None if there are no pairs."""
         numerator, denominator = (np.sum(part, dtype=np.float64) for part in self.terms(iou, intersection, union))
         return float(numerator / (denominator + self.epsilon)) if len(union) else None
 
 
-PAIR_METRICS: dict[str, PairMetric] = {}  # {column: metric}, in the order of tables, page and charts
+PAIR_METRICS: dict[str, PairMetric] = {}  # {column: metric}, in the order of the tables, the page and the charts
 
 
 def pair_metric(
     title: str, polarity: Literal["positive", "negative"], *, better: Literal["higher", "lower"] = "higher",
     limits: tuple[float, float] = (0, 100), epsilon: float = 0.0,
 ) -> Callable:  # fmt: skip
-    """Return a decorator that adds a function, the metric's ``terms``, to :data:`PAIR_METRICS` under its name."""
+    """Return a decorator that registers a function as the ``terms`` of the metric with the function's name."""
 
     def register(terms: Callable) -> Callable:
         name = terms.__name__
@@ -98,11 +98,11 @@ def giou(iou: np.ndarray, _intersection: np.ndarray, _union: np.ndarray) -> tupl
 
 @pair_metric("cIoU", "positive", epsilon=CIOU_EPSILON)
 def ciou(_iou: np.ndarray, intersection: np.ndarray, union: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Summed intersection over summed union (plus LISA's epsilon)."""
+    """Sum of the intersections divided by the sum of the unions (plus LISA's epsilon)."""
     return intersection, union
 
 
 @pair_metric("N-Acc", "negative")
 def n_acc(iou: np.ndarray, _intersection: np.ndarray, _union: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Fraction of negatives without a predicted pixel, because their IoU is 1, and else 0."""
+    """Fraction of negatives without a predicted pixel: their IoU is 1, that of other negatives 0."""
     return iou, np.ones(len(iou))

@@ -1,7 +1,7 @@
-"""Matching predicted boxes with true boxes, at several IoUs and in all images at once; recall and precision.
+"""Matching predicted to true boxes, at several IoUs and in all images at once; recall and precision.
 
-The most confident box chooses first. It takes the free true box of the highest IoU if that reaches the threshold; among
-ties it takes the last, as COCO's tools do. A true box is taken once.
+Predicted boxes are matched in order of decreasing confidence. Each is matched to the unmatched true box of the highest
+IoU, the last among ties as in COCO's tools, if that IoU reaches the threshold.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ def match_at_ious(predicted: Boxes, true: Boxes, ious: Sequence[float]) -> Match
     overlap = paired_iou(predicted.corners[predicted_index], true.corners[true_index])
     near = overlap >= min(ious, default=0.0)
     predicted_index, true_index, overlap = predicted_index[near], true_index[near], overlap[near]
-    # Pairs are sorted by prediction. In a round each image's next prediction chooses, so no two compete for a box.
+    # Pairs are sorted by prediction. A round matches the next prediction of each image, so none compete for a box.
     for pairs, starts in _match_rounds(predicted_index, predicted.image):
         value = np.where(matched[:, true_index[pairs]], -1.0, overlap[pairs])
         best = np.maximum.reduceat(value, starts, axis=1)
@@ -50,7 +50,7 @@ def match_at_ious(predicted: Boxes, true: Boxes, ious: Sequence[float]) -> Match
 
 
 def _pairs_within_images(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices of all pairs that share an image, sorted by the first's index, then the second's."""
+    """Return the indices (first, second) of all pairs in the same image, sorted by first, then by second."""
     order = np.argsort(second, kind="stable")
     low, high = (np.searchsorted(second[order], first, side) for side in ("left", "right"))
     count = high - low
@@ -60,7 +60,7 @@ def _pairs_within_images(first: np.ndarray, second: np.ndarray) -> tuple[np.ndar
 
 
 def _match_rounds(predicted_index: np.ndarray, image: np.ndarray):
-    """Yield each round's pair positions, and where each prediction's pairs start among them."""
+    """Yield, for each round, the positions of its pairs, and where the pairs of each prediction start among them."""
     boxes, starts, counts = np.unique(predicted_index, return_index=True, return_counts=True)
     order, turn = np.argsort(image[boxes], kind="stable"), np.empty(len(boxes), np.int64)
     sorted_images = image[boxes][order]
@@ -73,7 +73,7 @@ def _match_rounds(predicted_index: np.ndarray, image: np.ndarray):
 
 
 def match_boxes(boxes: np.ndarray, truth: np.ndarray, iou: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return which of an image's boxes (N, 4), best first, hit (N,), and which of the true ones (M, 4) are hit (M,)."""
+    """Return which of an image's boxes (N, 4), best first, hit, bool (N,), and which true boxes (M, 4) are hit (M,)."""
     predicted, reference = (Boxes(np.zeros(len(part), np.int64), part) for part in (boxes, truth))
     hits, matched = match_at_ious(predicted, reference, [iou])
     return hits[0], matched[0]
@@ -85,7 +85,7 @@ def score_detections(
     """Return the numbers of images and true boxes, recall, precision and false boxes per image.
 
     Each image is (boxes (N, 4) best first, confidences (N,), true boxes (M, 4)). Boxes below ``confidence`` are
-    ignored. A second box on a true box is false.
+    ignored. A second box on the same true box counts as false.
     """
     total = true = hits = num_predicted = 0
     for boxes, confidences, truth in images:

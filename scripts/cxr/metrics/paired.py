@@ -1,6 +1,6 @@
-"""Comparing two detectors on the same images, with bootstrap draws that both share.
+"""Comparing two detectors on the same images, with the same bootstrap draws for both.
 
-A draw is how often each image counts: patients are drawn with replacement, and an image counts as often as its patient.
+A draw gives how often each image counts. Patients are drawn with replacement; an image counts as often as its patient.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from cxr.metrics.intervals import draw_weights, percentile_ends
 
 
 class Difference(NamedTuple):
-    """A difference of two scores, its interval, and the fraction of draws ``below`` 0 (0 counts half, NaN not)."""
+    """Difference of two scores, its interval, and the fraction of draws ``below`` 0 (0 counts half, NaN is ignored)."""
 
     value: float
     low: float
@@ -21,9 +21,9 @@ class Difference(NamedTuple):
 
 
 def draw_patient_weights(patient: np.ndarray, replicates: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield how often each image counts, int32 (<= 64, images), ``replicates`` rows in all.
+    """Yield how often each image counts, int32 (<= 64, images), in blocks of ``replicates`` rows in total.
 
-    ``patient`` (images,): each image's patient. The draws depend on the sorted patients and the seed only.
+    ``patient`` (images,): patient of each image. The draws depend only on the sorted patients and the seed.
     """
     names, place = np.unique(patient, return_inverse=True)
     for draw_counts in draw_weights(len(names), replicates, seed):
@@ -31,7 +31,7 @@ def draw_patient_weights(patient: np.ndarray, replicates: int, seed: int) -> Ite
 
 
 def draw_images(strata: np.ndarray, replicates: int, seed: int) -> np.ndarray:
-    """Return int64 (replicates, images): draws of images with replacement within each of the ``strata`` (images,)."""
+    """Return how often each image counts, int64 (replicates, images), drawn with replacement within ``strata``."""
     draw_counts = np.zeros((replicates, len(strata)), np.int64)
     for number, stratum in enumerate(np.unique(strata) if replicates else ()):
         members = np.flatnonzero(strata == stratum)
@@ -40,7 +40,7 @@ def draw_images(strata: np.ndarray, replicates: int, seed: int) -> np.ndarray:
 
 
 def compare_replicates(value: float, first: np.ndarray, second: np.ndarray, level: float) -> Difference:
-    """Return the difference of two scores, ``value`` on the images, from their paired replicates (R,) each."""
+    """Return the difference of two scores: ``value`` on all images, interval from paired replicates (R,) each."""
     gap = (first - second)[:, None]
     low, high = percentile_ends(gap, level)
     finite_gaps = gap[~np.isnan(gap)]
@@ -49,7 +49,7 @@ def compare_replicates(value: float, first: np.ndarray, second: np.ndarray, leve
 
 
 def adjust_holm(p: Sequence[float]) -> np.ndarray:
-    """Return Holm's adjusted p-values (N,) of a family of tests; NaN (no test) stays NaN."""
+    """Return the p-values (N,) of a family of tests with Holm's adjustment; NaN (no test) stays NaN."""
     values = np.asarray(p, np.float64)
     adjusted = np.full(len(values), np.nan)
     tests = np.flatnonzero(~np.isnan(values))
@@ -62,8 +62,8 @@ def adjust_holm(p: Sequence[float]) -> np.ndarray:
 def wilcoxon_on_replicates(first: np.ndarray, second: np.ndarray) -> float:
     """Return the two-sided p of Wilcoxon's signed-rank test on paired bootstrap replicates (R,), as in SemiSynCXR.
 
-    It is not a valid test of the detectors: replicates of one observed difference are not samples, and without any true
-    difference it rejects in nearly half of all experiments. NaN if every pair is equal.
+    It is not a valid test of the detectors: replicates of the observed difference are not independent samples. Without
+    a true difference, it rejects in nearly half of all experiments. NaN if all pairs are equal.
     """
     from scipy.stats import wilcoxon
 

@@ -1,12 +1,12 @@
-"""Agreement among raters who each answered yes or no for the same units.
+"""Agreement among raters who answered yes or no for the same units.
 
 With r raters, n units and k_i yes answers for unit i, the fraction of agreeing pairs of raters is
 
     p_a = mean of (k_i (k_i - 1) + (r - k_i) (r - k_i - 1)) / (r (r - 1)),  and  p = mean of k_i / r.
 
-Fleiss' kappa (1971) takes p^2 + (1 - p)^2 as the chance agreement, Gwet's AC1 (2008) takes 2 p (1 - p); each is
-(p_a - chance) / (1 - chance). Where nearly all units are accepted, kappa falls to 0 or below however well the raters
-agree; AC1 does not (Gwet 2008).
+Both coefficients are (p_a - chance) / (1 - chance). The chance agreement is p^2 + (1 - p)^2 for Fleiss' kappa (1971),
+and 2 p (1 - p) for Gwet's AC1 (2008). If nearly all units are accepted, kappa is 0 or less even if raters agree well;
+AC1 is not (Gwet 2008).
 """
 
 from statistics import NormalDist
@@ -21,7 +21,7 @@ from cxr.metrics.intervals import percentile_ends, replicate_sums, sums_by_subje
 
 
 def agreement_columns(by: str) -> Columns:
-    """Return the columns of both coefficients and their intervals. ``by``: resampling unit, for the descriptions."""
+    """Return the columns of both coefficients and their intervals. ``by``: text on the interval, ", by patients"."""
     return {
         "kappa": Column(pl.Float64, "Fleiss' kappa; null where it is not defined."),
         **interval_columns("kappa", f"its interval{by}"),
@@ -53,9 +53,9 @@ class Agreement(NamedTuple):
 def measure_agreement(
     yes: np.ndarray, raters: int, subject: np.ndarray, *, replicates: int, level: float, seed: int
 ) -> Agreement:
-    """Return the agreement on units. ``yes`` int (n,): yes answers of ``raters`` raters; ``subject`` int (n,): patient.
+    """Return the agreement on units. ``yes`` int (n,): number of yes answers; ``subject`` int (n,): patient.
 
-    Intervals are percentiles of a bootstrap over patients. With one rater, or no unit, all values are None.
+    Intervals are percentiles of a bootstrap over patients. With a single rater, or no unit, all values are None.
     """
     unanimous = int(((yes == 0) | (yes == raters)).sum())
     if raters < 2 or not len(yes):
@@ -81,7 +81,7 @@ def _coefficients(sums: np.ndarray) -> np.ndarray:
 
 
 def log_linear_z(counts: np.ndarray, totals: np.ndarray | int, weight: float = 0.5) -> np.ndarray:
-    """Return the normal quantiles of rates, float64 (n,), finite also for rates of 0 and 1.
+    """Return the normal quantiles, float64 (n,), of the rates counts / totals; finite also for rates of 0 and 1.
 
     The log-linear correction (Hautus 1995) adds ``weight`` to each count and twice as much to each total.
     """
@@ -101,12 +101,12 @@ def measure_reliability(
 ) -> tuple[Estimate, Estimate]:
     """Return a rater's d' and corrected acceptance, 0 to 1, from the yes answers to items and to decoys.
 
-    d' is the difference of the normal quantiles of both rates, by :func:`log_linear_z`. It adds one yes and one no to
-    all trials and shares them in proportion, so that d' is 0 for a rater who accepts everything.
+    d' is the difference of the normal quantiles of both rates (:func:`log_linear_z`). The correction adds one yes and
+    one no in total, divided between items and decoys in proportion, so that d' is 0 for a rater who accepts everything.
 
-    For the corrected acceptance, a fraction p of the items is right. The rater accepts each right item, and a wrong one
-    as often as a decoy, at the rate f. The rate of acceptance is then a = p + (1 - p) f, so p = (a - f) / (1 - f), at
-    least 0. It is undefined for a rater who accepts all decoys. Both are undefined without items or decoys.
+    The corrected acceptance p assumes that a fraction p of the items is right, and that the rater accepts every right
+    item, and a wrong item as often as a decoy, at the rate f. The rate of acceptance is then a = p + (1 - p) f, so
+    p = (a - f) / (1 - f), at least 0. It is undefined if all decoys are accepted; both are without items or decoys.
 
     Intervals are percentiles of a bootstrap over items and decoys. It draws from rates with half a count added, so that
     rates of 0 and 1 vary too; a replicate in which all decoys are accepted counts as p = 0.

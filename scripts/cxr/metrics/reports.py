@@ -1,4 +1,4 @@
-"""Scores of a generated report: ROUGE-L, BLEU-4 from counts that add up over texts, F1 of facts, GREEN."""
+"""Scores of a generated report: ROUGE-L, BLEU-4 from counts that are summed over texts, F1 of facts, GREEN."""
 
 import re
 from collections import Counter
@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-ORDERS = 4  # longest n-gram of BLEU-4
+ORDERS = 4  # length of the longest n-grams of BLEU-4
 COUNTS = 2 * ORDERS + 2
 """Number of counts per text: matched n-grams and all n-grams of each order, text length, reference length."""
 _TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -26,12 +26,12 @@ def _scorer():
 
 
 def tokenize(text: str) -> list[str]:
-    """Return the lower-case words and punctuation marks of a text, BLEU's tokens."""
+    """Split a text into BLEU's tokens: words in lower case, and punctuation marks."""
     return _TOKEN.findall(text.lower())
 
 
 def bleu_counts(text: str, reference: str) -> np.ndarray:
-    """Return a text's counts, float64 (:data:`COUNTS`,); summed over texts they are the corpus's."""
+    """Return the counts of a text, float64 (:data:`COUNTS`,); their sum over texts gives the counts of the corpus."""
     text_tokens, reference_tokens = tokenize(text), tokenize(reference)
     counts = np.zeros(COUNTS)
     for order in range(1, ORDERS + 1):
@@ -45,9 +45,9 @@ def bleu_counts(text: str, reference: str) -> np.ndarray:
 
 
 def bleu(counts: np.ndarray) -> np.ndarray:
-    """Return the corpus BLEU-4, float (...), of summed counts (..., :data:`COUNTS`), unsmoothed (Papineni 2002).
+    """Return the unsmoothed corpus BLEU-4 (Papineni 2002), float (...), from summed counts (..., :data:`COUNTS`).
 
-    0 where an order has no match; NaN without a reference.
+    0 if an n-gram order has no match; NaN if the reference is empty.
     """
     counts = np.asarray(counts, np.float64)
     matched, totals = counts[..., :ORDERS], counts[..., ORDERS:-2]
@@ -60,7 +60,7 @@ def bleu(counts: np.ndarray) -> np.ndarray:
 
 
 def set_f1(predicted: Collection[Hashable], reference: Collection[Hashable], empty: float = 0.0) -> float:
-    """Return the F1 of two sets of facts; ``empty`` if both are empty, where RadGraph-F1 uses 0."""
+    """Return the F1 of two sets of facts; ``empty``: value if both are empty (0 in RadGraph-F1)."""
     ours, theirs = set(predicted), set(reference)
     total = len(ours) + len(theirs)
     return 2 * len(ours & theirs) / total if total else empty

@@ -1,4 +1,4 @@
-"""DenseNet-121 as torchxrayvision publishes it for one-channel X-rays, in plain torch (Huang et al., 2017)."""
+"""DenseNet-121 (Huang et al., 2017) in plain torch, as published by torchxrayvision for one-channel X-rays."""
 
 from collections import OrderedDict
 
@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 GROWTH, BLOCKS, STEM, BOTTLENECK = 32, (6, 12, 24, 16), 64, 4
-SIDE, RANGE = 224, 1024.0  # side of the input, px, and its largest value: inputs range from -1024 to 1024
+SIDE, RANGE = 224, 1024.0  # side of the input, px; its largest value (inputs range from -1024 to 1024)
 
 
 class _DenseLayer(nn.Sequential):
-    """Norm, ReLU, 1 x 1, norm, ReLU, 3 x 3; the output is concatenated to the input."""
+    """Norm, ReLU, 1 x 1 convolution, norm, ReLU, 3 x 3 convolution; the output is concatenated to the input."""
 
     def __init__(self, channels: int):
         wide = BOTTLENECK * GROWTH
@@ -66,5 +66,5 @@ def prepare_frame(frame: np.ndarray) -> torch.Tensor:
 
 
 def normalise_scores(scores: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-    """Rescale scores (…, outputs) in 0..1 so that each operating point (outputs,) becomes 0.5; 0 and 1 stay."""
+    """Rescale scores (…, outputs) in 0..1 so that each operating point (outputs,) maps to 0.5; 0 and 1 are fixed."""
     return torch.where(scores < points, scores / (2 * points), 1 - (1 - scores) / (2 * (1 - points)))

@@ -1,4 +1,4 @@
-"""Select and check the device that a net runs on. A job that requested a GPU but sees none stops."""
+"""Select and check the device that a net runs on. A job that requested a GPU fails if none is visible."""
 
 import logging
 import os
@@ -16,12 +16,12 @@ from cxr.base.faults import Broken
 log = logging.getLogger("cxr")
 
 BATCH_SYSTEMS = ("SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "KUBERNETES_SERVICE_HOST")
-"""Environment variables by which a batch system shows that it runs the job."""
+"""Environment variables that show that a batch system runs the job."""
 DRIVER_VERSION_PATH = Path("/proc/driver/nvidia/version")  # file in which the loaded NVIDIA driver states its version
 
 
 def select_device(device_setting: str, num_requested: int | None = None) -> torch.device:
-    """Return the device for ``compute.device``. Raises UserError as :func:`count_gpus`, Broken for a faulty GPU."""
+    """Return the device for ``compute.device``. Raises UserError like :func:`count_gpus`, Broken for a faulty GPU."""
     if not count_gpus(device_setting, num_requested):
         return torch.device("cpu")
     if num_requested is not None:
@@ -32,8 +32,8 @@ def select_device(device_setting: str, num_requested: int | None = None) -> torc
 def count_gpus(device_setting: str, num_requested: int | None = None) -> int:
     """Return the number of GPUs that a job uses under ``compute.device``, 0 for the CPU, without touching a GPU.
 
-    ``num_requested``: by the job; None outside a job, where ``auto`` uses one GPU if present. Raises UserError if fewer
-    are visible; on a machine without a batch system and without a GPU, it only logs a warning.
+    ``num_requested``: number that the job requested; None outside a job, where ``auto`` uses one GPU if present. Raises
+    UserError if fewer are visible, but only logs a warning on a machine without a batch system and without a GPU.
     """
     if device_setting == "cpu" or (device_setting == "auto" and num_requested == 0):
         return 0
@@ -82,7 +82,7 @@ def _read_driver_version() -> str:
 
 
 def _check_gpu() -> None:
-    """Raise Broken if torch cannot add two numbers on this process's GPU, which is then unsupported or faulty."""
+    """Raise Broken if this process's GPU is unsupported or faulty, that is, if torch cannot add two numbers on it."""
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
     try:
         is_correct = float((torch.ones(2, device=device) + 1).sum()) == 4

@@ -1,4 +1,4 @@
-"""Find downloaded models of the Hugging Face hub. Jobs never download."""
+"""Find models that were downloaded from the Hugging Face hub. Jobs never download models."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from cxr.base.errors import UserError
 
 
 def find_downloaded_model(key: str, model: str, revision: str, setting: str = "model") -> str:
-    """Return the folder of a model, given as a folder or a Hugging Face id by ``key``.``setting``. Raises UserError."""
+    """Return the local folder of a model; ``model``: a folder or a Hugging Face id. Raises UserError if not found."""
     if Path(model).is_dir():
         return model
     from huggingface_hub import snapshot_download

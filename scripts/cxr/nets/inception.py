@@ -1,7 +1,7 @@
-"""Inception-v3 as FID uses it: the net of 2015 up to its 2,048 pooled features, in plain torch.
+"""Inception-v3 for FID, in plain torch: the net of 2015 up to its 2,048 pooled features.
 
-It differs from the usual Inception-v3 (Szegedy et al., 2016): average pooling ignores padding, the last block pools by
-maximum instead of average, and images are resized as in TensorFlow 1.
+It differs from the common Inception-v3 (Szegedy et al., 2016): average pooling ignores padding, the last block uses
+maximum instead of average pooling, and images are resized as in TensorFlow 1.
 """
 
 import torch
@@ -10,13 +10,13 @@ from torch.nn import functional as F
 
 SIDE, FEATURES = 299, 2048  # side of the input, px, and number of features
 EPS = 0.001
-AVERAGE, MAXIMUM, SHRINK = "average", "maximum", "shrink"  # pooling of a block's last path; shrink: maximum, stride 2
+AVERAGE, MAXIMUM, SHRINK = "average", "maximum", "shrink"  # a block's pooling; shrink: maximum, stride 2
 SHORT, LONG = (1, 3), (3, 1)
 WIDE, TALL = (1, 7), (7, 1)
 
 
 class _Norm(nn.Module):
-    """Batch normalisation with fixed statistics, without the batch counter, which published files may lack."""
+    """Batch normalisation with fixed statistics. It has no batch counter, because published files may lack one."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -43,10 +43,10 @@ class _Conv(nn.Module):
 
 
 class _Mixed(nn.Module):
-    """Parallel paths of convolutions with concatenated outputs; a path may end in two layers that share their input.
+    """Parallel paths of convolutions with concatenated outputs. A path may end in two layers that share their input.
 
-    ``paths``: {name: its layers, (channels, size of the kernel)}. With the pooling :data:`SHRINK`, the last layer of
-    each path and the pooling halve the size.
+    ``paths``: {name: layers, each (channels, kernel size)}. With the pooling :data:`SHRINK`, the last layer of each
+    path and the pooling halve the size.
     """
 
     def __init__(self, inputs: int, pooled: int, kind: str, paths: dict[str, list]):

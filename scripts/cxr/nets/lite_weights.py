@@ -1,4 +1,4 @@
-"""The weights that a run reads: those in this repository, with the licences in their cards, and published ones."""
+"""The weights files that a run reads: files of this repository, with the licence in their cards, and published files."""
 
 import hashlib
 import json
@@ -17,20 +17,20 @@ STAGES_BY_FILE = {
     "boxes/lite.onnx": ("boxes",),
     "rosalia/model.safetensors": ("training",),
 }
-"""{file in ``resources/``: the stages whose ``lite`` engine reads it}; its model card is in the same folder."""
+"""{file in ``resources/``: stages whose ``lite`` engine reads the file}; the model card is in the same folder."""
 
 
 def list_weights(engines: Mapping[str, str], manifests: Iterable[str | Path], files: str) -> list[dict]:
-    """Return the weights that a run with these engines, {stage: engine}, reads: first this repository's own.
+    """Return the weights files that a run with these engines, {stage: engine}, reads, this repository's files first.
 
-    ``files``: which of the ``manifests`` in ``results/weights`` to add, ``used`` or ``published``. Each is a dict of
-    artefact, licence, used_by, source, name, file, bytes and sha256.
+    ``files``: list of each manifest to add, ``used`` or ``published``; ``manifests``: files in ``results/weights``.
+    A weights file is a dict of artefact, licence, used_by, source, name, file, bytes and sha256.
     """
     own_files = [
         (file, [stage for stage in stages if engines.get(stage) == "lite"], "CARD.md")
         for file, stages in STAGES_BY_FILE.items()
     ]
-    if "organs" in engines:  # every engine reads the net that determines the orientation
+    if "organs" in engines:  # every engine uses the net that determines the orientation
         own_files.append(("organs/upright.onnx", ["organs"], "UPRIGHT.md"))
     weights = []
     for file, stages, card in own_files:

@@ -1,4 +1,4 @@
-"""Run a small ONNX net that segments one region per label in a frame."""
+"""Run a small ONNX net that segments a frame into one region per label."""
 
 import json
 from pathlib import Path
@@ -13,8 +13,8 @@ from cxr.nets import onnx
 def prepare_frame(image: np.ndarray, size: int, percentiles: tuple[float, float]) -> np.ndarray:
     """Shrink a frame uint8 (H, W) to float32 (size, size) and scale it to 0..1.
 
-    The range is given by percentiles of the pixels above 0, because black padding and collimated borders say nothing
-    about exposure. A constant image becomes zeros.
+    ``percentiles``: of the pixels above 0, mapped to 0 and 1; black padding and collimated borders do not depend on the
+    exposure and are ignored. An image with fewer than two such pixels becomes zeros.
     """
     small = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
     values = small[small > 0]

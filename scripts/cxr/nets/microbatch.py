@@ -1,4 +1,4 @@
-"""Split a training batch over GPUs. Both the check of the settings and the training use this module."""
+"""Split a training batch over GPUs. The check of the settings and the training both use this module."""
 
 from dataclasses import replace
 from typing import ClassVar, Self
@@ -9,7 +9,7 @@ from cxr.base.errors import UserError
 def fit_micro_batch(batch: int, micro_batch: int, ranks: int, balanced: bool = False) -> int:
     """Return the largest micro-batch, at most ``micro_batch`` pairs, that divides evenly over ``ranks`` GPUs, or 0.
 
-    With ``balanced`` it is even, so that it can hold as many positives as negatives.
+    With ``balanced``, the micro-batch is even, so that it can hold equal numbers of positives and negatives.
     """
     share, remainder = divmod(batch, ranks)
     if remainder:
@@ -19,7 +19,7 @@ def fit_micro_batch(batch: int, micro_batch: int, ranks: int, balanced: bool = F
 
 
 class SharedBatch:
-    """The part of a recipe that divides its batches among GPUs. balance: with ``exact``, micro-batches are even."""
+    """Base class of recipes, which divides batches among GPUs. balance: with ``exact``, micro-batches are even."""
 
     clip: ClassVar[float] = 1.0  # maximum gradient norm (authors' codes)
     balance = ""
@@ -39,7 +39,7 @@ class SharedBatch:
         count, remainder = divmod(self.batch, self.micro_batch * ranks)
         if remainder or not count:
             raise UserError(
-                f"batch is {self.batch}, no multiple of micro_batch {self.micro_batch} times the {ranks} GPUs at "
-                "work: change batch, micro_batch or compute.gpus"
+                f"batch is {self.batch}, which is not a multiple of micro_batch ({self.micro_batch}) times the number "
+                f"of GPUs ({ranks}): change batch, micro_batch or compute.gpus"
             )
         return count

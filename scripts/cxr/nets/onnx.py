@@ -1,7 +1,7 @@
-"""Run small ONNX nets with results that do not depend on the number of threads.
+"""Run small ONNX nets; results do not depend on the number of threads.
 
-Each process opens one session per file, and each session uses one thread. A thread pool processes several images at
-once, but never the rows of one matrix product: another order of summation would change the last digits.
+Each process opens one session per file, and each session uses one thread. A thread pool may process several images at
+once, but a matrix product is never split: a different order of summation would change the last digits.
 """
 
 from functools import lru_cache
@@ -29,7 +29,7 @@ def _start_session(model: str | bytes, log_severity: int) -> onnxruntime.Inferen
 
 
 def open_session(path: str | Path) -> onnxruntime.InferenceSession:
-    """Return the session of an ONNX file, one per process, for all threads. Raises UserError if it is unusable."""
+    """Return this process's session of an ONNX file, which threads share. Raises UserError if the file is unusable."""
     if not Path(path).is_file():
         raise UserError(f"the model file {path} does not exist: restore it or give another path")
     try:
@@ -42,7 +42,7 @@ def open_session(path: str | Path) -> onnxruntime.InferenceSession:
 
 
 def read_metadata(path: str | Path) -> dict[str, str]:
-    """Return the metadata of an ONNX file, which its training script wrote."""
+    """Return the metadata that the training script wrote into an ONNX file."""
     return dict(open_session(path).get_modelmeta().custom_metadata_map)
 
 
@@ -52,7 +52,7 @@ def run_model(path: str | Path, **inputs: np.ndarray) -> list[np.ndarray]:
 
 
 def compute_layer(path: str | Path, name: str, **inputs: np.ndarray) -> np.ndarray:
-    """Run a model on named inputs and return the values of its inner layer ``name``. Raises UserError without it."""
+    """Run a model on named inputs; return the output of its layer ``name``. Raises UserError if it lacks the layer."""
     return _layer_session(str(path), name).run([name], inputs)[0]
 
 

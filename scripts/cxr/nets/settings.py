@@ -8,13 +8,13 @@ Batched = Literal[
     "hybridgnet", "cxas", "scaled_yolov4", "ultralytics", "radedit", "diffusion", "xrv", "inception", "clip",
     "autoencoder", "sam",
 ]  # fmt: skip
-"""The engines that take images in batches, and parts of nets: a diffusion model's autoencoder, and SAM's encoder."""
+"""Engines that process images in batches, and two parts of nets: a diffusion model's autoencoder, and SAM's encoder."""
 
 Autoencoder = Literal["float32", "tf32", "bfloat16"]
 
 
 def autoencoder() -> Autoencoder:
-    """Declare the number type of a diffusion model's autoencoder."""
+    """Declare the setting of the number type of a diffusion model's autoencoder."""
     return key(
         "float32",
         "Floating-point type of the autoencoder. tf32: float32 with TF32 products on GPUs that support them; "

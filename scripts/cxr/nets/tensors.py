@@ -1,4 +1,4 @@
-"""Weights as safetensors with facts about their net in the header; needs torch, so lite engines do not import it."""
+"""Weights in safetensors files with facts about the net in the header. Needs torch: lite engines do not import it."""
 
 import json
 import math
@@ -14,28 +14,28 @@ from torch import nn
 from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.faults import is_not_from_input
 
-FACTS = "facts"  # the header's only metadata key: with several, their order in the file would change from run to run
+FACTS = "facts"  # the only metadata key of the header: the order of several keys would change from run to run
 DTYPE_CODES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
     torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
 }  # fmt: skip
-"""{dtype that can be written: its name in the format}."""
+"""{dtype: its name in the safetensors format}, for all dtypes that can be written."""
 Kinds = dict[str, tuple[tuple[int, ...], torch.dtype]]  # {tensor name: (shape, dtype)}
 
-REMEDY = "delete it and run snakemake weights again (docs/how-to/models.md)"  # for unusable weights of a rule
+REMEDY = "delete it and run snakemake weights again (docs/how-to/models.md)"  # for unusable weights made by a rule
 
 
 def refuse_weights(path: str | Path, fault: str, remedy: str = REMEDY) -> NoReturn:
-    """Raise UserError for unusable weights."""
+    """Raise UserError "<path> <fault>: <remedy>" for unusable weights."""
     raise UserError(f"{path} {fault}: {remedy}")
 
 
 def stream_tensors(
     path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], metadata: dict[str, str] | None = None
 ) -> None:
-    """Write tensors as one safetensors file; ``get(name)`` makes each in turn, so one is in memory at a time.
+    """Write a safetensors file, calling ``get(name)`` for one tensor at a time, so that one is in memory at a time.
 
-    The library can only write tensors that are all in memory. The file has the header's length, the header, and values,
+    The safetensors library needs all tensors in memory. The file holds the header's length, the header, and the values,
     wide types first, so that all are aligned. Raises ValueError for a tensor whose shape differs from ``kinds``.
     """
     header: dict[str, dict] = {"__metadata__": metadata} if metadata else {}
@@ -53,13 +53,13 @@ def stream_tensors(
             shape, dtype = kinds[name]
             tensor = get(name).detach().to("cpu", dtype).contiguous()
             if tuple(tensor.shape) != shape:
-                raise ValueError(f"{name} has the shape {tuple(tensor.shape)} and not {shape}")
+                raise ValueError(f"{name} has the shape {tuple(tensor.shape)}, not {shape}")
             file.write(tensor.reshape(-1).view(torch.uint8).numpy())
             del tensor  # before the next one is made
 
 
 def write_weights(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], facts: dict) -> dict[str, int]:
-    """Write tensors, floats as float32, with ``facts`` in the header; return the numbers of tensors and values."""
+    """Write tensors (floats as float32), and ``facts`` in the header; return the numbers of tensors and values."""
     kinds = floats_as_float32(kinds)
     stream_tensors(path, kinds, get, {FACTS: json.dumps(facts, sort_keys=True)})
     return count_values(kinds)
@@ -82,7 +82,7 @@ def count_values(kinds: Kinds) -> dict[str, int]:
 
 
 def read_weights(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], dict]:
-    """Return tensors and facts of a file by :func:`write_weights` of this ``kind``. Raises UserError for another."""
+    """Read tensors and facts that :func:`write_weights` wrote. Raises UserError for a file of another ``kind``."""
     try:
         with safe_open(path, "pt") as file:
             facts = json.loads((file.metadata() or {}).get(FACTS, "{}"))
@@ -95,33 +95,33 @@ def read_weights(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], 
 
 
 def fill_net(net: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path, remedy: str = REMEDY) -> None:
-    """Load the tensors of a file into a net without conversion. Raises UserError unless names, shapes and types fit."""
+    """Load tensors into a net without conversion. Raises UserError unless names, shapes and types match."""
     shapes = [{name: tuple(value.shape) for name, value in part.items()} for part in (net.state_dict(), tensors)]
     if fault := describe_misfit(*shapes):
-        refuse_weights(path, f"holds the weights of another net, for {fault}", remedy)
+        refuse_weights(path, f"holds the weights of another net ({fault})", remedy)
     try:
         net.load_state_dict(tensors, assign=True)
     except RuntimeError as error:  # integers where the net has floats
         if is_not_from_input(error):
             raise
-        refuse_weights(path, "holds numbers of another type than the net's", remedy)
+        refuse_weights(path, "holds numbers of a type that the net does not have", remedy)
 
 
 def load_strict(net: nn.Module, path: str | Path) -> None:
-    """Load a safetensors file into a net, also one on the device ``meta``. Raises UserError unless it fits exactly."""
+    """Load a safetensors file into a net (the device may be ``meta``). Raises UserError unless it matches exactly."""
     try:
         tensors = load_file(path)
     except (SafetensorError, OSError) as error:
         refuse_machine_fault(path, error)
-        refuse_weights(path, "is missing, damaged or no safetensors file")
+        refuse_weights(path, "is missing, damaged or not a safetensors file")
     fill_net(net, tensors, path)
 
 
 def describe_misfit(net_shapes: dict[str, tuple[int, ...]], file_shapes: dict[str, tuple[int, ...]]) -> str:
-    """Return a clause on how a file's tensors ({name: shape}) differ from those of a net; "" if they do not."""
+    """Return a clause on how the tensors of a file ({name: shape}) differ from those of a net; "" if they do not."""
     missing, unknown = net_shapes.keys() - file_shapes.keys(), file_shapes.keys() - net_shapes.keys()
     differing = {name for name in net_shapes.keys() & file_shapes.keys() if net_shapes[name] != file_shapes[name]}
-    for clause, names in (("it lacks", missing), ("the net has no", unknown), ("the shape differs of", differing)):
+    for clause, names in (("it lacks", missing), ("the net has no", unknown), ("the shape differs for", differing)):
         if names:
             more_clause = f" and {len(names) - 1} more of {len(net_shapes)}" if len(names) > 1 else ""
             return f"{clause} {min(names)}{more_clause}"

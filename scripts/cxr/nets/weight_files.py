@@ -22,7 +22,7 @@ _PATTERNS = ("*.safetensors", "pytorch_model*.bin", "*.pth", "*.pt")  # the firs
 
 
 class WeightFiles:
-    """Tensors of safetensors or torch files, read one at a time, with their ``shapes``. Use inside ``with``."""
+    """Read the tensors of safetensors or torch files, one at a time; ``shapes``: {name: shape}. Use inside ``with``."""
 
     def __init__(self, *sources: str | Path):
         """``sources``: files, or folders that hold them."""
@@ -56,7 +56,7 @@ class WeightFiles:
         except RuntimeError as error:
             if "mmap" not in str(error):
                 raise
-            content = torch.load(path, map_location="cpu", weights_only=True)  # a file of torch before 1.6
+            content = torch.load(path, map_location="cpu", weights_only=True)  # a file written by torch before 1.6
         if not isinstance(content, dict) or not all(isinstance(value, torch.Tensor) for value in content.values()):
             raise UserError(f"{path} is not a plain dictionary of weights: download the published file")
         for name, tensor in content.items():
@@ -64,7 +64,7 @@ class WeightFiles:
 
     def _add(self, path: Path, name: str, shape: tuple[int, ...], get: Callable[[], torch.Tensor]) -> None:
         if name in self.shapes:
-            raise UserError(f"{path} holds {name}, which another file in its folder holds too: remove one of them")
+            raise UserError(f"{path} and another file in its folder both hold {name}: remove one of them")
         self.shapes[name], self._get[name] = shape, get
 
     def __exit__(self, *_: object) -> None:
@@ -76,7 +76,7 @@ class WeightFiles:
         return self._get[name]()
 
     def select_prefix(self, prefix: str) -> "WeightFiles":
-        """Return the tensors whose names begin with ``prefix``, named without it; they close with this object."""
+        """Return the tensors whose names begin with ``prefix``, without it, as a view that closes with this object."""
         part = WeightFiles(*self.sources)
         full_names = {name.removeprefix(prefix): name for name in self.shapes if name.startswith(prefix)}
         part.shapes = {short: self.shapes[name] for short, name in full_names.items()}
@@ -96,16 +96,16 @@ def _list_weight_files(source: Path) -> list[Path]:
 
 
 def _check_complete(index: Path, file_names: set[str], pattern: str) -> None:
-    """Raise UserError if the index of a checkpoint names a missing shard of the pattern's file type."""
+    """Raise UserError if the index of a checkpoint lists a shard of the pattern's file type that is missing."""
     with refuse_unreadable(index, f"{index} is damaged", "download it again", KeyError, AttributeError):
         listed_shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     missing = sorted(name for name in listed_shards - file_names if Path(name).suffix == Path(pattern).suffix)
     if missing:
-        raise UserError(f"{index.parent} lacks {missing[0]}, which {index.name} names: download the file")
+        raise UserError(f"{index.parent} lacks {missing[0]}, which {index.name} lists: download the file")
 
 
 def write_shards(folder: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], shard_bytes: int) -> None:
-    """Write tensors, each made by ``get(name)``, as safetensors with the file names and index of transformers."""
+    """Write tensors, made one at a time by ``get(name)``, as shards with the file names and index of transformers."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     plan = split_torch_state_dict_into_shards(
@@ -124,7 +124,7 @@ def write_shards(folder: str | Path, kinds: Kinds, get: Callable[[str], torch.Te
 
 
 def write_weight_file(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor]) -> None:
-    """Write tensors, {name: (shape, dtype)}, each made by ``get(name)``, into one safetensors file."""
+    """Write tensors of ``kinds``, made one at a time by ``get(name)``, into one safetensors file."""
     with atomic_file(path) as temporary:
         tensors.stream_tensors(temporary, kinds, get, {"format": "pt"})  # transformers requires this format
 
@@ -136,11 +136,11 @@ def write_json(path: Path, content: dict) -> None:
 
 
 def fill_module(part: torch.nn.Module, weights: WeightFiles, where: str, name_of: Callable[[str], str] = str) -> None:
-    """Load a module's tensors, called ``name_of(name)`` in the files, one at a time. Raises UserError for a misfit."""
+    """Load a module's tensors one at a time; ``name_of``: maps their names to those in the files. Raises UserError."""
     module_tensors = part.state_dict()
     expected_shapes = {name_of(name): tuple(tensor.shape) for name, tensor in module_tensors.items()}
     if fault := describe_misfit(expected_shapes, weights.shapes):
-        raise UserError(f"{where} holds the weights of another model, for {fault}: download or make it again")
+        raise UserError(f"{where} holds the weights of another model ({fault}): download it, or make it, again")
     with torch.no_grad():
         for name, tensor in module_tensors.items():
             tensor.copy_(weights.get(name_of(name)))

@@ -1,4 +1,4 @@
-"""Paint opacities and consolidations: fluid or pus in the air spaces, ragged, fading into the lung."""
+"""Paint opacities and consolidations: fluid or pus in the air spaces, with ragged edges that fade into the lung."""
 
 import cv2
 import numpy as np
@@ -8,16 +8,16 @@ from cxr.painting.absorption import add_absorption, water_brightness
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Window, smoothstep, soft_step
 from cxr.painting.lesions import noise
 
-MAX_GAIN = 2.0  # largest factor by which a faint lesion is made denser
-BEYOND = 0.7  # distance by which a lesion's outline moves outwards where the lung ends, in half box sizes
-FISSURE = (0.5, 0.55)  # height of the minor fissure at its (medial, lateral) end, of the right lung's height
+MAX_GAIN = 2.0  # maximum factor by which a faint lesion is made denser
+BEYOND = 0.7  # outward shift of a lesion's outline where the lung ends, in half box sizes
+FISSURE = (0.5, 0.55)  # (medial, lateral) end of the minor fissure, below the right lung's top in fractions of its height
 EDGE = 0.10  # fraction of the highest density from which a pixel belongs to the lesion's mask
 
 
 def draw_envelope(
     window: Window, soft: float, exponent: float, ragged: float, random: np.random.Generator
 ) -> np.ndarray:
-    """Return a ragged, soft superellipse that fills the box, float32 (h, w), 1 in the core and 0 at the sides."""
+    """Return a superellipse with ragged, soft edges that fills the box, float32 (h, w): 1 in the core, 0 outside."""
     u, v = window.box_coordinates(BEYOND)
     r = (np.abs(u) ** exponent + np.abs(v) ** exponent) ** (1 / exponent)
     coarse = noise(window.shape, max(window.size) / 3, random, 2)
@@ -28,7 +28,7 @@ def draw_envelope(
 
 
 def draw_patches(window: Window, base: float, cores: int, random: np.random.Generator) -> np.ndarray:
-    """Return a density float32 (h, w) in ``base``..1: a few confluent cores in a haze."""
+    """Return the density, float32 (h, w) in ``base``..1, of a few confluent cores in a haze."""
     u, v = window.box_coordinates()
     core_density = np.zeros(window.shape, np.float32)
     for _ in range(cores):
@@ -40,7 +40,7 @@ def draw_patches(window: Window, base: float, cores: int, random: np.random.Gene
 
 
 def draw_reticulation(shape: tuple[int, int], cell: float, random: np.random.Generator) -> np.ndarray:
-    """Return a net of fine lines, float32 (h, w), mean about 0, lines positive."""
+    """Return a network of fine lines, float32 (h, w), with positive lines and a mean of 0."""
     net = np.clip(1 - 2.2 * np.abs(noise(shape, cell, random, 1)), 0, 1)
     net = np.maximum(net, np.clip(1 - 2.6 * np.abs(noise(shape, 0.7 * cell, random, 1)), 0, 1))
     net = cv2.GaussianBlur(net.astype(np.float32), (0, 0), 0.8)
@@ -48,7 +48,7 @@ def draw_reticulation(shape: tuple[int, int], cell: float, random: np.random.Gen
 
 
 def draw_bronchi(window: Window, stems: int, random: np.random.Generator) -> np.ndarray:
-    """Return air-filled tubes that fan out from the hilar side and taper, float32 (h, w), 1 on a tube."""
+    """Return air-filled bronchi that fan out from the hilar side and taper, float32 (h, w), 1 on a bronchus."""
     canvas = np.zeros(window.shape, np.uint8)
     x1, y1, x2, y2 = window.box
     start = np.array([x1 if window.lateral > 0 else x2, y1 + (y2 - y1) * random.uniform(0.15, 0.45)])
@@ -58,7 +58,7 @@ def draw_bronchi(window: Window, stems: int, random: np.random.Generator) -> np.
 
 
 def _draw_branch(canvas, at, angle, window, thick, random, forks) -> None:
-    """Draw one tube from ``at`` in a direction (radians; 0 lateral, positive downwards) and its forks."""
+    """Draw a bronchus from ``at`` in a direction (radians; 0: lateral, positive: downwards) and its forks."""
     length = window.reach * random.uniform(0.35, 0.6)
     points = [at]
     for _ in range(6):
@@ -73,7 +73,7 @@ def _draw_branch(canvas, at, angle, window, thick, random, forks) -> None:
 
 
 def draw_density(window: Window, request: PaintRequest, random: np.random.Generator) -> tuple[np.ndarray, dict]:
-    """Return the density of one place, float32 (h, w), with its maximum about delta, and the drawn parameters."""
+    """Return the density in one place, float32 (h, w), with a maximum of about delta, and the sampled parameters."""
     patchy, glass = request.mentions("patchy"), request.mentions("ground-glass", "ground glass")
     soft, exponent = request.draw("soft", random), request.draw("exponent", random)
     delta = request.draw("delta", random) * (request.ranges["ground_glass"] if glass else 1.0)
@@ -100,8 +100,8 @@ def draw_density(window: Window, request: PaintRequest, random: np.random.Genera
 
 
 def bound_by_fissure(chest: Chest, window: Window, words: str) -> np.ndarray | None:
-    """Return weights float32 (h, w) that end a named lobe at the minor fissure, the only one seen on edge, or None
-    without such a lobe. It cuts at most a quarter of the box, so that the lesion still fills the box."""
+    """Return weights float32 (h, w) that end a lobe at the minor fissure, the only fissure seen edge-on; None unless
+    ``words`` name a lobe above or below it. At most a quarter of the box is cut, so that the lesion still fills it."""
     upper, middle = "upper lobe" in words, "middle lobe" in words
     if "right" not in words or not (upper or middle):
         return None
@@ -115,7 +115,7 @@ def bound_by_fissure(chest: Chest, window: Window, words: str) -> np.ndarray | N
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint an opacity or a consolidation, as the ranges define, into each place."""
+    """Paint an opacity or a consolidation, depending on the ranges, into each place of the request."""
     white = water_brightness(chest.image, chest.heart)
     total, parts, lesion = np.zeros(chest.image.shape, np.float32), [], np.zeros(chest.image.shape, bool)
     for place in request.places:

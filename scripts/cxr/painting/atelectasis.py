@@ -1,4 +1,4 @@
-"""Paint atelectasis: plates or a wedge of airless lung, and the volume loss that pulls diaphragm and vessels to it."""
+"""Paint atelectasis: plates or a wedge of airless lung, and volume loss, which pulls diaphragm and vessels upwards."""
 
 import cv2
 import numpy as np
@@ -8,13 +8,13 @@ from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Window, smooth
 from cxr.painting.lesions import noise
 
 VISIBLE = 0.12  # fraction of the highest density from which a pixel belongs to the lesion's mask
-FADE = 0.16  # fraction of half the box over which the lesion fades out at a side that cuts the lung
-BELOW = 1.6  # distance below the diaphragm that the pull reaches, as a multiple of the largest shift
-BEYOND, OVAL_EXPONENT = 0.9, 3.0  # outward move of the oval where the lung ends, in half box sizes; its exponent
-PLATE_SPACING = 0.07  # box height per additional plate, as a fraction of the lung's height
+FADE = 0.16  # distance over which the lesion fades out at a side of the box that cuts the lung, in half box sizes
+BELOW = 1.6  # distance below the diaphragm over which the upward shift fades out, as a multiple of the maximum shift
+BEYOND, OVAL_EXPONENT = 0.9, 3.0  # outward shift of the oval where the lung ends, in half box sizes; its exponent
+PLATE_SPACING = 0.07  # height of the box per additional plate, as a fraction of the lung's height
 HIDDEN = 0.6  # fraction of the lesion that the heart hides
-MAX_SHIFT = 0.12  # largest shift, as a fraction of the box's height
-BANDS = ("linear", "streaky", "subsegmental", "discoid", "plate")
+MAX_SHIFT = 0.12  # maximum shift, as a fraction of the box's height
+BANDS = ("linear", "streaky", "subsegmental", "discoid", "plate")  # words of a prompt that mean plates
 
 
 def draw_plates(
@@ -47,7 +47,7 @@ def draw_plates(
 
 
 def draw_wedge(window: Window, soft: float, random: np.random.Generator) -> np.ndarray:
-    """Return a dense base that fades upwards and laterally, float32 (h, w), at most 1; its upper edge is uneven."""
+    """Return a wedge that is dense at the base and fades upwards and laterally, with an uneven upper edge, float32."""
     u, v = window.box_coordinates()
     medial = -window.lateral * u
     upper = 0.45 * (1 - medial) * random.uniform(0.2, 0.8) - 0.75
@@ -58,7 +58,7 @@ def draw_wedge(window: Window, soft: float, random: np.random.Generator) -> np.n
 
 
 def draw_upper_lobe(window: Window, random: np.random.Generator) -> np.ndarray:
-    """Return an upper lobe above its raised fissure, float32 (h, w), at most 1, with a sharp concave lower edge."""
+    """Return an upper lobe above a raised fissure, a sharp concave lower edge, float32 (h, w), at most 1."""
     u, v = window.box_coordinates()
     lateral = np.clip((window.lateral * u + 1) / 2, 0, 1)
     fissure = 0.85 - random.uniform(0.3, 0.7) * lateral - random.uniform(0.3, 0.6) * lateral * (1 - lateral)
@@ -78,7 +78,7 @@ def draw_streaks(window: Window, random: np.random.Generator) -> np.ndarray:
 
 def upward_shift(window: Window, shift: float) -> np.ndarray:
     """Return the upward shift of each pixel, px, float32 (h, w): ``shift`` at the diaphragm, 0 at the box's sides and
-    outside the lung except close below it, and varying slowly enough to avoid folds."""
+    outside the lung, except just below it. It varies slowly enough to avoid folds."""
     x1, y1, x2, y2 = window.place_box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     lung = window.lung
@@ -97,7 +97,7 @@ def upward_shift(window: Window, shift: float) -> np.ndarray:
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint an atelectasis into each place, with the ranges of its painter."""
+    """Paint an atelectasis into each place of the request."""
     image, lesion, parts = chest.image.copy(), np.zeros(chest.image.shape, bool), []
     chance, white = random.uniform(), water_brightness(chest.image, chest.heart)
     has_plates = chance < request.ranges["bands"] and not request.mentions("patchy", "lobe")
@@ -114,7 +114,7 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
         tall = float(np.flatnonzero(chest.lung(place.side).any(axis=1)).size)
         lobe = form == "collapse" and request.mentions("upper lobe")
         density = draw_upper_lobe(window, random) if lobe else draw_wedge(window, parameters["soft"], random)
-        u, v = window.box_coordinates(BEYOND)  # an uneven oval in the box, open where the lung ends
+        u, v = window.box_coordinates(BEYOND)  # of an uneven oval in the box that is open where the lung ends
         r = (np.abs(u) ** OVAL_EXPONENT + np.abs(v) ** OVAL_EXPONENT) ** (1 / OVAL_EXPONENT)
         edge = 1.05 - r + 0.08 * noise(window.shape, window.reach / 3, random, 2)
         density = density * smoothstep(np.clip(edge / 0.4, 0, 1)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Paint cardiomegaly: a smooth warp along the rows moves the heart's borders outwards; spine and chest wall stay."""
+"""Paint cardiomegaly: a smooth warp along the rows moves the heart's borders outwards; spine and walls are fixed."""
 
 import cv2
 import numpy as np
@@ -9,26 +9,26 @@ from cxr.painting.absorption import brighten, extract_vessels, water_brightness
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, smoothstep
 
 SPINE = 0.05  # half the width of the fixed strip in the middle of the chest, as a fraction of the thorax width
-MIN_LUNG = 0.35  # smallest fraction of its width that a lung keeps beside the heart
+MIN_LUNG = 0.35  # minimum fraction of its width that a lung keeps next to the heart
 BELOW = 0.35  # distance below the heart over which the warp fades out, as a fraction of the heart's height
-SMOOTH = 8.0  # deviation of the blur that smooths borders from row to row, px of 512
-EVEN = 5.0  # deviation of the blur that smooths the warp across rows, px of 512
-THICKER = 0.45  # screen density added per stretching inside the heart: a wider heart is also deeper
-FADED = 1.2  # fraction of narrow structures, lung in front of the heart's border, that fades per stretching
-MIN_MOVE = 1e-3  # smallest shift that is applied, px; pixels with less are unchanged
-GAP = 4.0  # smallest distance between two knots of the warp, px
+SMOOTH = 8.0  # SD of the blur that smooths borders from row to row, px of 512
+EVEN = 5.0  # SD of the blur that smooths the warp across rows, px of 512
+THICKER = 0.45  # screen density added inside the heart per unit of stretching, because a wider heart is also deeper
+FADED = 1.2  # fraction of narrow structures (lung in front of the heart's border) that fades per unit of stretching
+MIN_MOVE = 1e-3  # minimum shift that is applied, px; pixels with a smaller shift are unchanged
+GAP = 4.0  # minimum distance between two knots of the warp, px
 
 
 def _row_ends(mask: np.ndarray, last: bool) -> np.ndarray:
-    """Return the mask's first or last column in each row, float64 (H,), interpolated in rows without any."""
+    """Return the first or last column of a mask in each row, float64 (H,), interpolated in empty rows."""
     rows = np.flatnonzero(mask.any(axis=1))
     ends = mask.shape[1] - mask[rows, ::-1].argmax(axis=1) if last else mask[rows].argmax(axis=1)
     return np.interp(np.arange(len(mask)), rows, ends)
 
 
 def row_borders(chest: Chest) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return right chest wall, both heart borders and left chest wall in each row, float (H,) each. Below its widest
-    row a heart border runs straight down, because its lower edge is hidden in the diaphragm."""
+    """Return right chest wall, both heart borders and left chest wall in each row, float (H,) each. A heart border
+    runs straight down below its widest row, because the heart's lower edge is hidden by the diaphragm."""
     first, last = _row_ends(chest.heart, False), _row_ends(chest.heart, True)
     at, to = int(first.argmin()), int(last.argmax())
     first[at:], last[to:] = first[at], last[to]
@@ -40,10 +40,10 @@ def row_borders(chest: Chest) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
 
 
 def source_columns_of(chest: Chest, ratio: float) -> np.ndarray:
-    """Return the source column of each pixel, float32 (H, W), increasing along each row."""
+    """Return the source column of each pixel, float32 (H, W), increasing along each row, for the given heart ratio."""
     x1, y1, x2, y2 = bounding_box(chest.heart)
     outer, limit = bounding_box(chest.right)[0], bounding_box(chest.left)[2]
-    # the heart's middle stays, its width becomes ``ratio`` of the thorax
+    # the heart's middle is fixed, and its width becomes ``ratio`` of the thorax width
     centre, half = (x1 + x2) / 2, ratio * (limit - outer) / 2
     to1 = max(centre - half, outer + MIN_LUNG * (x1 - outer))
     to2 = min(centre + half, limit - MIN_LUNG * (limit - x2))
@@ -59,7 +59,7 @@ def source_columns_of(chest: Chest, ratio: float) -> np.ndarray:
     first_shift = (x1 - to1) * np.clip(1 - (first - x1) / max(middle - x1, least), 0, 1) * fading
     last_shift = (to2 - x2) * np.clip(1 - (x2 - last) / max(x2 - middle, least), 0, 1) * fading
     rows = np.flatnonzero((np.abs(first_shift) > 0.01) | (np.abs(last_shift) > 0.01))
-    for row in rows:  # walls and spine stay, the heart's borders move
+    for row in rows:  # walls and spine are fixed, and the heart's borders move
         x1, x2 = first[row], last[row]
         left_edge, right_edge, centre = min(wall[row], x1 - GAP), max(end[row], x2 + GAP), (x1 + x2) / 2
         to1 = x1 - min(first_shift[row], (1 - MIN_LUNG) * (x1 - left_edge))
@@ -71,23 +71,23 @@ def source_columns_of(chest: Chest, ratio: float) -> np.ndarray:
             (left_edge, to1, low, high, to2, right_edge), (left_edge, x1, low, high, x2, right_edge)
         )
         source_columns[row, inside] = warp(columns[inside])
-    # A mean of increasing rows increases, so the blur keeps the order of the columns.
+    # The mean of increasing rows is increasing, so the blur preserves the order of the columns.
     smooth_shift = cv2.GaussianBlur(source_columns - columns, (1, 0), EVEN, sigmaY=EVEN)
     return (columns + smooth_shift - 0.5).astype(np.float32)
 
 
 def warp_rows(picture: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return an image float32 (H, W) with each pixel taken from column ``at`` of its row."""
+    """Warp an image float32 (H, W): each pixel is taken from the column ``at`` of its row."""
     rows, columns = np.indices(picture.shape, np.float32)
     warped = cv2.remap(picture, at, rows, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
     return np.where(np.abs(at - columns) > MIN_MOVE, warped, picture)
 
 
 def _widen_heart(chest: Chest, goal: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the image with the heart at the ratio ``goal``, float32 (H, W), and the heart's mask, bool (H, W)."""
+    """Return the image with a heart of the ratio ``goal``, float32 (H, W), and the heart's mask, bool (H, W)."""
     at = source_columns_of(chest, goal)
     lesion, warped = warp_rows(chest.heart.astype(np.float32), at) >= 0.5, warp_rows(chest.image, at)
-    # where the heart was stretched it becomes denser, and its narrow structures fainter
+    # where the heart is stretched, it becomes denser, and narrow structures become fainter
     stretched = np.clip(1 - np.gradient(at, axis=1), 0, 1).astype(np.float32)
     soft = np.clip(cv2.GaussianBlur(lesion.astype(np.float32), (0, 0), 4) * 1.5 - 0.5, 0, 1)
     weight = soft * cv2.GaussianBlur(stretched, (0, 0), 3)
@@ -98,7 +98,7 @@ def _widen_heart(chest: Chest, goal: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Widen the heart to ``request.ratio``, corrected once by the measured ratio with ``request.measure``."""
+    """Widen the heart to ``request.ratio``; if ``request.measure`` is set, correct once by the measured ratio."""
     if request.ratio is None or not (chest.heart.any() and chest.right.any() and chest.left.any()):
         return PaintedImage(chest.image, np.zeros(chest.image.shape, bool), {})
     goal, parameters = request.ratio, {"ratio": request.ratio}

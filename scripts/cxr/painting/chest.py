@@ -1,4 +1,4 @@
-"""Input and output of the painters: a chest X-ray, the places, the request, and the painted image, of any size."""
+"""Input and output of the painters: a chest X-ray of any size, the request with its places, and the painted image."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ import numpy as np
 from cxr.geometry.boxes import bounding_box, clip_boxes
 
 MEDIAL = 12
-"""Width of the band inside a lung's medial border in which a lesion fades out, px of 512: the border lies behind the
-heart and the great vessels, where no edge is visible."""
+"""Width of the band inside a lung's medial border in which a lesion fades out, px of 512. The border is hidden by the
+heart and the great vessels, so no edge must be visible there."""
 RIM = 3  # width of the band around a lung in which a lesion fades out, px
 
 
 @dataclass(frozen=True)
 class Chest:
-    """A frontal X-ray, float32 (H, W) in 0..1, bright = dense, with its organs, bool (H, W), by the patient's sides."""
+    """A frontal X-ray, float32 (H, W) in 0..1 (dense is bright), and its organs, bool (H, W), by patient side."""
 
     image: np.ndarray
     right: np.ndarray
@@ -35,7 +35,7 @@ class Chest:
 
 @dataclass(frozen=True)
 class Place:
-    """Requested place of a lesion: a box (x1, y1, x2, y2) in pixels and the side of its lung."""
+    """Requested place of a lesion: a box (x1, y1, x2, y2) in pixels, and the side of the lung."""
 
     box: tuple[float, float, float, float]
     side: str
@@ -43,8 +43,8 @@ class Place:
 
 @dataclass(frozen=True)
 class PaintRequest:
-    """What to paint: the places, the prompt's words, the cardiothoracic ratio to reach, and the painter's ranges {name:
-    (low, high) or a number}. ``measure``: returns the cardiothoracic ratio of an image."""
+    """Request of a painter: places, text of the prompt, target cardiothoracic ratio, and the painter's ranges {name:
+    (low, high) or a number}. ``measure``: function that returns the cardiothoracic ratio of an image."""
 
     places: tuple[Place, ...]
     words: str = ""
@@ -53,22 +53,22 @@ class PaintRequest:
     measure: Callable[[np.ndarray], float] | None = None
 
     def mentions(self, *words: str) -> bool:
-        """True if the prompt contains one of the words."""
+        """Return whether the prompt contains one of the words."""
         return any(word in self.words.lower() for word in words)
 
     def draw(self, name: str, random: np.random.Generator) -> float:
-        """Draw a number uniformly from a range."""
+        """Sample a number uniformly from a range."""
         return float(random.uniform(*self.ranges[name]))
 
     def draw_count(self, name: str, random: np.random.Generator) -> int:
-        """Draw an integer uniformly from a range, both ends included."""
+        """Sample an integer uniformly from a range, both ends included."""
         low, high = self.ranges[name]
         return int(random.integers(low, high + 1))
 
 
 @dataclass(frozen=True)
 class PaintedImage:
-    """A painted image float32 (H, W) in 0..1, its lesion bool (H, W), and the parameters that were drawn."""
+    """A painted image float32 (H, W) in 0..1, the mask of its lesion bool (H, W), and the sampled parameters."""
 
     image: np.ndarray
     lesion: np.ndarray
@@ -76,7 +76,7 @@ class PaintedImage:
 
 
 def window_mask(chest: Chest, windows: Iterable["Window"]) -> np.ndarray:
-    """Return the pixels that lie in one of the windows, bool (H, W)."""
+    """Return the mask, bool (H, W), of pixels in any of the windows."""
     mask = np.zeros(chest.image.shape, bool)
     for window in windows:
         mask[window.at] = True
@@ -84,8 +84,8 @@ def window_mask(chest: Chest, windows: Iterable["Window"]) -> np.ndarray:
 
 
 class Window:
-    """The crop of an X-ray around a place, and the lung in it. ``box``: tight box of the lung within the place,
-    ``place_box``: the place itself, both in pixels of the crop; ``empty``: whether the place misses the lung."""
+    """The crop of an X-ray around a place. ``box``: tight box of the lung within the place; ``place_box``: box of the
+    place; both in pixels of the crop. ``empty``: whether the place has no pixel of the lung."""
 
     def __init__(self, chest: Chest, place: Place, margin: int = 2 * RIM):
         shape = chest.image.shape
@@ -115,8 +115,8 @@ class Window:
         return float(np.sqrt(max(1, self.size[0] * self.size[1])))
 
     def box_coordinates(self, beyond: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        """Return (u, v), float32 (h, w): -1..1 from side to side of ``box``; v grows downwards. A side along which the
-        lung ends first moves outwards by up to ``beyond`` half sizes: a lesion is dense up to that border."""
+        """Return (u, v), float32 (h, w), from -1 to 1 between the sides of ``box``; v grows downwards. Sides where the
+        lung ends are first moved outwards by up to ``beyond`` half sizes, so lesions are dense up to its border."""
         x1, y1, x2, y2 = self.box
         wide, tall = beyond * (x2 - x1) / 2, beyond * (y2 - y1) / 2
         left_share, top_share, right_share, bottom_share = self.lung_border_shares()
@@ -126,7 +126,7 @@ class Window:
         return (2 * x - x1 - x2) / max(1, x2 - x1), (2 * y - y1 - y2) / max(1, y2 - y1)
 
     def lung_border_shares(self) -> tuple[float, float, float, float]:
-        """Return for each side of ``box`` (left, top, right, bottom) the fraction along which the lung ends there."""
+        """Return, for each side of ``box`` (left, top, right, bottom), the fraction of it along which the lung ends."""
         x1, y1, x2, y2 = self.box
         part = self.lung[y1:y2, x1:x2]
         shares = []
@@ -138,7 +138,7 @@ class Window:
         return tuple(shares)
 
     def fade_weights(self, soft: float = 0.12) -> np.ndarray:
-        """Return weights float32 (h, w): 1 inside, falling to 0 over ``soft`` half sizes and at the lung."""
+        """Return weights float32 (h, w): 1 inside, falling to 0 over ``soft`` half sizes and at the lung's border."""
         x1, y1, x2, y2 = self.place_box
         y, x = np.mgrid[: self.shape[0], : self.shape[1]].astype(np.float32) + 0.5
         across, along = np.minimum(x - x1, x2 - x) / (x2 - x1), np.minimum(y - y1, y2 - y) / (y2 - y1)
@@ -156,7 +156,7 @@ class Window:
         reached = np.maximum.accumulate(lung, axis=1)
         beyond = np.where(lung.any(axis=1)[:, None], ~reached, False)
         beyond = beyond if self.lateral > 0 else beyond[:, ::-1]
-        beyond = beyond & ~np.logical_or.accumulate(self.lung, axis=0)  # under the lung is the diaphragm
+        beyond = beyond & ~np.logical_or.accumulate(self.lung, axis=0)  # below the lung is the diaphragm
         if not beyond.any():
             return np.ones(self.shape, np.float32)
         distance = cv2.distanceTransform((~beyond).astype(np.uint8), cv2.DIST_L2, 5)
@@ -164,10 +164,10 @@ class Window:
 
 
 def smoothstep(t: np.ndarray) -> np.ndarray:
-    """Return the smooth step of values in 0..1."""
+    """Return 3 t^2 - 2 t^3, a smooth step from 0 to 1, for values in 0..1."""
     return t * t * (3 - 2 * t)
 
 
 def soft_step(value: np.ndarray, width: float) -> np.ndarray:
-    """Return a smooth step from 0 to 1 around the value 0, ``width`` wide, float32."""
+    """Return a smooth step, float32, from 0 to 1 around the value 0; ``width``: its width."""
     return smoothstep(np.clip(np.asarray(value, np.float32) / max(width, 1e-6) + 0.5, 0, 1)).astype(np.float32)

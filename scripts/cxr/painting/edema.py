@@ -1,4 +1,4 @@
-"""Paint pulmonary edema: perihilar haze that spares the periphery, cuffed bronchi, septal lines, widened vessels."""
+"""Paint pulmonary edema: perihilar haze that spares the periphery, bronchial cuffing, septal lines, wide vessels."""
 
 import cv2
 import numpy as np
@@ -13,7 +13,7 @@ HILUM = (0.22, 0.48)  # position of the hilum in the lung's box, as fractions fr
 
 
 def draw_septal_lines(window: Window, number: int, random: np.random.Generator) -> np.ndarray:
-    """Return short lines from the lateral pleura of the lower lung inwards, float32 (h, w), 1 on a line."""
+    """Return short lines from the lateral pleura of the lower lung inwards, float32 (h, w), 1 on each line."""
     canvas = np.zeros(window.shape, np.uint8)
     _x1, y1, _x2, y2 = window.box
     for _ in range(number):
@@ -32,7 +32,7 @@ def draw_septal_lines(window: Window, number: int, random: np.random.Generator) 
 def draw_cuffs(
     window: Window, u: np.ndarray, v: np.ndarray, number: int, size: tuple, random: np.random.Generator
 ) -> np.ndarray:
-    """Return thickened bronchi seen on end: bright rings with dark middles near the hilum, float32 (h, w)."""
+    """Return thickened bronchi in cross-section, float32 (h, w): bright rings with dark centres near the hilum."""
     ring, hole = np.zeros((2, *window.shape), np.uint8)
     near = window.lung & window.inside & (np.hypot((u - HILUM[0] - 0.12) / 0.2, (v - HILUM[1]) / 0.18) < 1)
     ys, xs = np.nonzero(near)
@@ -48,14 +48,14 @@ def draw_cuffs(
 
 
 def widen_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return the brightness that thicker vessels add to an image float32 (H, W) where ``mask`` bool (H, W) is True."""
+    """Return the brightness that wider vessels add to an image float32 (H, W), where ``mask`` bool (H, W) is True."""
     bright = np.clip(extract_vessels(image, mask), 0, None)
     grown = cv2.dilate(bright, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5)))
     return cv2.GaussianBlur(grown, (0, 0), 1.0) - bright
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint edema into each place."""
+    """Paint edema into each place of the request."""
     total, added = np.zeros(chest.image.shape, np.float32), np.zeros(chest.image.shape, np.float32)
     lesion, parts = np.zeros(chest.image.shape, bool), []
     lines_only, cuffed = request.mentions("interstitial"), request.mentions("cuffing", "peribronchial")
@@ -66,7 +66,7 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
     for place, window in windows:
         x1, y1, x2, y2 = bounding_box(chest.lung(place.side))
         y, x = np.mgrid[window.at].astype(np.float32) + 0.5
-        # from the medial edge and from the top, 0..1 of the lung's box
+        # coordinates from the medial edge and from the top, as fractions of the lung's box
         u, v = ((x - x1) if place.side == "left" else (x2 - x)) / (x2 - x1), (y - y1) / (y2 - y1)
         soft = request.draw("soft", random)
         fade = window.fade_weights(request.ranges["fade"]) * draw_envelope(window, soft, 2.5, 0.1, random)

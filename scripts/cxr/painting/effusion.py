@@ -8,16 +8,16 @@ from cxr.painting.absorption import GRAIN, water_brightness
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Place, Window, smoothstep, soft_step
 from cxr.painting.lesions import noise
 
-RING = 26  # width of the tissue around the lung's base that defines the fluid's brightness, px of 512
-DARKEST = 0.15  # fraction of the darkest tissue that is ignored: gas in the stomach and air beside the body
-TISSUE_BLUR = 16.0  # deviation of the blur that extends the tissue's brightness into the lung, px of 512
-MAX_BELOW = 16.0  # distance below the lung's lower border that is painted, because the mask may end too high, px of 512
+RING = 26  # width of the band of tissue around the lung's base that defines the fluid's brightness, px of 512
+DARKEST = 0.15  # darkest fraction of this tissue, which is ignored: gas in the stomach and air outside the body
+TISSUE_BLUR = 16.0  # SD of the blur that extends the tissue's brightness into the lung, px of 512
+MAX_BELOW = 16.0  # depth below the lung's lower border that is painted, because the mask may end too high, px of 512
 MIN_TISSUE = 0.01  # weight of the tissue's median brightness relative to the blurred fraction of nearby tissue
-COVER = 5  # smallest height of the fluid level above the dome of the diaphragm, px
-THIN = 10.0  # smallest height over which the fluid thins out at its surface, px
+COVER = 5  # minimum height of the fluid level above the dome of the diaphragm, px
+THIN = 10.0  # minimum height over which the fluid thins out at its surface, px
 HIDDEN = 0.85  # fraction of the fluid that the heart hides
 NARROW = 9  # side of the median filter that removes the vessels, px of 512
-BASE = 14.0  # deviation of the blur that separates ribs from slow changes of brightness, px of 512
+BASE = 14.0  # SD of the blur that separates ribs from slow changes of brightness, px of 512
 DRAWN_RANGES = ("delta", "soft", "rise", "reach", "kept")
 VISIBLE = 0.25  # fraction of the highest density from which a pixel belongs to the lesion's mask
 
@@ -45,14 +45,14 @@ def tissue_brightness(chest: Chest, place: Place) -> np.ndarray:
 def depth_below_surface(
     window: Window, rise: float, reach: float, least: float, random: np.random.Generator
 ) -> np.ndarray:
-    """Return the depth of each pixel below the fluid's surface, px, float32 (h, w). It is level (at row ``least`` or
-    above) and climbs towards the chest wall by ``rise`` of its height within ``reach`` px, up to the box's upper
-    side."""
+    """Return the depth of each pixel below the fluid's surface, px, float32 (h, w). The surface is level, at row
+    ``least`` or above, and rises towards the chest wall, within ``reach`` px, up to the upper side of the box;
+    ``rise``: height of this rise relative to the height of the level fluid."""
     x1, y1, x2, y2 = window.box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     height = y2 - y1
     drop = min(height * rise / (1 + rise), max(least - y1, 0.12 * height))
-    rows = np.flatnonzero(window.lung.any(axis=1))  # the lung's lateral border, smooth and without gaps
+    rows = np.flatnonzero(window.lung.any(axis=1))  # find the lung's lateral border, smooth and without gaps
     edge = np.array([np.flatnonzero(window.lung[row])[0 if window.lateral < 0 else -1] for row in rows], np.float32)
     border = np.interp(np.arange(len(window.lung)), rows, edge).astype(np.float32)
     outer = np.minimum.accumulate(border) if window.lateral < 0 else np.maximum.accumulate(border)
@@ -65,7 +65,7 @@ def depth_below_surface(
 
 
 def fluid_region(window: Window) -> np.ndarray:
-    """Return weights float32 (h, w): 1 in the lung, 0 a few pixels beside it and :data:`MAX_BELOW` below it."""
+    """Return weights float32 (h, w): 1 in the lung, falling to 0 at 4 px beside and :data:`MAX_BELOW` px below it."""
     lower = np.maximum.accumulate(window.lung, axis=0)
     side_distance = cv2.distanceTransform((~lower).astype(np.uint8), cv2.DIST_L2, 5)
     under = cv2.distanceTransform((~window.lung).astype(np.uint8), cv2.DIST_L2, 5)
@@ -77,7 +77,7 @@ def fluid_region(window: Window) -> np.ndarray:
 
 
 def rib_contrast(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
-    """Return the ribs' contrast inside a lung, float32 (h, w): the image without vessels and slow changes."""
+    """Return the contrast of the ribs inside a lung, float32 (h, w): the image without vessels and slow changes."""
     inside = lung.astype(np.float32)
     grey = cv2.medianBlur(np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8), NARROW).astype(np.float32) / 255
     bone = cv2.GaussianBlur(grey, (0, 0), 1.5)
@@ -87,7 +87,7 @@ def rib_contrast(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
 
 
 def draw_fluid(window: Window, request: PaintRequest, parameters: dict, random: np.random.Generator) -> np.ndarray:
-    """Return the weight of the tissue's brightness at each pixel, float32 (h, w), without regard to the heart."""
+    """Return the density of the fluid at each pixel, float32 (h, w), as if the heart did not hide it."""
     tall, (x1, _, x2, bottom) = window.size[1], window.box
     lower_columns = window.lung[:, x1 + (x2 - x1) // 6 : x2 - (x2 - x1) // 6].T
     # the highest row of the lung's lower border in the box's middle two thirds
@@ -101,7 +101,7 @@ def draw_fluid(window: Window, request: PaintRequest, parameters: dict, random: 
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint an effusion into each place. Ranges: base and those of :data:`DRAWN_RANGES`."""
+    """Paint an effusion into each place of the request, with the ranges ``base`` and :data:`DRAWN_RANGES`."""
     image, lesion, parts = chest.image.copy(), np.zeros(chest.image.shape, bool), []
     for place in request.places:
         window = Window(chest, place)

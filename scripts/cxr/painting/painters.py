@@ -1,4 +1,4 @@
-"""Painters by name, and where each may change the image. A finding of ``semisyn.findings_file`` names its painter."""
+"""Painters by name, and the region that each may change. Findings in ``semisyn.findings_file`` name their painter."""
 
 from collections.abc import Callable
 
@@ -20,11 +20,11 @@ PAINTERS: dict[str, Paint] = {
     "pneumothorax": pneumothorax.paint,
     "cardiomegaly": cardiomegaly.paint,
 }
-IN_BOX = ("atelectasis", "effusion")  # painters of the whole box; others paint in the lung within it and its rim
+IN_BOX = ("atelectasis", "effusion")  # painters that may paint in the whole box; others paint in the lung within the box, and its rim
 
 
 def region_of(painter: str, chest: Chest, request: PaintRequest) -> np.ndarray:
-    """Return where a painter may change the image, bool (H, W); outside it the painted image equals the source."""
+    """Return the region that a painter may change, bool (H, W); outside it, the painted image equals the source."""
     shape = chest.image.shape
     mask = np.zeros(shape, bool)
     if painter == "cardiomegaly":  # all columns of the thorax

@@ -1,4 +1,4 @@
-"""Paint pneumothorax: air between chest wall and lung, without vessels and a little darker, beyond a pleural line."""
+"""Paint pneumothorax: between chest wall and pleural line, air without vessels, slightly darker than the lung."""
 
 import cv2
 import numpy as np
@@ -7,29 +7,29 @@ from cxr.painting.absorption import GRAIN, REACH, crop_around
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Place, Window, smoothstep, soft_step, window_mask
 from cxr.painting.lesions import noise
 
-SMOOTH = 5.0  # deviation of the blur that makes the distance to the chest wall smooth, px of 512
-NEAR, COARSE = 6.0, 10.0  # reach of the filter that removes vessels, and blur that defines detail, px
-EVENED_DIFFERENCE = 1.5  # difference that the filter smooths, of the lungs' median detail: edges of ribs stay
-ENDING, ABOVE = 0.14, 1.8  # fraction of the box over which a change fades where it cuts the lung; at the top × ABOVE
-APEX_SHARE = 0.35  # a box that begins in this upper fraction of the lung has apical air, others a pocket
-MAX_POCKET_DEPTH = 0.6  # largest depth of a pocket, as a fraction of its height
-CUT_ROWS = 3  # a lung that reaches these top rows of the image is cut off by it
+SMOOTH = 5.0  # SD of the blur that makes the distance to the chest wall smooth, px of 512
+NEAR, COARSE = 6.0, 10.0  # reach of the filter that removes vessels; SD of the blur that defines detail, px
+EVENED_DIFFERENCE = 1.5  # brightness step that this filter smooths, in median detail of the lungs; ribs are preserved
+ENDING, ABOVE = 0.14, 1.8  # fraction of the box over which changes fade where it cuts the lung; factor at the top
+APEX_SHARE = 0.35  # a box that begins in this upper fraction of the lung gets apical air, other boxes a pocket
+MAX_POCKET_DEPTH = 0.6  # maximum depth of a pocket, as a fraction of its height
+CUT_ROWS = 3  # a lung that reaches these top rows is cut off by the image's edge
 EDGE = 2.5  # width of the transition from lung to air, px of 512
 VISIBLE = 0.15  # fraction of the air's full effect from which a pixel belongs to the lesion's mask
-MIN_DEPTH = 6.0  # smallest depth of the air at its deepest place, px
+MIN_DEPTH = 6.0  # minimum depth of the air where it is deepest, px
 DENSE, BRIGHT = 0.85, 0.95  # brightness that the denser lung and the pleural line approach
 DRAWN_RANGES = ("delta", "tail", "share", "line", "width", "denser", "lost")
 
 
 def remove_vessels(chest: Chest, mask: np.ndarray) -> np.ndarray:
-    """Return the image without vessels and grain, float32 (H, W), where ``mask`` bool (H, W) is True: small differences
-    are smoothed."""
+    """Return the image, float32 (H, W), where ``mask`` bool (H, W) is True without vessels and grain, by smoothing
+    small differences."""
     image = chest.image
     detail = np.abs(cv2.GaussianBlur(image, (0, 0), 1) - cv2.GaussianBlur(image, (0, 0), COARSE))
     alike = EVENED_DIFFERENCE * max(float(np.median(detail[chest.lungs])), 1 / 512)
     grey = cv2.medianBlur(np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8), 5).astype(np.float32) / 255
     at = crop_around(mask)
-    # the filter's table spans the darkest to the brightest pixel: a distant row with both keeps that of the whole image
+    # the filter's result depends on the range of its input, so a row with the range of the whole image is appended
     part = cv2.copyMakeBorder(grey, REACH, REACH, REACH, REACH, cv2.BORDER_REFLECT_101)
     part = part[at[0].start : at[0].stop + 2 * REACH, at[1].start : at[1].stop + 2 * REACH]
     ends = np.full_like(part[:1], grey.min())
@@ -47,7 +47,7 @@ def wall_distance(chest: Chest, side: str) -> np.ndarray:
     inner = np.arange(lung.shape[1])[None] < np.maximum.accumulate(edge)[:, None]
     margin = 64
     extended = np.pad(inner, margin, mode="edge")
-    if not lung[:CUT_ROWS].any():  # a lung that the image cuts off has no wall there
+    if not lung[:CUT_ROWS].any():  # a lung that the image's edge cuts off has no wall there
         extended[:margin] = False
     inside, outside = (cv2.distanceTransform(area.astype(np.uint8), cv2.DIST_L2, 5) for area in (extended, ~extended))
     far = cv2.GaussianBlur(inside - outside, (0, 0), SMOOTH)[margin:-margin, margin:-margin]
@@ -55,8 +55,8 @@ def wall_distance(chest: Chest, side: str) -> np.ndarray:
 
 
 def air_depth(window: Window, tail: float, from_apex: bool) -> np.ndarray:
-    """Return the relative depth of the air in each row, float32 (h, 1), at most 1, ``tail`` at the lower end: widest at
-    the apex, or a lens."""
+    """Return the relative depth of the air in each row, float32 (h, 1), at most 1: widest at the apex and falling
+    towards ``tail``, or the shape of a lens."""
     _, y1, _, y2 = window.box
     t = np.clip((np.arange(window.shape[0], dtype=np.float32)[:, None] + 0.5 - y1) / max(1, y2 - y1), 0, 1)
     if from_apex:
@@ -66,7 +66,7 @@ def air_depth(window: Window, tail: float, from_apex: bool) -> np.ndarray:
 
 
 def fade_weights(window: Window) -> np.ndarray:
-    """Return weights float32 (h, w): 1 in the lung within the box, 0 outside, fading where a side cuts the lung."""
+    """Return weights float32 (h, w): 1 in the lung within the box, 0 outside, a ramp where a side cuts the lung."""
     x1, y1, x2, y2 = window.place_box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     wide, tall = (max(4.0, ENDING * size) for size in (x2 - x1, y2 - y1))
@@ -77,15 +77,15 @@ def fade_weights(window: Window) -> np.ndarray:
 def pleural_line(
     chest: Chest, place: Place, window: Window, request: PaintRequest, parameters: dict, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return each pixel's distance beyond the pleural line, px, the air's depth in each row, and the largest depth. The
-    line is parallel to the chest wall, or to the box's side if the box does not reach the wall."""
+    """Return the distance of each pixel beyond the pleural line, px; the air's depth in each row; the maximum depth.
+    The line is parallel to the chest wall, or to the side of the box if the box does not reach the wall."""
     lung = chest.lung(place.side)
     rows, columns = (np.flatnonzero(lung.any(axis=axis)) for axis in (1, 0))
     far = wall_distance(chest, place.side)[window.at]
     x1, y1, x2, y2 = window.box
     upper = slice(y1, y1 + max(3, (y2 - y1) // 2))
     distances = far[upper, x1:x2][window.lung[upper, x1:x2]]
-    # the distances from the chest wall at which the lung within the box begins and ends
+    # distances from the chest wall at which the lung within the box begins and ends
     near, away = np.quantile(distances, [0.03, 0.97]).tolist() if distances.size else (4.0, 0.0)
     near = max(0.0, near - 4)
     least, most = (share * (columns[-1] - columns[0] + 1) for share in request.ranges["depth"])
@@ -101,7 +101,7 @@ def pleural_line(
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint a pneumothorax into each place. Ranges: depth, grain and those of :data:`DRAWN_RANGES`."""
+    """Paint a pneumothorax into each place of the request, with the ranges depth, grain and :data:`DRAWN_RANGES`."""
     image, lesion, parts = chest.image.copy(), np.zeros(chest.image.shape, bool), []
     windows = [Window(chest, place) for place in request.places]
     mask = window_mask(chest, (window for window in windows if not window.empty))

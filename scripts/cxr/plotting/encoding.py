@@ -1,4 +1,4 @@
-"""Encode images as file bytes, and write HTML pages that need no server and no network."""
+"""Encode images as file contents, and write HTML pages that need neither server nor network."""
 
 import base64
 import hashlib
@@ -49,7 +49,7 @@ def image_file_url(path: str | Path) -> str:
 
 
 def escape_json_for_script(data: dict) -> str:
-    """Return JSON that a browser cannot take for markup inside a script element."""
+    """Return JSON in which a browser finds no markup inside a script element."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 
 SKY, DARK = (86, 180, 233), (20, 20, 20)
-"""Colour of unmarked boxes, and background of the numbers: red, green, blue."""
+"""Colour of unmarked boxes, and background colour of the numbers (red, green, blue)."""
 Colour = tuple[int, int, int]
 
 
@@ -18,8 +18,8 @@ def draw_numbered_boxes(
     *,
     show_numbers: bool,
 ) -> np.ndarray:
-    """Return the image, uint8 (H, W, 3), with a longer side of ``side`` px and the boxes {number: (x1, y1, x2, y2) in
-    px of the image} drawn on it. ``colours``: {number: colour} of the marked boxes, drawn last, with thick lines."""
+    """Resize an image, uint8 (H, W, 3), to a longer side of ``side`` px, and draw boxes {number: (x1, y1, x2, y2) in px
+    of the image} on it. ``colours``: {number: colour} of the marked boxes, drawn last, with thick lines."""
     height, width = image.shape[:2]
     scale = side / max(height, width)
     size = (round(width * scale), round(height * scale))
@@ -36,7 +36,7 @@ def draw_numbered_boxes(
 
 
 def _draw_number(canvas: np.ndarray, text: str, box: Sequence[int], colour: Colour, taken: list) -> None:
-    """Write a number at a corner of its box, inside the image, where it covers no other number if possible."""
+    """Write a number at a corner of its box, inside the image, and if possible without covering another number."""
     (width, height), base = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, 0.5, 1)
     x1, y1, x2, y2 = box
     wide, high = width + 4, height + base + 2

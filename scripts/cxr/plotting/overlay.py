@@ -17,11 +17,11 @@ FILL_OPACITY = 0.3
 LONGEST_SIDE = 1024
 """Longest side of a drawn image, px."""
 SIDES = ("R", "L")
-"""The patient's sides, from the image's left to its right, as frontal X-rays are shown."""
+"""The patient's sides, from the image's left to its right, in the usual orientation of frontal X-rays."""
 
 
 def shrink_for_drawing(image: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return an image and its mask, both (H, W), with a longer side of at most :data:`LONGEST_SIDE`."""
+    """Shrink an image and its mask, both (H, W), to a longer side of at most :data:`LONGEST_SIDE`."""
     scale = LONGEST_SIDE / max(image.shape)
     if scale >= 1:
         return image, mask
@@ -37,7 +37,7 @@ def draw_mask(
     axes.imshow(image, cmap="gray", vmin=0, vmax=255)
     axes.set_axis_off()
     if mask is not None and mask.any():
-        # padded with background, so that a mask that touches the edge has an outline there too
+        # pad with background, so that a mask that touches the image's edge has an outline there too
         framed = np.pad(mask, 1)
         grid = [np.arange(-1, length + 1) for length in reversed(mask.shape)]
         axes.contour(*grid, framed, levels=[0.5], colors=[colour], linewidths=1.4)
@@ -56,8 +56,8 @@ def draw_overlay(
     sides: tuple[str, str] = SIDES,
     boxes: Sequence[Sequence[float]] = (),
 ) -> Figure:
-    """Draw a mask (None: not requested) or boxes, fractions x1, y1, x2, y2, on an image, with instruction and
-    answer."""
+    """Draw a mask (None: not requested) and boxes (x1, y1, x2, y2 as fractions of the image) on an image, with the
+    instruction and the answer."""
     small, small_mask = shrink_for_drawing(image, np.zeros(image.shape, bool) if mask is None else mask)
     rows, columns = small.shape
     wide = 8 * columns / max(rows, columns)

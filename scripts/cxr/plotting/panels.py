@@ -1,4 +1,4 @@
-"""Draw frames and what lies on them (masks, zones, anomaly maps) on axes, with the same colours in all stages."""
+"""Draw frames, masks, zones and anomaly maps on axes, with the same colours in all stages."""
 
 from collections.abc import Mapping
 
@@ -12,16 +12,16 @@ from cxr.plotting.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, draw
 
 ORGANS = {"right lung": SKY, "left lung": GREEN, "heart": VERMILION, "cardiomediastinum": PURPLE}
 LEVELS = (ORANGE, SKY, GREEN, PURPLE)
-"""Apical, upper, mid, base: the same four on both sides."""
+"""Colours of the apical, upper, mid and base zones, the same on both sides."""
 LESION_COLOURS = {lesion.name: lesion.colour for lesion in LESION_TYPES}
 POSITIVE, NEGATIVE = BLUE, ORANGE
-"""Positive and negative pairs."""
+"""Colours of positive and negative pairs."""
 KEPT_COLOUR, DROPPED_COLOUR = SKY, ORANGE
-"""Productive boxes, and boxes that failed a condition."""
+"""Colours of productive boxes, and of boxes that failed a condition."""
 SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
-"""Background of a text on an image."""
+"""Style of the background of a text on an image."""
 LEAST_BRIGHTEST = 64
-"""Grey level that the brightest colour of an anomaly map stands for at least."""
+"""Minimum grey level that is drawn in the brightest colour of an anomaly map."""
 
 
 def draw_frame(axes: Axes, image: np.ndarray, title: str) -> None:
@@ -48,14 +48,14 @@ def draw_outline(axes: Axes, mask: np.ndarray, colour: str, fill: float = 0.0) -
 
 
 def draw_masks(axes: Axes, masks: Mapping[str, np.ndarray], colours: Mapping[str, str], fill: float = 0.0) -> None:
-    """Draw named masks, and a legend."""
+    """Draw the outlines of named masks, and a legend."""
     for name, mask in masks.items():
         draw_outline(axes, mask, colours[name], fill)
     draw_legend(axes, {name: colours[name] for name in masks})
 
 
 def draw_zones(axes: Axes, zones: Mapping[str, np.ndarray], fill: float = 0.0) -> None:
-    """Draw the zones of both lungs, as far as they exist, and a legend."""
+    """Draw the outlines of the existing zones of both lungs, and a legend."""
     for side in SIDES:
         for zone, colour in zip(zones_of(side), LEVELS, strict=True):
             if zone in zones:

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 
 from cxr.base.atomic import atomic_file
 
-# Ids, names and reports may contain $: draw it as text, not as a formula.
+# Ids, names and reports may contain "$", which must not start a formula.
 matplotlib.rcParams["text.parse_math"] = False
 
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
@@ -20,7 +20,7 @@ BLACK = "#000000"
 
 
 def draw_legend(axes: Axes, entries: Mapping[str, str]) -> None:
-    """Draw a legend of {name: colour} over an image; no legend without entries."""
+    """Draw a legend of {name: colour} over an image, unless ``entries`` is empty."""
     if entries:
         handles = [Patch(color=colour, label=name) for name, colour in entries.items()]
         axes.legend(handles=handles, loc="lower left", fontsize=7, framealpha=0.7)
@@ -33,10 +33,10 @@ def save_png(figure: Figure, path: str | Path, dpi: int) -> None:
 
 
 def save_jpeg(figure: Figure, path: str | Path, dpi: int, quality: int) -> None:
-    """Save a figure as JPEG: sheets full of X-rays would be five times larger as PNG."""
+    """Save a figure as JPEG, for sheets of X-rays, which would be five times larger as PNG."""
     # no chroma subsampling: thin outlines would lose their colours
     as_jpeg = {"quality": quality, "optimize": True, "subsampling": 0}
-    # through memory: on a full disk Pillow writes half of a JPEG without an error
+    # encode in memory, because on a full disk Pillow writes an incomplete JPEG without an error
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=dpi, format="jpeg", pil_kwargs=as_jpeg)
     with atomic_file(path) as temporary:

@@ -19,8 +19,8 @@ Boxes = Sequence[Sequence[float]]
 
 @dataclass(frozen=True)
 class Turn:
-    """One question and its answer, or why there is none (``failure``). Boxes: fractions x1, y1, x2, y2; ``mask``: bool
-    (H, W), of the image's size."""
+    """A question and its answer, or why there is none (``failure``). Boxes: x1, y1, x2, y2 as fractions of the image;
+    ``mask``: bool (H, W), of the image's size."""
 
     question: str
     answer: str
@@ -43,8 +43,8 @@ class Conversation:
 
 
 def write_replay(path: str | Path, title: str, conversations: Sequence[Conversation], quality: int) -> None:
-    """Write the page. ``quality``: JPEG quality of its images; 0 writes PNG, which keeps every grey level. Raises
-    ValueError unless there is a conversation and each has a turn."""
+    """Write the page. ``quality``: JPEG quality of its images; 0 writes lossless PNG. Raises ValueError if there is no
+    conversation, or if a conversation has no turn."""
     if not conversations or not all(conversation.turns for conversation in conversations):
         raise ValueError("a replay needs at least one conversation, and each needs at least one turn")
     cases = {"cases": [_conversation_data(conversation, quality) for conversation in conversations]}

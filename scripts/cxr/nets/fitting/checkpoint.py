@@ -1,7 +1,7 @@
 """Checkpoints of a training in several processes. They hold whole tensors, so the number of processes may change.
 
-A checkpoint is one safetensors file: the float32 weight and AdamW's two moments of each trained tensor, and, in the
-header, AdamW's number of steps and the training's progress. It is read and written one tensor at a time.
+A checkpoint is one safetensors file with the float32 weight and AdamW's two moments of each trained tensor. The header
+holds AdamW's number of steps and the training's progress. Tensors are read and written one at a time.
 """
 
 import json
@@ -16,15 +16,15 @@ from cxr.base.errors import refuse_unreadable
 from cxr.nets import tensors
 
 FILE_NAME = "checkpoint.safetensors"
-WEIGHT, MOMENTS = "weight", ("exp_avg", "exp_avg_sq")  # the parts of a tensor; the moments have AdamW's names
+WEIGHT, MOMENTS = "weight", ("exp_avg", "exp_avg_sq")  # parts of a tensor; the moments are named as in AdamW
 Gather = Callable[[str, str], torch.Tensor]
-"""Returns the whole float32 tensor of (name, part); all processes must call it together, in the same order."""
+"""Function that returns the whole float32 tensor of (name, part); all processes must call it in the same order."""
 
 
 def write_checkpoint(
     folder: Path, shapes: dict[str, tuple[int, ...]], gather: Gather, state: dict, steps: int, is_writer: bool
 ) -> None:
-    """Write a checkpoint, atomically and in one process; ``steps``: of the optimizer, 0 without moments."""
+    """Write a checkpoint atomically, in the process ``is_writer``; ``steps``: steps taken, 0 if no moments exist."""
     parts = (WEIGHT, *MOMENTS) if steps else (WEIGHT,)
     kinds = {f"{part}/{name}": (shape, torch.float32) for part in parts for name, shape in shapes.items()}
 
@@ -33,7 +33,7 @@ def write_checkpoint(
         return gather(name, part)
 
     if not is_writer:
-        for key in sorted(kinds):  # in the file's order: all processes take part in gathering each tensor
+        for key in sorted(kinds):  # in the file's order, because all processes take part in gathering a tensor
             get(key)
         return
     with atomic_file(folder / FILE_NAME) as temporary:
@@ -41,7 +41,7 @@ def write_checkpoint(
 
 
 def read_checkpoint(folder: Path, take: Callable[[str, str, torch.Tensor], None]) -> tuple[dict, int] | None:
-    """Pass every tensor to ``take(name, part, full_tensor)``; return (state, steps), None without a checkpoint."""
+    """Pass every tensor to ``take(name, part, full_tensor)``; return (state, steps), or None if none was saved."""
     path = folder / FILE_NAME
     if not path.is_file():
         return None

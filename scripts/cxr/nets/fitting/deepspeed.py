@@ -1,4 +1,4 @@
-"""The runner ``deepspeed``: one process per GPU, with ZeRO-2 as in ROSALIA's published code, or ZeRO-3.
+"""The runner ``deepspeed``: one process per GPU, with ZeRO-2 (as in ROSALIA's published code) or ZeRO-3.
 
 ZeRO-2 partitions gradients and AdamW's moments over the processes; ZeRO-3 partitions the weights too.
 """
@@ -19,16 +19,16 @@ from torch.distributed import distributed_c10d
 from cxr.nets.fitting import checkpoint
 from cxr.nets.microbatch import SharedBatch
 
-WRITE_TIMEOUT = timedelta(days=1)  # how long ranks wait for a rank that writes files
+WRITE_TIMEOUT = timedelta(days=1)  # time that ranks wait for a rank that writes files
 ZERO3_OPTIONS = {"stage3_param_persistence_threshold": 0, "stage3_gather_16bit_weights_on_model_save": False}
-"""Options that make ZeRO-3 partition every tensor, small ones too."""
+"""Options that make ZeRO-3 partition every tensor, including small tensors."""
 
 
 class Runner:
     """Compute and apply gradients in several processes; see :class:`cxr.nets.fitting.plain.Runner`.
 
-    With bfloat16 the model is bfloat16, and the optimiser keeps its own float32 weights. ``patience``: how long a
-    process waits for another one before it raises an error.
+    With bfloat16, the model is bfloat16, and the optimiser keeps its own float32 weights. ``patience``: time that a
+    process waits for another process before it raises an error.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class Runner:
         if device.type == "cuda":
             device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
             torch.cuda.set_device(device)
-        # DeepSpeed sends gradients through groups that use torch's default timeouts, whatever timeout it is given
+        # DeepSpeed sends gradients through groups that use torch's default timeouts and ignore its ``timeout``
         distributed_c10d.default_pg_timeout = distributed_c10d.default_pg_nccl_timeout = patience
         backend = "nccl" if device.type == "cuda" else "gloo"
         deepspeed.init_distributed(dist_backend=backend, timeout=patience, verbose=False)
         self.rank, self.ranks, self.device = comm.get_rank(), comm.get_world_size(), device
-        # a CPU group only for waiting: the default group times out after minutes
+        # a separate CPU group for waiting, because the default group times out after minutes
         self._waiting_group = distributed.new_group(backend="gloo", timeout=WRITE_TIMEOUT)
         self.parameters, self.stage = parameters, getattr(recipe, "zero", 2)
         self.engine, self.optimiser, _, _ = deepspeed.initialize(
@@ -104,7 +104,7 @@ class Runner:
             self.engine.step()  # only counts the micro-batch
 
     def take_step(self, rate: float) -> float:
-        """Take a step at the learning rate ``rate``, all ranks or none; return the gradient norm before clipping."""
+        """Take a step at the learning rate ``rate``, on all ranks or none; return the gradient norm before clipping."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("scale", 1.0)
         self.engine.step()
@@ -130,9 +130,9 @@ class Runner:
         self.wait()
 
     def load(self, folder: Path) -> dict | None:
-        """Load the last checkpoint, over any number of ranks; return its ``state``, None without one."""
+        """Load the last checkpoint, written by any number of ranks; return its ``state``, None if there is none."""
         for flat in self._flat_weights:
-            # as AdamW creates them at its first step
+            # the same moments as AdamW creates at its first step
             moments = {part: torch.zeros_like(flat) for part in checkpoint.MOMENTS}
             self.optimiser.optimizer.state[flat] = {"step": torch.tensor(0.0)} | moments
         state_and_steps = checkpoint.read_checkpoint(folder, self._set_tensor)
@@ -159,7 +159,7 @@ class Runner:
         return flat_tensor.view(self.parameters[name].shape)
 
     def _set_tensor(self, name: str, part: str, full_tensor: torch.Tensor) -> None:
-        """Copy this rank's part of a whole tensor."""
+        """Copy this rank's part of a whole tensor into the model or optimiser."""
         full_tensor = full_tensor.to(self.device)
         if self.stage == 3:
             self._set_partitioned_tensor(self.parameters[name], part, full_tensor)
@@ -171,7 +171,7 @@ class Runner:
             self.parameters[name].data.copy_(full_tensor)
 
     def _set_partitioned_tensor(self, parameter: nn.Parameter, part: str, full_tensor: torch.Tensor) -> None:
-        """Copy this rank's part of a whole tensor; all parts have the same size, so the last one is padded."""
+        """Copy this rank's part of a whole tensor; all parts have the same size, so the last part is padded."""
         count = parameter.ds_tensor.ds_numel
         flat = torch.nn.functional.pad(full_tensor.flatten(), (0, count * self.ranks - full_tensor.numel()))
         rank_part = flat.narrow(0, count * self.rank, count)
@@ -183,7 +183,7 @@ class Runner:
             parameter.data.copy_(full_tensor)
 
     def _find_piece(self, name: str, part: str) -> tuple[slice, torch.Tensor] | None:
-        """Return this rank's slice of a tensor and the float32 memory that holds it; None if it holds none."""
+        """Return this rank's slice of a tensor and the float32 memory that holds it; None if the rank has no part."""
         mapping = self.parameters[name]._hp_mapping
         if mapping is None:
             return None

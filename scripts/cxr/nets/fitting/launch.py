@@ -1,8 +1,8 @@
-"""Run a training's job in one process or one per GPU of a node, and handle the signals that stop a training.
+"""Run a training job in one process, or in one per GPU of a node, and handle the signals that stop a training.
 
-SLURM announces its time limit with SIGURG to every process of the job's step; SIGTERM ends a process. SIGTERM cannot
-serve as the announcement: it would end the shell above a training, and SLURM kills the rest of a step whose first
-process ended. Processes without a handler ignore SIGURG.
+SLURM sends SIGURG to every process of the job's step when the time limit is near; SIGTERM ends a process. SIGTERM
+cannot be the warning: it would end the shell that runs a training, and SLURM kills all processes of a step whose first
+process has ended. Processes without a handler ignore SIGURG.
 """
 
 import ctypes
@@ -31,24 +31,24 @@ from cxr.nets.devices import count_gpus
 from cxr.nets.microbatch import SharedBatch
 
 log = logging.getLogger("cxr")
-FAULT_FILE = "fault"  # file beside the job's file in which a process reports an error that the user must fix
+FAULT_FILE = "fault"  # file, next to the job's file, in which a process reports a user's mistake
 SILENCE_PATTERN = re.compile(
     r"Watchdog caught collective operation timeout|Timed out waiting|timed out after|Timeout\(ms\)="
 )
-"""Messages of NCCL and gloo when a process does not answer."""
+"""Pattern of the messages of NCCL and gloo about a process that does not answer."""
 WARNING_SIGNALS = (signal.SIGURG, signal.SIGTERM)  # SLURM sends the first (workflow.jobs.warning_options)
 
 Train = Callable[["TrainingJob", Callable[[], bool]], None]
-"""Does the work of one process of a training; the second argument returns whether the process was asked to stop."""
+"""Function that does the work of one process of a training; its second argument returns whether to stop."""
 READ_SUFFIXES = (".jsonl", ".tsv", ".parquet")
-"""Inputs whose content decides whether a training is the same; others are large, and their sizes decide."""
+"""Inputs that are compared by content to decide whether a training can be resumed; other inputs only by size."""
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A training in builtins, so that it can be passed to other processes.
+    """A training described by built-in types only, so that it can be passed to other processes.
 
-    inputs, outputs: {name: path or paths}; compute: settings without effect on results; folder: of the checkpoints.
+    inputs, outputs: {name: path or paths}; compute: settings without effect on results; folder: folder of checkpoints.
     """
 
     inputs: dict
@@ -60,18 +60,18 @@ class TrainingJob:
     threads: int = 1
 
     def prepare_folder(self) -> None:
-        """Make the folder of the checkpoints; only the same training resumes from one."""
+        """Create the folder of checkpoints; empty it if another training wrote them."""
         facts = [self.options, self.attrs.get("code_digest", "")]
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
         for name, value in sorted(self.inputs.items()):
             for path in map(Path, filter(None, [value] if isinstance(value, str) else value)):
                 content = path.read_bytes() if path.suffix in READ_SUFFIXES else describe_files(path)
                 digest.update(f"{name} {path.name}\n".encode() + content)
-        warning = f"{self.folder} holds a checkpoint of other settings, inputs or code: the training restarts"
+        warning = f"{self.folder} holds a checkpoint made with other settings, inputs or code: the training restarts"
         prepare_folder(Path(self.folder), digest.hexdigest(), pattern="checkpoint.*", warning=warning)
 
     def run(self, worker: str, recipe: SharedBatch, train: Train) -> None:
-        """Run ``train`` in this process, or with the runner ``deepspeed`` the module ``worker`` in one per GPU."""
+        """Run ``train`` in this process; with the runner ``deepspeed``, run the module ``worker`` in one per GPU."""
         if recipe.runner == "deepspeed":
             num_requested = self.compute.get("asked", self.compute["gpus"])
             processes = max(1, count_gpus(self.compute["device"], num_requested))
@@ -85,7 +85,7 @@ class TrainingJob:
         shutil.rmtree(self.folder)
 
     def run_here(self, train: Train) -> None:
-        """Run ``train`` in this process; on a stop signal it writes a checkpoint and ends."""
+        """Run ``train`` in this process; on a stop signal, it writes a checkpoint and ends."""
         with catch_warning_signals() as should_stop:
             train(self, should_stop)
 
@@ -104,7 +104,7 @@ class TrainingJob:
             with catch_warning_signals(launched.terminate):  # the launcher passes the signal on
                 for line in launched.stdout or ():
                     silence = silence or (line.strip() if SILENCE_PATTERN.search(line) else "")
-                    if not fault.is_file():  # after a fault, the launcher only reports at length that a process ended
+                    if not fault.is_file():  # after a fault, the launcher only prints long reports of the process's end
                         log.info("%s", line.rstrip())
         if fault.is_file():
             raise UserError(fault.read_text(encoding="utf-8"))
@@ -118,12 +118,12 @@ class TrainingJob:
 
 
 def run_worker(train: Train) -> None:
-    """Run ``train`` in one process of a training, whose job's file is the first argument of the command line."""
+    """Run ``train`` in one process of a training; the job's file is the first argument of the command line."""
     run_process(Path(sys.argv[1]), lambda text: TrainingJob(**json.loads(text)).run_here(train))
 
 
 def _end_with_parent() -> None:
-    """Make the kernel end this process when its parent dies, so that two trainings never write into one folder."""
+    """Make the kernel end this process when its parent dies, so that two trainings never write to the same folder."""
     if sys.platform == "linux":
         PR_SET_PDEATHSIG = 1
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

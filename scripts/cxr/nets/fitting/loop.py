@@ -15,17 +15,17 @@ from cxr.base.jobs import progress
 from cxr.base.seeds import stable_hash
 
 log = logging.getLogger("cxr")
-NAN_LIMIT = 10  # number of skipped steps (with a loss or gradient that is not a number) at which a training stops
+NAN_LIMIT = 10  # a training stops after this number of skipped steps (the loss or gradient was not a number)
 
 
 def make_runner(name: str, *arguments: Any):
-    """Return the runner ``name``: :class:`cxr.nets.fitting.plain.Runner`, or that of ``deepspeed``."""
+    """Return the runner ``name``: the class ``Runner`` of the module ``plain`` or ``deepspeed``, with ``arguments``."""
     return importlib.import_module(f"cxr.nets.fitting.{name}").Runner(*arguments)
 
 
 @dataclass
 class TrainingLog:
-    """Progress and log of a training, of builtins only, so that a checkpoint can hold it."""
+    """Progress and log of a training, with built-in types only, so that a checkpoint can hold it."""
 
     update: int = 0
     skipped: int = 0
@@ -33,11 +33,11 @@ class TrainingLog:
 
 
 class TrainingLoop:
-    """A training of ``total`` steps. A subclass says which micro-batches a step has, and what is minimised.
+    """A training of ``total`` steps. A subclass defines the micro-batches of a step, and the loss.
 
-    ``runner``: see :func:`make_runner`; ``folder``: of the checkpoints, None for none. They are written every
-    ``checkpoint_every`` steps and when a process's ``should_stop`` returns True, which ends the training of all
-    processes. No result depends on these three.
+    ``runner``: see :func:`make_runner`; ``folder``: folder of checkpoints, None for no checkpoints. A checkpoint is
+    written every ``checkpoint_every`` steps, and when ``should_stop`` returns True in any process, which ends the
+    training in all processes. Results do not depend on ``folder``, ``checkpoint_every`` and ``should_stop``.
     """
 
     total: int
@@ -53,7 +53,7 @@ class TrainingLoop:
         raise NotImplementedError
 
     def losses(self, micro_batch: Any, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss of one of a step's ``count`` micro-batches, and values to log, which are summed, (K,)."""
+        """Return the loss of one of a step's ``count`` micro-batches, and the values (K,) to sum for the log."""
         raise NotImplementedError
 
     def rate(self, update: int) -> float:
@@ -65,13 +65,13 @@ class TrainingLoop:
         raise NotImplementedError
 
     def after_update(self) -> None:
-        """Work after each step, whose row is the log's last; it may change the log."""
+        """Called after each step, when the last row of the log is the step's; may change the log."""
 
     def after_resume(self) -> None:
-        """Continue what :meth:`after_update` does, after a checkpoint has been loaded."""
+        """Called after a checkpoint was loaded, to restore the state that :meth:`after_update` uses."""
 
     def run(self) -> TrainingLog:
-        """Train to the end, from the last checkpoint if there is one."""
+        """Train to the last step, starting from the last checkpoint if there is one; return the log."""
         self.log = type(self.log)(**(self.folder and self.runner.load(self.folder)) or {})
         if first := self.log.update:
             log.info("training resumes at step %d of %d", first, self.total)
@@ -97,7 +97,7 @@ class TrainingLoop:
         runner, count = self.runner, len(micro_batches)
         sums = torch.zeros(1, dtype=torch.float64)
         runner.model.train()
-        # dropout depends only on the step, not on earlier draws, so it is the same after a resume
+        # dropout depends only on the step and the rank, not on earlier random numbers, so that a resume repeats it
         torch.manual_seed(stable_hash(self.seed, "update", update, runner.rank) % 2**63)
         for number, micro_batch in enumerate(micro_batches, 1):
             loss, values = self.losses(micro_batch, count)

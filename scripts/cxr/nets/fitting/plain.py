@@ -20,7 +20,7 @@ FILE_NAME = "checkpoint.pt"
 
 
 class Runner:
-    """Compute and apply gradients in one process; with bfloat16 the passes use autocast and weights stay float32."""
+    """Compute and apply gradients in one process. With bfloat16, passes use autocast and weights stay float32."""
 
     rank, ranks = 0, 1
 
@@ -51,7 +51,7 @@ class Runner:
         (loss / parts).backward()
 
     def take_step(self, rate: float) -> float:
-        """Take a step at the learning rate ``rate``, unless the norm is not finite; return the norm before clipping."""
+        """Take a step at the learning rate ``rate`` if the gradient norm is finite; return the norm before clipping."""
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.recipe.clip))
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("scale", 1.0)
@@ -65,7 +65,7 @@ class Runner:
         return values
 
     def wait(self) -> None:
-        """Do nothing: there is one rank."""
+        """Do nothing, because there is only one rank."""
 
     def save(self, folder: Path, state: dict) -> None:
         """Write weights, optimiser and ``state`` into ``folder`` atomically."""
@@ -73,7 +73,7 @@ class Runner:
         write_state(folder / FILE_NAME, {"state": state, "weights": weights, "optimiser": self.optimiser.state_dict()})
 
     def load(self, folder: Path) -> dict | None:
-        """Load the last checkpoint of :meth:`save` and return its ``state``; None without one."""
+        """Load the last checkpoint that :meth:`save` wrote; return its ``state``, None if there is none."""
         checkpoint = read_state(folder / FILE_NAME)
         if checkpoint is None:
             return None
@@ -91,7 +91,7 @@ def write_state(path: Path, state: dict) -> None:
 
 
 def read_state(path: Path) -> dict | None:
-    """Return what :func:`write_state` wrote; None, with a warning for a damaged file, if it cannot be read."""
+    """Read what :func:`write_state` wrote; None if the file is missing, or, with a warning, if it is damaged."""
     try:
         return torch.load(path, map_location="cpu", weights_only=True) if path.is_file() else None
     except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
