@@ -351,7 +351,7 @@ def test_a_batch_that_does_not_come_out():
     recipe = options().recipe
     assert replace(recipe, batch=24, micro_batch=4).micro_batches_per_step(3) == 2
     for batch, ranks in ((24, 4), (4, 2), (6, 1)):
-        with pytest.raises(UserError, match=rf"^batch is {batch}, which is not a multiple of micro_batch .4. times the"):
+        with pytest.raises(UserError, match=rf"^batch is {batch}, which is not a multiple of micro_batch .4. times"):
             replace(recipe, batch=batch, micro_batch=4).micro_batches_per_step(ranks)
 
 

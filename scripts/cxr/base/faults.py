@@ -26,7 +26,7 @@ DEVICE_WORDS = re.compile(
     re.IGNORECASE,
 )
 """Pattern of messages of torch, onnxruntime and their libraries about a failing device or its software."""
-OURS = PurePath(__file__).parents[1].name  # this package; a failure is described by the last of its functions in the traceback
+OURS = PurePath(__file__).parents[1].name  # this package; a failure is described by its last function in the traceback
 CALLER = f"{OURS}.base.workers"  # the module that calls the engines; its functions are skipped in that description
 
 

@@ -26,7 +26,7 @@ INFERRED_LESIONS = tuple(lesion.name for lesion in LESION_TYPES if lesion.is_inf
 NO_LESION = ("nipple", "overlap", "superimpos", "summation", "artifact", "artefact", "skin fold", "fat pad")
 """Words that explain a finding as something other than a lesion ("likely a nipple shadow")."""
 
-PERSONAS = ("medical_expert", "layperson", "ai_developer")  # personas in whose words instructions are paraphrased (paper, C.3)
+PERSONAS = ("medical_expert", "layperson", "ai_developer")  # in whose words instructions are paraphrased (C.3)
 
 SIDES = ("right", "left")
 LUNGS = ("right lung", "left lung")

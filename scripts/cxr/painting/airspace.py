@@ -10,7 +10,7 @@ from cxr.painting.lesions import noise
 
 MAX_GAIN = 2.0  # maximum factor by which a faint lesion is made denser
 BEYOND = 0.7  # outward shift of a lesion's outline where the lung ends, in half box sizes
-FISSURE = (0.5, 0.55)  # (medial, lateral) end of the minor fissure, below the right lung's top in fractions of its height
+FISSURE = (0.5, 0.55)  # (medial, lateral) end of the minor fissure, in lung heights below the right lung's top
 EDGE = 0.10  # fraction of the highest density from which a pixel belongs to the lesion's mask
 
 

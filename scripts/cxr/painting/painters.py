@@ -20,7 +20,7 @@ PAINTERS: dict[str, Paint] = {
     "pneumothorax": pneumothorax.paint,
     "cardiomegaly": cardiomegaly.paint,
 }
-IN_BOX = ("atelectasis", "effusion")  # painters that may paint in the whole box; others paint in the lung within the box, and its rim
+IN_BOX = ("atelectasis", "effusion")  # these may paint in the whole box, others in the lung and its rim
 
 
 def region_of(painter: str, chest: Chest, request: PaintRequest) -> np.ndarray:
