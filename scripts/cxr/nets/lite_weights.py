@@ -1,4 +1,4 @@
-"""The weights files that a run reads: files of this repository, with the licence in their cards, and published files."""
+"""Weights files that a run reads: those in this repository, with the licences in their cards, and published ones."""
 
 import hashlib
 import json
