@@ -47,10 +47,10 @@ NOT_READ = [
     ("other words", "The reports agree on 3 findings.", "no part 'clinically significant errors'"),
     ("cut off", FULL.split("[Matched")[0], "no part 'matched findings'"),
     ("cut off inside", FULL.split("1. Cardiomegaly")[0] + "\n[Matched Findings]:\n1. A", "errors without a count"),
-    ("twice", f"{FULL}\n[Matched Findings]:\n1. A", "a part is there twice"),
-    ("a kind twice", HEADS.format("(a) X: 1. A\n(a) X: 1. B", "", "1. A"), "unknown or there twice"),
-    ("a seventh kind", HEADS.format("(g) X: 1. A", "", "1. A"), "unknown or there twice"),
-    ("a kind 0", HEADS.format("(0) X: 1. A", "", "1. A"), "unknown or there twice"),
+    ("twice", f"{FULL}\n[Matched Findings]:\n1. A", "a part occurs twice"),
+    ("a kind twice", HEADS.format("(a) X: 1. A\n(a) X: 1. B", "", "1. A"), "unknown or occurs twice"),
+    ("a seventh kind", HEADS.format("(g) X: 1. A", "", "1. A"), "unknown or occurs twice"),
+    ("a kind 0", HEADS.format("(0) X: 1. A", "", "1. A"), "unknown or occurs twice"),
     ("no kind", HEADS.format("1. Left effusion", "", "1. A"), "errors without a kind"),
     ("errors in words", HEADS.format("(a) X: two. A; B", "", "1. A"), "errors without a count"),
     ("a broken number", HEADS.format("(a) X: 3.5 cm", "", "1. A"), "errors without a count"),
@@ -109,7 +109,7 @@ def test_what_is_written_in_the_form_is_read(errors, matched, order):
 ALL_REASONS = [
     ("", "", f"no part '{name}'") for name in ("clinically significant errors", "matched findings")
 ] + [("", "", why) for why in (
-    "a part is there twice", "significant errors without a kind", "a kind of errors is unknown or there twice",
+    "a part occurs twice", "significant errors without a kind", "a kind of errors is unknown or occurs twice",
     "a kind of errors without a count", "matched findings without a count",
     "matched findings are a list without a count",
 )]  # fmt: skip
@@ -212,7 +212,7 @@ def test_a_job_that_starts_again_asks_nothing_twice(tmp_path, prompt):
     [
         (b"Compare {reference}.", r"green\.prompt: .* has \{answer\} 0 times: write it once"),
         (b"{answer} {reference} {reference}", r"green\.prompt: .* has \{reference\} 2 times: write it once"),
-        (b"{answer} {reference} \xff", r"green\.prompt: .* is not UTF-8: save it as such"),
+        (b"{answer} {reference} \xff", r"green\.prompt: .* is not UTF-8: save it in UTF-8"),
     ],
 )
 def test_a_wrong_prompt_is_one_sentence(tmp_path, content, why):

@@ -439,7 +439,7 @@ def test_a_failed_annotation_of_labels_counts_as_nothing_said_or_is_left_out():
 )
 def test_an_annotation_without_its_numbers_stops_with_its_line(metric, lacking):
     line = {"metric": metric, "engine": "hand", "sample_id": "1", "of": "filtered"}
-    with pytest.raises(UserError, match=rf"notes.jsonl, line 1 lacks {lacking}, which {metric} is made of"):
+    with pytest.raises(UserError, match=rf"notes.jsonl, line 1 lacks {lacking}, which {metric} needs"):
         reports.read_notes("notes.jsonl", [line])
     assert reports.read_notes("notes.jsonl", [line | {"failure": "too_long"}])
 

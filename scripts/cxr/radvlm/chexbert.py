@@ -18,12 +18,12 @@ HEADS = (
     "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation", "Pneumonia",
     "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices", NO_FINDING,
 )  # fmt: skip
-"""Labels in the order of the heads."""
-CLASSES = (None, PRESENT, ABSENT, UNCERTAIN)  # meaning of each head's classes; No Finding has only the first two
+"""Label of each head, in the order of the network's outputs."""
+CLASSES = (None, PRESENT, ABSENT, UNCERTAIN)  # label value of each class (None: blank); No Finding has only two
 
 
 class CheXbert(torch.nn.Module):
-    """The network; parameter names match the published weights."""
+    """CheXbert's network; its parameter names match the published weights."""
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -45,7 +45,7 @@ class Labeller:
         self.longest = net.bert.config.max_position_embeddings
 
     def __call__(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        """Return the labels of each text, without blank ones but with No Finding; long texts are truncated."""
+        """Return {label: value} of each text; blank labels are omitted, except No Finding; long texts are truncated."""
         report_labels = []
         for text in texts:
             encoded = self.words(" ".join(text.split()), truncation=True, max_length=self.longest, return_tensors="pt")
@@ -57,7 +57,7 @@ class Labeller:
 
 
 def load_labeller(weights: str | Path, model: str, revision: str) -> Labeller:
-    """Load the labeller; ``model``: folder or hub id of its BERT. Raises UserError for missing or other weights."""
+    """Load CheXbert; ``model``: folder or hub id of its BERT. Raises UserError for missing or unsuitable weights."""
     folder = find_downloaded_model(KEY, model, revision)
     problem, remedy = f"{KEY}.model: {folder} lacks config.json or a tokenizer", "give bert-base-uncased's folder"
     with refuse_unreadable(folder, problem, remedy):
@@ -69,7 +69,7 @@ def load_labeller(weights: str | Path, model: str, revision: str) -> Labeller:
 
 
 def label_shard(*, reports: str, weights: str, labels: str, model: str, revision: str) -> None:
-    """Write the labels of each study of a shard with a text, equal texts once. Raises UserError for other weights."""
+    """Label each study that has a text in a shard; equal texts are labelled once. Raises UserError for bad weights."""
     texts = {line["study_id"]: line["section_text"] for line in read_lines(reports) if line["section_text"].strip()}
     unique_texts = sorted(set(texts.values()))
     labels_by_text = dict(zip(unique_texts, load_labeller(weights, model, revision)(unique_texts), strict=True))

@@ -15,8 +15,8 @@ PRESENT, ABSENT, UNCERTAIN = VALUES = ("present", "absent", "uncertain")  # valu
 @dataclass(frozen=True)
 class LabelNames:
     """The label resource. names: the 14 labels in order; no_finding, device: the two labels that are not findings;
-    lesions, entities: labels by lesion type and by report entity; words: device words; regions: mask and part of each
-    region.
+    lesions, entities: {lesion type or report entity: labels}; words: device words; regions: {region: its mask and the
+    part of it}.
     """
 
     names: tuple[str, ...]
@@ -46,11 +46,11 @@ def load_label_names() -> LabelNames:
 
 
 def label_report(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[str, str]:
-    """Return {label: present, absent or uncertain} of a report, from its findings (``tuples``) and ``sentences``.
+    """Return {label: present, absent or uncertain} for a report with the findings ``tuples`` and ``sentences``.
 
     Affirmed findings are present, including confident interpretations ("opacity consistent with pneumonia"). Weakly
-    hedged findings are uncertain. Findings that are denied and nowhere affirmed are absent. Findings that the report
-    does not mention have no label; No Finding and Support Devices always have one.
+    hedged findings are uncertain. Findings that are denied and never affirmed are absent. Findings that the report does
+    not mention have no label; No Finding and Support Devices always have one.
     """
     label_resource, stated = load_label_names(), {}
     for finding in tuples:
@@ -71,7 +71,7 @@ def label_report(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[st
 def resolve_uncertain(stated: Mapping[str, str], uncertain: str) -> dict[str, str]:
     """Return the labels with uncertain ones replaced by ``uncertain`` ("left_out" keeps them uncertain).
 
-    No Finding, if it is among them, is derived again from the other labels, whatever the source states.
+    If No Finding is among the labels, it is recomputed from the other labels, whatever the source states.
     """
     label_resource, replacements = load_label_names(), {UNCERTAIN: uncertain} if uncertain in VALUES else {}
     value_by_label = {label: replacements.get(value, value) for label, value in stated.items()}
@@ -81,7 +81,7 @@ def resolve_uncertain(stated: Mapping[str, str], uncertain: str) -> dict[str, st
 
 
 def finding_labels(lesion: str | None, entity: str) -> frozenset[str]:
-    """Return the labels of a finding: those of its lesion type, or else of its entity."""
+    """Return the labels of a finding's lesion type or, if there are none, of its entity."""
     label_names = load_label_names()
     return frozenset(label_names.lesions.get(lesion or "") or label_names.entities.get(entity) or ())
 

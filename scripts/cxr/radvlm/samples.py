@@ -1,6 +1,6 @@
 """The JSON line of a sample, written by the instructions stage and read by tuning, inference and evaluation.
 
-An answer marks a box by ``<box:name>``; ``boxes`` holds fractions, which each run writes by its convention.
+An answer refers to boxes by ``<box:name>``; ``boxes`` has them as fractions, which a run writes in its convention.
 """
 
 import re
@@ -19,13 +19,13 @@ DECIMALS = 2  # decimals of a written coordinate (paper)
 
 
 def unit_boxes(boxes: np.ndarray, rows: ArrayLike, columns: ArrayLike) -> np.ndarray:
-    """Return pixel boxes (N, 4) as fractions, clipped to 0–1, of ``rows`` and ``columns``, scalars or (N,)."""
+    """Convert pixel boxes (N, 4) to fractions of ``rows`` and ``columns`` (scalars or (N,)), clipped to 0–1."""
     sides = np.stack([columns, rows, columns, rows], axis=-1).astype(np.float64)
     return np.clip(np.asarray(boxes, np.float64).reshape(-1, 4) / sides, 0.0, 1.0)
 
 
 def round_coordinate(value: float) -> float:
-    """Round a fraction to two decimals as it is written; exact halves round to even."""
+    """Round a fraction to the two decimals of a written coordinate; exact halves round to even."""
     return float(f"{value:.{DECIMALS}f}")
 
 
@@ -33,7 +33,7 @@ def survive_rounding(boxes: np.ndarray) -> np.ndarray:
     """Return a mask, bool (N,), of the boxes (N, 4) that keep a positive area after rounding."""
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     sides = boxes[:, 2:] - boxes[:, :2]
-    has_area = (sides > 1.01 * 10.0**-DECIMALS).all(axis=1)  # such corners round to different values
+    has_area = (sides > 1.01 * 10.0**-DECIMALS).all(axis=1)  # corners that are this far apart round to different values
     for at in np.flatnonzero(~has_area & (sides > 0).all(axis=1)):
         x1, y1, x2, y2 = map(round_coordinate, boxes[at])
         has_area[at] = x1 < x2 and y1 < y2
@@ -49,7 +49,7 @@ def sort_by_area(boxes: np.ndarray) -> tuple[tuple[float, float, float, float], 
 @dataclass(frozen=True)
 class NamedBoxes:
     """The boxes of one name or phrase in an image. key: seed of its wordings; name: name or phrase text; boxes:
-    fractions of the image, largest first; facts: their ids; flat: ids of boxes without an area after rounding.
+    fractions of the image, largest first; facts: fact ids; flat: fact ids of boxes without an area after rounding.
     """
 
     image_id: str
@@ -61,7 +61,7 @@ class NamedBoxes:
 
 
 def group_boxes(facts: pl.DataFrame, sizes: Mapping[str, tuple[int, int]], kind: str) -> Iterator[NamedBoxes]:
-    """Yield a kind's boxes by image and name, sorted, but single readers'. ``sizes``: {image_id: (rows, columns)}."""
+    """Yield the boxes of a kind, by image and name, except single readers'. ``sizes``: {image_id: (rows, columns)}."""
     fact_table = facts.filter(pl.col("reader").is_null(), pl.col("image_id").is_in(list(sizes)), kind=kind)
     fact_table = fact_table.sort("image_id", "name", "group", "fact_id")
     shapes = np.array([sizes[image_id] for image_id in fact_table["image_id"]]).reshape(-1, 2)
@@ -88,7 +88,7 @@ SEG = "[SEG]"  # token of an answer that stands for a mask
 
 
 def box_slot(name: str) -> str:
-    """Return the slot of the boxes ``name``. Raises ValueError for an empty name or one with < or >."""
+    """Return the slot for the boxes ``name``. Raises ValueError if the name is empty or contains < or >."""
     if not name or set(name) & set("<>"):
         raise ValueError(f"{name!r} is not a valid name for boxes")
     return f"<box:{name}>"
@@ -103,12 +103,12 @@ def slot_names(text: str) -> list[str]:
 
 
 def format_boxes(boxes: Sequence[Sequence[float]]) -> str:
-    """Return boxes as text: "[0.10, 0.20, 0.30, 0.40] and [...]", "" without any."""
+    """Format boxes as text: "[0.10, 0.20, 0.30, 0.40] and [...]"; no boxes give ""."""
     return join_in_words([f"[{', '.join(f'{value:.{DECIMALS}f}' for value in box)}]" for box in boxes])
 
 
 def write_slots(text: str, boxes: Mapping[str, Sequence[Sequence[float]]]) -> str:
-    """Replace slots by their boxes as text."""
+    """Replace each slot in a text by its boxes (:func:`format_boxes`)."""
     return _SLOT.sub(lambda slot: format_boxes(boxes.get(slot[1], ())), text)
 
 
@@ -123,7 +123,7 @@ def make_line(
     labels: Sequence[str] | None = None, mask_ids: Sequence[str] = (), facts: Sequence[str] = (), engine: str = "",
     number: int = 0, target: str | None = None,
 ) -> dict:  # fmt: skip
-    """Return the JSON line of a sample about ``image``, a row of its ids; ``labels``: None if the source has none."""
+    """Return a sample's JSON line. ``image``: row with the image's ids; ``labels``: None if the source has none."""
     return {
         "sample_id": sample_id,
         "task": task,

@@ -1,4 +1,4 @@
-"""Settings of RadVLM: those of its stages."""
+"""Settings of RadVLM and its stages."""
 
 import re
 from collections.abc import Sequence
@@ -160,7 +160,7 @@ ModelName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Segmenter = Annotated[str, Limits(pattern=r"^(none|rosalia:[A-Za-z0-9][A-Za-z0-9_.-]*)$")]
 Metric = Literal["rouge_l", "bleu", "findings_f1", "bertscore", "radgraph_f1", "green", "chexbert_f1"]
 
-METRICS = {"chexbert": "chexbert_f1", "radgraph": "radgraph_f1"}  # {annotator: metric}, if not of its name
+METRICS = {"chexbert": "chexbert_f1", "radgraph": "radgraph_f1"}  # {annotator: metric} where names differ
 
 
 class Bertscore(Section):
@@ -244,7 +244,7 @@ class Evaluation(Section):
     def _names_are_apart(self) -> None:
         refuse_equal_names("runs and predictions", [*self.runs, *self.predictions])
         if shared_names := set(self.runs) & self.predictions.keys():
-            raise ValueError(f"predictions.{min(shared_names)} has the name of a run of runs: rename it")
+            raise ValueError(f"predictions.{min(shared_names)} has the same name as a run in runs: rename it")
         if len(set(self.runs)) < len(self.runs):
             raise ValueError(f"runs names {max(self.runs, key=self.runs.count)!r} twice: name it once")
         for name in self.annotators:
@@ -258,7 +258,7 @@ class Evaluation(Section):
             raise ValueError(f"{problem}: give the folder of radgraph-xl.tar.gz's files")
         for name in self.annotations:
             if name not in [*self.runs, *self.predictions]:
-                raise ValueError(f"annotations.{name} is of no model of runs or predictions: name one of them")
+                raise ValueError(f"annotations.{name} names no model in runs or predictions: use such a name")
         for name, prediction in self.predictions.items():
             if not prediction.path:
                 raise ValueError(f"predictions.{name}.path is empty: give the file of the model's outputs")

@@ -1,4 +1,4 @@
-"""Statements of a text: findings with polarity, certainty, place and size, extracted by the rules engine."""
+"""Statements of a text: findings with polarity, certainty, location and size, extracted by the rules engine."""
 
 import hashlib
 import re
@@ -33,9 +33,9 @@ _BOTH = frozenset(("bilateral", "both", "bibasilar", "bibasal"))
 class Statement:
     """A finding that a sentence affirms or denies. lesion: lesion type, None for other findings; hedge: 0 definite, 1
     likely, 2 possible; sides: right, left; zones: lung zones; place: location phrases of the sentence; sizes: small,
-    moderate, large; limits: words that limit a denial ("no large effusion"); explains: the finding that it interprets
-    ("opacity, likely pneumonia"); sentence: number from 1; span: [start, end) in the sentence; denies: False where a
-    negation leaves the finding open.
+    moderate, large; limits: words that limit a denial ("no large effusion"); explains: the finding that this one
+    interprets ("opacity, likely pneumonia"); sentence: number, from 1; span: [start, end) in the sentence; denies:
+    False if a negation leaves the finding open.
     """
 
     entity: str
@@ -61,7 +61,7 @@ class Statement:
         """Return a copy with this sentence number."""
         if sentence == self.sentence:
             return self
-        statement = object.__new__(Statement)  # what dataclasses.replace does, six times as fast
+        statement = object.__new__(Statement)  # same result as dataclasses.replace, six times as fast
         statement.__dict__.update(self.__dict__, sentence=sentence)
         return statement
 
@@ -70,7 +70,7 @@ class Statement:
         return bool(self.sides or self.zones)
 
     def overlaps(self, statement: "Statement") -> bool:
-        """True if both may refer to the same place; a statement without a place may refer to any."""
+        """True if both may refer to the same location; a statement without a location may refer to any."""
         if not (self.has_place and statement.has_place):
             return True
         shared = self.sides & statement.sides
@@ -104,14 +104,14 @@ def load_patterns() -> Patterns:
 
 
 def read_digests(code: str, **resources: str) -> dict[str, str]:
-    """Return the digests of the code, of files of ``resources/``, by name, and of the lexicon, for an output line."""
+    """Return {name: digest} for an output line: the given ``code`` digest, files of ``resources/``, the lexicon."""
     contents = {name: (Path(RESOURCES) / file).read_bytes() for name, file in resources.items()}
     digests = {name: hashlib.blake2b(content, digest_size=8).hexdigest() for name, content in contents.items()}
     return {"code": code} | digests | {"lexicon": digest_lexicon()}
 
 
 def split_batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield the rows in lists of ``size``: one batch of a language model, which bounds memory."""
+    """Yield the rows in lists of at most ``size``, one batch of a language model each, to bound memory."""
     remaining = iter(rows)
     while batch := list(islice(remaining, size)):
         yield batch
@@ -128,7 +128,7 @@ def read_statements(sentence_texts: Sequence[str]) -> list[Statement]:
 
 
 def read_phrase(text: str) -> list[Statement]:
-    """Return the statements of the sentences of a phrase, each read alone."""
+    """Return the statements of a phrase; its sentences are parsed independently of each other."""
     return [statement for sentence in split_sentences(text) for statement in read_sentence(sentence)]
 
 
@@ -175,7 +175,7 @@ def _find_place(finding: Mapping, text: str) -> tuple[frozenset[str], frozenset[
 
 
 def _find_qualifiers(text: str, name: str) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the sizes and limits in a finding's name and in the words before it in its clause."""
+    """Return (sizes, limits) found in a finding's name and in the words before it in the same clause."""
     clause = _CLAUSE.split(text.lower())[-1]
     nearby_words = _SIZED.findall(f"{clause} {name.lower()}")[-8:]
     sizes, limits = load_patterns().sizes, load_patterns().limits

@@ -28,9 +28,9 @@ class InputSize:
 
 @dataclass(frozen=True)
 class Convention:
-    """A convention. scale: number that stands for the full side; None: the side in pixels, as the model sees it.
-    decimals: of each number; y_first: boxes are y1, x1, y2, x2; key: name of a box in JSON; sentence_decimals: decimals
-    inside a sentence, 0 for ``decimals``; short: no trailing zeros inside a sentence, but at least one decimal.
+    """A convention. scale: value of the full side; None: the side in pixels, as the model sees it; decimals: number of
+    decimals; y_first: boxes are y1, x1, y2, x2; key: name of a box in JSON; sentence_decimals: decimals inside a
+    sentence, 0 for ``decimals``; short: no trailing zeros inside a sentence, but at least one decimal.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Convention:
         return np.array([*sides, *sides], np.float64)
 
     def write(self, box: Sequence[float], size: InputSize) -> str:
-        """Return a box as four numbers in brackets."""
+        """Format a box as four numbers in brackets."""
         return f"[{', '.join(self._numbers(box, size, self.decimals))}]"
 
     def _numbers(self, box: Sequence[float], size: InputSize, decimals: int) -> list[str]:
@@ -59,7 +59,7 @@ class Convention:
         return [f"{value:.{decimals}f}" for value in values]
 
     def write_list(self, boxes: Sequence[Sequence[float]], size: InputSize) -> str:
-        """Return boxes as part of a sentence: separated by commas, with "and" before the last."""
+        """Format boxes as part of a sentence: separated by commas, with "and" before the last."""
         numbers = [self._numbers(box, size, self.sentence_decimals or self.decimals) for box in boxes]
         if self.short:
             numbers = [[str(float(number)) for number in box] for box in numbers]
@@ -67,12 +67,12 @@ class Convention:
         return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
     def answer(self, boxes: Sequence[Sequence[float]], size: InputSize) -> str:
-        """Return boxes as a JSON answer: one object, or a list of several."""
+        """Format boxes as a JSON answer: one object, or a list of several."""
         texts = [f'{{"{self.key}": {self.write(box, size)}}}' for box in boxes]
         return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
     def read(self, numbers: Sequence[float], size: InputSize) -> np.ndarray:
-        """Return the unclipped fractions x1, y1, x2, y2, float64 (4,), of four numbers in an answer."""
+        """Convert four numbers of an answer to unclipped fractions x1, y1, x2, y2, float64 (4,)."""
         values = np.asarray(numbers, np.float64)
         if self.y_first:
             values = values[[1, 0, 3, 2]]
@@ -92,7 +92,7 @@ CONVENTIONS = {
 """Conventions by name. A new one needs an entry here and a sentence in ``resources/vlm/wording.yaml``."""
 PROBED_CONVENTIONS = tuple(name for name, one in CONVENTIONS.items() if not one.short)
 """Conventions that a probe compares; ``short`` does not change how an answer is read."""
-PALIGEMMA = Convention("loc1024", 1024, y_first=True)  # of ``<loc0123>`` tokens in any answer
+PALIGEMMA = Convention("loc1024", 1024, y_first=True)  # convention of ``<loc0123>`` tokens in any answer
 
 
 def find_convention(name: str) -> Convention:
@@ -103,7 +103,7 @@ def find_convention(name: str) -> Convention:
 
 
 def localization_question(query: str, convention: Convention) -> str:
-    """Return the question for the boxes of ``query``, which says in what form to answer."""
+    """Return the question for the boxes of ``query``, with the required form of the answer."""
     wordings = load_resource(RESOURCE_FILES[0])
     form = wordings["form"].get(convention.name, wordings["form"]["default"])
     slot_values = {"query": query, "form": form, "coordinates": wordings["coordinates"][convention.name]}

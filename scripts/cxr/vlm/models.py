@@ -1,7 +1,7 @@
-"""Models and runs in folders: loading and writing them, their image tiling, tiny random models, adapters.
+"""Load and write models and runs in folders, including image tiling, tiny random models and adapters.
 
-How a recipe tiles images (``tiles`` and ``grid``) is written into the model's files (families with ``has_tiling`` and
-``write_tiling``), so that every program uses it.
+A recipe's image tiling (``tiles`` and ``grid``) is written into the model's files (in families with ``has_tiling`` and
+``write_tiling``), so that every program uses the same tiling.
 """
 
 import json
@@ -42,7 +42,7 @@ class Loaded:
 
 
 def load_model(name: str, folder: str | Path, dtype: torch.dtype = torch.float32) -> Loaded:
-    """Return the model of the family ``name`` in a folder. Raises UserError for another family or a missing tensor."""
+    """Load a model of the family ``name`` from a folder. Raises UserError for another family or a missing tensor."""
     family = load_family(name, folder)
     tokens = Tokens.read(folder, family.frame)
     with refuse_unreadable(folder, f"{folder} holds no model that can be read", "fetch it again", *WEIGHT_ERRORS):
@@ -52,12 +52,12 @@ def load_model(name: str, folder: str | Path, dtype: torch.dtype = torch.float32
     for fault in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if names := loading_info.get(fault):
             tensor_name = sorted(map(str, names))[0]
-            raise UserError(f"{folder}: {fault.replace('_', ' ')}, such as {tensor_name}: it is no whole {name} model")
+            raise UserError(f"{folder}: {fault.replace('_', ' ')}, such as {tensor_name}: fetch a whole {name} model")
     return Loaded(model.eval(), family, tokens)
 
 
 def add_seg_token(loaded: Loaded, seed: int) -> Loaded:
-    """Return the model with [SEG], in an unused row of its vocabulary or in a new one drawn by ``seed``."""
+    """Add the token [SEG] to a model, in an unused embedding row or in a new one that is initialized by ``seed``."""
     tokens, model = loaded.tokens.with_seg(), loaded.model
     if len(tokens.tokenizer) > model.get_input_embeddings().num_embeddings:
         with torch.random.fork_rng(devices=[]):
@@ -90,7 +90,7 @@ def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, se
 
 
 def base_folder(base: str | list[str], model: str, revision: str) -> str:
-    """Return the folder ``base``, or of the downloaded ``model``, else "". Raises UserError if it is not downloaded."""
+    """Return ``base`` or the folder of the downloaded ``model``, "" for neither. Raises UserError if not downloaded."""
     if base:
         return base if isinstance(base, str) else base[0]
     if not model:
@@ -99,15 +99,15 @@ def base_folder(base: str | list[str], model: str, revision: str) -> str:
 
 
 RUN = "run.json"
-"""File of a run that says how to ask its model: family, convention, side, original, base; system_prompt if set; tiling
-of an adapter if it differs from the base's.
+"""File of a run with the facts for inference: family, convention, side, original, base; system_prompt if set; tiling of
+an adapter if it differs from the base's.
 """
 MODEL, ADAPTERS = "model", "adapter"  # folders of a run: a whole model, or a peft adapter for ``base``
 SEGMENTER = "segmenter"  # folder of a run's segmenter, if it has one
 
 
 def write_run(folder: Path, **facts: object) -> None:
-    """Write the facts that :func:`load_run` needs besides the weights."""
+    """Write the facts that :func:`load_run` needs in addition to the weights."""
     _write_json(folder / RUN, facts)
 
 
@@ -116,7 +116,7 @@ def _write_json(path: Path, content: dict) -> None:
 
 
 def read_run(folder: str | Path) -> dict:
-    """Return what :func:`write_run` wrote. Raises UserError for a folder without it."""
+    """Read the facts that :func:`write_run` wrote. Raises UserError for a folder without them."""
     path, remedy = Path(folder, RUN), "tune or name one in vlm.tuning.runs"
     with refuse_unreadable(path, f"{folder} holds no run of vlm_tuning", remedy):
         return json.loads(path.read_text(encoding="utf-8"))
@@ -124,7 +124,7 @@ def read_run(folder: str | Path) -> dict:
 
 @contextmanager
 def run_model(run: str | Path, base: str | Path = "") -> Iterator[Path]:
-    """Yield the folder, maybe temporary, of a run's model: its own, or its base, which ``base`` overrides."""
+    """Yield a folder, perhaps temporary, with a run's model: its own, else ``base``, else the base in its facts."""
     model_dir = Path(run, MODEL)
     if model_dir.is_dir():
         yield model_dir
@@ -140,12 +140,12 @@ def run_model(run: str | Path, base: str | Path = "") -> Iterator[Path]:
 
 
 def needs_tiling(name: str, folder: str | Path, tiling: Mapping) -> bool:
-    """True if a model of the family ``name`` has another tiling than ``tiling``; {} accepts any."""
+    """True if the tiling of a model of the family ``name`` differs from ``tiling``; {} accepts any tiling."""
     return bool(tiling) and not engine_module(FAMILIES, name).has_tiling(Path(folder), **tiling)
 
 
 def apply_tiling(name: str, folder: Path, tiling: Mapping) -> None:
-    """Change the tiling of a model in a folder to ``tiling``; nothing is written if it has it already."""
+    """Change the tiling of a model in a folder to ``tiling``; if they already agree, nothing is written."""
     if needs_tiling(name, folder, tiling):
         engine_module(FAMILIES, name).write_tiling(folder, **tiling)
 
@@ -161,7 +161,7 @@ def link_model(name: str, source: str | Path, folder: Path, tiling: Mapping) -> 
 
 
 def load_run(folder: str | Path, base: str | Path = "", dtype: torch.dtype = torch.float32) -> Loaded:
-    """Return the model of a run, with its adapter. ``base``: see :func:`run_model`. Raises UserError if incomplete."""
+    """Load the model of a run, with its adapter. ``base``: see :func:`run_model`. Raises UserError if incomplete."""
     facts, adapters = read_run(folder), Path(folder, ADAPTERS)
     with run_model(folder, base) as model:
         loaded = load_model(facts["family"], model, dtype)
@@ -177,7 +177,7 @@ def load_run(folder: str | Path, base: str | Path = "", dtype: torch.dtype = tor
 
 
 def has_segmenter(folder: str | Path) -> bool:
-    """True if a run has a segmenter, and so a mask for each [SEG] of its answers."""
+    """True if a run has a segmenter, which predicts a mask for each [SEG] of its answers."""
     return Path(folder, SEGMENTER).is_dir()
 
 

@@ -26,7 +26,7 @@ class Originals:
 
     @classmethod
     def for_samples(cls, tables: Iterable[str], decoding: Mapping, samples: Iterable[Sample]) -> "Originals | None":
-        """Return the samples' originals in ``tables``; None without ``decoding``: frames are used. Raises UserError."""
+        """Find the samples' originals in ``tables``; None without ``decoding``. Raises UserError if one is missing."""
         if not decoding:
             return None
         sample_images = {(sample.source, sample.image_id) for sample in samples}

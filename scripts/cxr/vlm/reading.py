@@ -1,4 +1,4 @@
-"""Read the boxes in a model's answer, in any common form. A text is searched, never evaluated.
+"""Parse the boxes in a model's answer, in any common form. The text is searched, never evaluated as code.
 
 Outcomes: ``boxes``, ``none`` (the answer says that there is no box), ``unreadable`` with a reason.
 """
@@ -15,8 +15,8 @@ from cxr.geometry.unions import union_iou
 from cxr.llm.replies import without_reasoning
 from cxr.vlm.conventions import GRID, PALIGEMMA, Convention, InputSize, find_convention
 
-MOST_BOXES = 100
-MOST_CHARACTERS = 100_000  # longer answers are cut before they are read
+MOST_BOXES = 100  # maximum number of boxes of an answer
+MOST_CHARACTERS = 100_000  # longer answers are truncated before parsing
 NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?"
 WORD = r"[-+]?(?:nan|inf(?:inity)?)\b|null\b"
 _VALUE = re.compile(rf"({NUMBER}|{WORD})(\s*%)?", re.IGNORECASE)
@@ -44,7 +44,7 @@ _ANSWER = re.compile(r"\b(?:final\s+)?answer\b\s*(?:is\s*)?[:=]", re.IGNORECASE)
 _NOTHING = re.compile(
     r"[\s`'\"]*(?:json)?[\s`'\"]*(?:\[\s*(?:\[\s*\]|\{\s*\})?\s*\]|\{\s*\}|null|none)[\s`'\".]*", re.IGNORECASE
 )
-_NEXT_BOX = re.compile(r"\s*(?:,\s*)?(?:and\s*)?[\[(]")  # separator and bracket of a next box
+_NEXT_BOX = re.compile(r"\s*(?:,\s*)?(?:and\s*)?[\[(]")  # separator and opening bracket of the next box
 _NO_BOX = re.compile(r"\s*(?:\[\s*(?:\[\s*\])?\s*\]|null\b|none\b)", re.IGNORECASE)
 
 
@@ -65,13 +65,13 @@ class Reading:
 
 
 def read_boxes(text: str, convention: Convention, size: InputSize) -> Reading:
-    """Return the boxes of any text, or the reason: nothing, non_finite, zero_area, too_many, count (not four)."""
+    """Parse the boxes of a text, or return a reason: nothing, non_finite, zero_area, too_many, count (not four)."""
     notes: set[str] = set()
     if len(text) > MOST_CHARACTERS:
         text, _ = text[:MOST_CHARACTERS], notes.add("cut")
     box_convention, number_lists, empty = _find_numbers(without_reasoning(text), convention, size, notes)
     if len(number_lists) > MOST_BOXES:
-        # a model that never ends repeats one box
+        # an endless answer repeats one box
         number_lists = [list(numbers) for numbers in dict.fromkeys(map(tuple, number_lists))]
         notes.add("repeated")
     if len(number_lists) > MOST_BOXES:
@@ -92,7 +92,7 @@ def _unreadable(reason: str, notes: set[str]) -> Reading:
 
 
 class _Box(NamedTuple):
-    """The box of four numbers, with the fields of :class:`Reading`; reason: why it is invalid, "" if it is valid."""
+    """A parsed box, with fields as in :class:`Reading`; reason: why the box is invalid, "" for a valid box."""
 
     box: np.ndarray
     swapped: bool
@@ -119,7 +119,7 @@ def _parse_box(numbers: list[float], convention: Convention, size: InputSize, no
 
 
 def _to_units(numbers: list[float], convention: Convention, size: InputSize) -> list[float]:
-    """Return the numbers of a box in the convention's units; a percentage refers to the image's side."""
+    """Convert the numbers of a box to the convention's units; a percentage is relative to the image's side."""
     width, height = convention.sides(size)[:2]
     sides = (height, width) * 2 if convention.y_first else (width, height) * 2
     number_sides = zip(numbers, sides, strict=True)
@@ -216,7 +216,7 @@ def _bracketed_numbers(text: str) -> Iterator[list[float]]:
 
 
 class Percentage(float):
-    """A number with a percent sign: refers to the image's side in any convention."""
+    """A number with a percent sign, relative to the image's side in any convention."""
 
 
 def _parse_numbers(text: str) -> list[float]:
@@ -231,7 +231,7 @@ def _parse_number(number: str, is_percentage: bool = False) -> float:
 
 
 def to_grid(boxes: np.ndarray) -> np.ndarray:
-    """Return boxes of fractions (N, 4) on the grid, int64, each at least one cell wide and high."""
+    """Convert fractional boxes (N, 4) to grid cells, int64, each at least one cell wide and high."""
     grid = np.floor(np.asarray(boxes, np.float64).reshape(-1, 4) * GRID + 0.5).astype(np.int64)
     grid[:, :2] = np.minimum(grid[:, :2], GRID - 1)
     grid[:, 2:] = np.maximum(grid[:, 2:], grid[:, :2] + 1)
@@ -239,11 +239,11 @@ def to_grid(boxes: np.ndarray) -> np.ndarray:
 
 
 def read_answer(text: str, convention: str, size: tuple[int, int]) -> tuple[Reading, np.ndarray]:
-    """Return the reading of an answer and its boxes on the grid, int64 (N, 4). size: (width, height) of the image."""
+    """Parse an answer; return (reading, its boxes on the grid, int64 (N, 4)). size: (width, height) of the image."""
     reading = read_boxes(text, find_convention(convention), InputSize(*size))
     return reading, to_grid(reading.boxes)
 
 
 def answer_iou(text: str, convention: str, size: tuple[int, int], true: np.ndarray) -> float:
-    """Return the IoU of the unions of an answer's boxes and of the boxes ``true``, int (M, 4) on the grid."""
+    """Return the IoU of the union of an answer's boxes with the union of ``true``, int (M, 4) on the grid."""
     return union_iou(read_answer(text, convention, size)[1], true)

@@ -24,7 +24,7 @@ from cxr.instructions.record import Turn
 from cxr.vlm.conventions import GRID, Convention, InputSize, localization_question
 
 FIELDS = ("picture", "frame", "image")  # fields of a shard that may contain the image; the first existing one is used
-FRAME_FIELD, AFFINE, ORIGINAL = "image", "to_original", "original_shape"  # a frame, its affine, its original's shape
+FRAME_FIELD, AFFINE, ORIGINAL = "image", "to_original", "original_shape"  # fields: frame, affine, shape of the original
 _SLOT = re.compile(r"<box:([^<>]+)>")
 
 
@@ -62,7 +62,7 @@ class Sample:
 
 
 def parse_sample(line: Mapping) -> Sample:
-    """Return the sample of a line. Raises UserError if a field is missing or wrong."""
+    """Parse a line into a sample. Raises UserError if a field is missing or wrong."""
     try:
         common_fields = {name: str(line.get(name, "")) for name in ("source", "split", "domain")}
         if "turns" in line:
@@ -79,7 +79,7 @@ def parse_sample(line: Mapping) -> Sample:
 
 
 def read_samples(path: str | Path, tasks: Sequence[str] = ()) -> list[Sample]:
-    """Return the samples of a file, or those of the ``tasks``. Raises UserError for none, or a duplicate id."""
+    """Return a file's samples, or those of ``tasks``. Raises UserError if no task matches or an id occurs twice."""
     samples, sample_ids = [], set()
     for line in read_lines(path):
         sample = parse_sample(line)
@@ -133,7 +133,7 @@ class ImageStore:
     def get(self, sample: Sample) -> np.ndarray:
         """Return a sample's image, uint8 (H, W, 3), shrunk to at most ``side`` px unless that is 0.
 
-        Raises UserError for an image in no shard or two, StoreError for a damaged one or another original.
+        Raises UserError if no or more than one shard has the image, StoreError for a damaged shard or another original.
         """
         shard, name = self._at(sample)
         if self.originals is not None:
@@ -148,7 +148,7 @@ class ImageStore:
         return fit_size([part.stop - part.start for part in self.covered(sample)], self.side)
 
     def covered(self, sample: Sample) -> tuple[slice, slice]:
-        """Return the rows and columns of a sample's frame without padding, which boxes refer to. Raises UserError."""
+        """Return the rows and columns of a frame without padding, to which boxes refer. Raises like :meth:`get`."""
         shard, name = self._at(sample)
         rows, columns = shard.shape(name)[:2]
         if name != FRAME_FIELD or AFFINE not in shard.fields:
@@ -203,7 +203,7 @@ def covered_window(affine: np.ndarray, original: tuple[int, int], frame: Sequenc
 
 
 def to_model_input(picture: np.ndarray, side: int) -> np.ndarray:
-    """Return an image, uint8 (H, W) or (H, W, 3), as (H, W, 3) shrunk to at most ``side`` px unless that is 0."""
+    """Convert an image, uint8 (H, W) or (H, W, 3), to (H, W, 3), shrunk to at most ``side`` px unless that is 0."""
     picture = np.repeat(picture[..., None], 3, axis=2) if picture.ndim == 2 else picture
     height, width = fit_size(picture.shape, side)
     if (height, width) != picture.shape[:2]:

@@ -1,4 +1,4 @@
-"""The token [SEG] of answers: positions, images and target masks, and a model that predicts the mask of each."""
+"""[SEG] tokens of answers: positions, images and target masks, and a model that predicts a mask for each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,14 +29,14 @@ class MaskStore(Shards):
         return num_segs == len(sample.mask_ids) and all(not name or name in self for name in sample.mask_ids)
 
     def mask(self, mask_id: str) -> np.ndarray:
-        """Return a mask, bool (H, W); an empty (1, 1) for an empty id. Raises StoreError for a damaged shard."""
+        """Return a mask, bool (H, W); an empty id gives an empty (1, 1) mask. Raises StoreError for a damaged shard."""
         return self.get("mask", mask_id) if mask_id else np.zeros((1, 1), bool)
 
 
 @dataclass(frozen=True)
 class MaskTargets:
-    """Targets of a sample's [SEG]. view: key of the image, shared by its samples; levels: SAM's image, uint8 (S, S);
-    masks: uint8 (n, T, T) of 0 and 1, one for each [SEG], in order.
+    """Targets of a sample's [SEG] tokens. view: key of the image, the same for all samples about it; levels: SAM's
+    image, uint8 (S, S); masks: uint8 (n, T, T) of 0 and 1, one for each [SEG], in order.
     """
 
     view: str
@@ -46,9 +46,9 @@ class MaskTargets:
 
 @dataclass(frozen=True)
 class SegBatch:
-    """The M [SEG] of a batch, about I images.
+    """The M [SEG] tokens of a batch with I images.
 
-    rows, places (M,): position of each in the batch's ids; image_of (M,): index of its image; views: keys of the
+    rows, places (M,): row and column of each in the batch's ids; image_of (M,): index of its image; views: keys of the
     images; levels: uint8 (I, S, S); masks: uint8 (M, T, T).
     """
 
@@ -60,13 +60,13 @@ class SegBatch:
     masks: torch.Tensor
 
     def to(self, device: torch.device) -> "SegBatch":
-        """Return them on a device."""
+        """Return the tokens moved to a device."""
         tensor_names = ("rows", "places", "image_of", "levels", "masks")
         return replace(self, **{name: getattr(self, name).to(device) for name in tensor_names})
 
 
 def join_segs(segs_by_row: Mapping[int, tuple[list[int], MaskTargets]]) -> SegBatch:
-    """Return the [SEG] of a batch. ``segs_by_row``: {row: (positions in its ids, targets)}."""
+    """Join the [SEG] tokens of a batch's rows. ``segs_by_row``: {row: (positions in its ids, targets)}."""
     targets = [aims for _, aims in segs_by_row.values()]
     levels_by_view = {aims.view: aims.levels for aims in reversed(targets)}
     views = list(dict.fromkeys(aims.view for aims in targets))
@@ -79,7 +79,7 @@ def join_segs(segs_by_row: Mapping[int, tuple[list[int], MaskTargets]]) -> SegBa
 
 
 def mask_targets(sample: Sample, pictures: ImageStore, masks: MaskStore, side: int) -> MaskTargets | None:
-    """Return the targets of a sample's [SEG] in SAM's square of the frame, ``side`` px; None without [SEG]."""
+    """Return the targets of a sample's [SEG] tokens, in SAM's square of ``side`` px; None if there are none."""
     if not sample.mask_ids:
         return None
     levels = sam_image(pictures.frame(sample), side)
@@ -88,7 +88,7 @@ def mask_targets(sample: Sample, pictures: ImageStore, masks: MaskStore, side: i
 
 
 def sam_image(frame: np.ndarray, side: int) -> torch.Tensor:
-    """Return SAM's image, uint8 (S, S), of a frame, uint8 (H, W); non-square frames are padded to a centred square."""
+    """Convert a frame, uint8 (H, W), to SAM's image, uint8 (S, S); non-square frames are padded on both sides."""
     return make_sam_levels(pad_to_square(frame), side)[0]
 
 
@@ -117,7 +117,7 @@ class SegmentingModel(nn.Module):
         return self.embedding_cache.get(views, segs.levels, self.segmenter.embed)[segs.image_of]
 
     def forward(self, segs: SegBatch, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return ``logits`` (N, L, V) and ``masks`` (M, T, T), logits from the states that predict each [SEG]."""
+        """Return text ``logits`` (N, L, V) and mask logits ``masks`` (M, T, T), from the states that predict [SEG]."""
         with hidden_states(self.model) as pass_states:
             logits = self.model(**inputs).logits
         states = pass_states[-1][segs.rows, segs.places - 1]
@@ -125,8 +125,8 @@ class SegmentingModel(nn.Module):
         if len(states):
             mask_logits = self.segmenter(states, self.embeddings(segs))
             return {"logits": logits, "masks": resize_logits(mask_logits, side, (side, side), target)}
-        # Processes of one training sum their gradients in the order of the operations, and another process may have a
-        # [SEG]: without one, a dummy mask is computed whose gradients are zero.
+        # The ranks of a training run sum their gradients in the order of the operations, and another rank may have a
+        # [SEG]. A rank without a [SEG] therefore computes a dummy mask, whose gradients are zero.
         nothing = pass_states[-1].new_zeros((1, *self.segmenter.shape))
         mask_logits = self.segmenter(pass_states[-1][:1, 0], nothing)
         return {"logits": logits + 0.0 * mask_logits.sum(), "masks": mask_logits[:0]}

@@ -54,5 +54,5 @@ class Vlm(Section):
             raise ValueError(f"answers.predictions.{min(shared_names)} has the name of a run of tuning.runs: rename it")
         for name, prediction in self.answers.predictions.items():
             if prediction.set not in self.answers.sets:
-                problem = f"answers.predictions.{name}.set is {prediction.set!r}, no name of answers.sets"
-                raise ValueError(f"{problem}: add it")
+                problem = f"answers.predictions.{name}.set is {prediction.set!r}, which is not in answers.sets"
+                raise ValueError(f"{problem}: add it there")

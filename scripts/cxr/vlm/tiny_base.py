@@ -1,4 +1,4 @@
-"""The trained weights of RadVLM's small model, which resources/vlm/onevision_tiny has and made."""
+"""Load the trained weights of RadVLM's small model from resources/vlm/onevision_tiny."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ BY_WORD = ("language_model.model.embed_tokens.weight", "language_model.lm_head.w
 
 
 def load_base(folder: Path, with_masks: bool = False) -> None:
-    """Copy the base's weights into a small random model, word by word; ``with_masks``: those of the base with [SEG]."""
+    """Copy trained weights into a small random model, matching rows by word; ``with_masks``: of the base with [SEG]."""
     if with_masks:
         loaded = add_seg_token(load_model(FAMILY, folder), 0)
         for path in folder.glob("*.safetensors"):

@@ -24,7 +24,7 @@ class ReservedTokenError(UserError):
 
 @dataclass(frozen=True)
 class Tokens:
-    """A tokenizer with a family's template. picture, end, pad: token ids; seg: of [SEG], if the model gives masks."""
+    """A tokenizer with a family's template. picture, end, pad: token ids; seg: id of [SEG] if the model has masks."""
 
     tokenizer: PreTrainedTokenizerBase
     frame: ChatTemplate
@@ -42,7 +42,7 @@ class Tokens:
         for name, text in (("picture", frame.picture), ("end", frame.end)):
             ids = tokenizer(text, add_special_tokens=False).input_ids
             if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
-                raise UserError(f"{folder}: its tokenizer does not know {text!r} as one token: give the model's own")
+                raise UserError(f"{folder}: {text!r} is not one token of its tokenizer: give the model's own tokenizer")
             id_by_name[name] = ids[0]
         pad = tokenizer.pad_token_id
         return cls(tokenizer, frame, **id_by_name, pad=id_by_name["end"] if pad is None else pad)
@@ -61,7 +61,7 @@ class Tokens:
         return self.tokenizer(text, add_special_tokens=False).input_ids if text else []
 
     def encode_text(self, text: str) -> list[int]:
-        """Return the ids of a question or an answer. Raises ReservedTokenError if it holds a token of the frame."""
+        """Return the ids of a question or an answer. Raises ReservedTokenError if it contains a template token."""
         for mark in self.frame.reserved:
             if mark in text:
                 raise ReservedTokenError(f"the text holds {mark!r}, a token of the model's own: leave it out")
@@ -89,7 +89,7 @@ class Tokens:
         return ids, labels
 
     def with_marks(self, ids: Sequence[int], labels: Sequence[int]) -> list[int]:
-        """Return labels that also cover turn marks, line breaks and answers' openings, as in the authors' code."""
+        """Extend the labels to turn marks, line breaks and the openings of answers, as in the authors' code."""
         marks = {mark for mark in special_tokens(self.frame) if mark != self.frame.picture} | {"\n"}
         mark_ids = {token for mark in marks for token in self.encode_piece(mark)}
         marked_labels = [token if token in mark_ids else label for token, label in zip(ids, labels, strict=True)]
@@ -100,13 +100,13 @@ class Tokens:
         return marked_labels
 
     def text(self, ids: Iterable[int]) -> str:
-        """Return the text of an answer's ids, without the end and what follows it."""
+        """Decode the ids of an answer up to its end token."""
         answer_ids = [token for token in takewhile(lambda token: token != self.end, ids) if token != self.pad]
         return self.tokenizer.decode(answer_ids, clean_up_tokenization_spaces=False)
 
 
 def small_tokenizer(texts: Iterable[str], frame: ChatTemplate) -> PreTrainedTokenizerFast:
-    """Return a tokenizer of the words in ``texts``, each digit and sign; its ids depend only on the set of words."""
+    """Build a tokenizer from the words, digits and signs in ``texts``; its ids depend only on the set of words."""
     marks = [PAD, UNKNOWN, VIDEO, *special_tokens(frame)]
     words = {piece for text in texts for piece in re.findall(_PIECE, text)}
     for text in (frame.start, frame.user, frame.opening, frame.closing, frame.assistant, frame.between):

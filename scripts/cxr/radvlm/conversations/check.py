@@ -1,7 +1,7 @@
 """The strict check of a conversation: its form, its boxes, and that the facts support every statement.
 
 The check reads only the text, whichever engine wrote it; the report rules engine extracts what an answer affirms and
-denies. Questions state nothing, but "yes" and "no" affirm or deny what they ask. Definitions state nothing.
+denies. Questions and definitions state nothing, but "yes" and "no" affirm or deny the findings of a question.
 """
 
 import re
@@ -24,8 +24,8 @@ BAD_FORM, FOREIGN_BOX, UNGROUNDED, UNSUPPORTED = "bad_form", "foreign_box", "ung
 COMPARISON, DATE_OR_NAME, ORDER = "comparison", "date_or_name", "order_to_reader"
 REASONS = (BAD_FORM, FOREIGN_BOX, UNGROUNDED, UNSUPPORTED, COMPARISON, DATE_OR_NAME, ORDER)
 AFFIRMS_DEVICE, DENIES_DEVICE = "affirms a device that no fact affirms", "denies a device that a fact affirms"
-MAX_CHARACTERS = 2000  # longest question or answer, in characters
-STEM_LETTERS = 5  # prefix length at which a comparison word matches one of the facts ("change", "changes")
+MAX_CHARACTERS = 2000  # maximum length of a question or an answer, in characters
+STEM_LETTERS = 5  # length of the prefix of a comparison word that the facts must contain ("change", "changes")
 _BRACKET = re.compile(r"\[(?!SEG\])[^\]]*\]?")
 _YES = re.compile(r"^(?:yes|yeah|yep|correct|indeed|right|positive)\b", re.IGNORECASE)
 _NO = re.compile(r"^(?:no|nope|none|negative|not|neither)\b(?! (?:\w+ )*(?:but|than|more))", re.IGNORECASE)
@@ -62,7 +62,7 @@ class Evidence:
 
 
 def gather_evidence(facts: ImageFacts, parsed: Sequence[Statement] | None = None) -> Evidence:
-    """Return what the facts of an image support. ``parsed``: statements of its sentences, if parsed already."""
+    """Collect the evidence in the facts of an image. ``parsed``: statements of its sentences, if already parsed."""
     sentences = list(facts.sentences.values())
     fact_statements = list(statements.read_statements(sentences) if parsed is None else parsed)
     boxes = []
@@ -81,7 +81,7 @@ def gather_evidence(facts: ImageFacts, parsed: Sequence[Statement] | None = None
 
 @lru_cache(maxsize=CACHE_SIZE)
 def find_normal_structures(sentence: str) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
-    """Return (structure, sides, whether apart from earlier findings) of each structure called normal."""
+    """Return (structure, sides, whether exceptions are made, as by "otherwise") of each structure called normal."""
     words, low = statements.load_patterns(), sentence.lower()
     apart = bool(words.apart.search(low))
     normal_structures = []
@@ -130,7 +130,7 @@ def _box_fault(turns: Sequence[tuple[str, str]], evidence: Evidence, grounded: b
     for part in _sentences(answer):
         if "[" not in part:
             continue
-        # without a finding, the box is of the one asked for, or mentioned last
+        # in a sentence without a finding, the box is of the finding asked for, or mentioned last
         latest_texts = (part, *reversed([text for turn in turns for text in turn][:-1]))
         finding_keys: frozenset[str] = next(filter(None, map(_mentioned_findings, latest_texts)), frozenset())
         foreign_boxes, part_words = set(parse_boxes(part)), set(_content_words(part))
@@ -159,7 +159,7 @@ def _statement_fault(question: str, answer: str, evidence: Evidence) -> Fault | 
 
 class _Part(NamedTuple):
     """A parsed sentence of an answer. about_image: it refers to this image; normal: structures it calls normal;
-    devices: device words; no_devices: it denies all devices; views, sexes: those it states.
+    devices: device words; no_devices: it denies all devices; views, sexes: stated views and sexes.
     """
 
     about_image: bool
@@ -186,7 +186,7 @@ def _parse_sentence(text: str) -> _Part:
 
 
 def support_problem(statement: Statement, evidence: Evidence) -> str | None:
-    """Return why the facts do not support a statement; None if they do, or do not contradict its denial."""
+    """Return why the facts do not support a statement, or None; a denial is supported if no fact contradicts it."""
     same = [fact for fact in evidence.affirmed if fact.keys & statement.keys]
     has_label = finding_labels(statement.lesion, statement.entity) & evidence.labels
     if not statement.affirmed:

@@ -1,6 +1,6 @@
 """The stage radvlm_conversations: standard and grounded conversations for each image with enough facts.
 
-One job handles ``train`` (with validate) or ``test`` of a source, whose models may differ; another joins them.
+Separate jobs handle ``train`` (with validate) and ``test`` of a source, whose models may differ; one joins them.
 """
 
 from collections import Counter, defaultdict
@@ -35,9 +35,9 @@ OUTCOMES: Columns = {
 def run_part(
     *, part: str, options: ConversationOptions, execution: Mapping, attrs: Mapping, replies: Sequence[str] = (), **files
 ) -> None:
-    """Write the conversations of one part of a source. ``replies``: of a model that ran in another job.
+    """Write the conversations of one part of a source. ``replies``: files from a model in another job.
 
-    ``files``: outputs of :func:`write_part` and inputs of :func:`read_requests`. Raises UserError without a model.
+    ``files``: outputs of :func:`write_part` and inputs of :func:`read_requests`. Raises UserError for a missing model.
     """
     code = str(attrs.get("code_digest", ""))
     outputs = {name: files.pop(name) for name in ("lines", "excluded", "outcomes")}
@@ -51,7 +51,7 @@ def run_part(
 def write_part(
     requests: Iterable[Request], engine: Engine, digests: dict, *, lines: str, excluded: str, outcomes: str
 ) -> None:
-    """Write the conversations that an engine makes of requests. Raises AssertionError if one of them is lost."""
+    """Write the conversations that an engine makes for requests. Raises AssertionError if a request is lost."""
     excluded_rows: list[dict] = []
     num_requested: Counter[tuple[str, str]] = Counter()
     num_by_group: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
@@ -85,13 +85,13 @@ def write_part(
 
 
 def run_source(**files) -> None:
-    """Join a source's parts (``files``: by name, and ``<name>_out``). Raises AssertionError if a request is lost."""
+    """Join a source's parts. ``files``: {name: parts, <name>_out: output}. Raises AssertionError on a lost request."""
     lines = [line for path in files["lines"] for line in read_lines(path)]
     lines.sort(key=lambda line: (line["image_id"], line["grounded"], line["number"]))
     write_lines(files["lines_out"], lines, checked=True)
     excluded_rows = pl.concat(map(read_table, files["excluded"]))
     write_table(files["excluded_out"], excluded_rows.sort(excluded_rows.columns), EXCLUDED)
-    # a table without rows tells no types
+    # a table without rows has no column types
     outcome_table = pl.concat([read_table(path).cast(schema(OUTCOMES)) for path in files["outcomes"]])
     num_requested = int(outcome_table.filter(outcome=ASKED)["conversations"].sum())
     counted_rows(STAGE, "conversations", num_requested, {KEPT: len(lines)} | Counter(excluded_rows["reason"]))
@@ -116,7 +116,7 @@ def read_requests(*, part: str, options: ConversationOptions, **files) -> Iterat
 def select_requests(
     images: Iterable[ImageFacts], elsewhere: set[str], options: ConversationOptions
 ) -> Iterator[Request]:
-    """Yield grounded ones of images with phrases, standard ones if not ``elsewhere``, of train ``most`` by hash."""
+    """Yield grounded requests for images with phrases, standard ones unless ``elsewhere`` (train: ``most`` by hash)."""
     all_facts = list(images)
     standard = [facts for facts in all_facts if facts.image_id not in elsewhere] if STANDARD in options.kinds else []
     train = [facts for facts in standard if facts.split == "train"]

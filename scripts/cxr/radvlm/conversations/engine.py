@@ -50,7 +50,7 @@ class Conversation:
 _NUMBER = r"-?\d+(?:\.\d+)?"
 BOX = re.compile(r"\[\s*" + r"\s*,\s*".join([f"({_NUMBER})"] * 4) + r"\s*\]")  # a box as it is written
 _BOX_LIST = re.compile(rf"{BOX.pattern}(?:(?:,| and|, and) {BOX.pattern})*".replace(f"({_NUMBER})", _NUMBER))
-ROUNDS = (5, 10)  # minimum and maximum of rounds (paper)
+ROUNDS = (5, 10)  # minimum and maximum number of rounds (paper)
 TOO_FEW = "too_few_facts"
 
 
@@ -78,14 +78,14 @@ def parse_boxes(text: str) -> list[tuple[float, ...]]:
 
 
 def round_box(box: Box) -> tuple[float, ...]:
-    """Return a box as it is written, with two decimals."""
+    """Round a box to the two decimals that are written."""
     return tuple(map(round_coordinate, box))
 
 
 @dataclass(frozen=True)
 class ConversationOptions:
     """Settings of the stage; own: settings of the language model (empty for ``rules``). per_image: conversations of
-    each kind per image; most: maximum of standard ones in train; kinds: of the source.
+    each kind per image; most: maximum number of standard ones in train; kinds: kinds that the source gets.
     """
 
     engine: str
@@ -99,7 +99,7 @@ class ConversationOptions:
 
 @dataclass(frozen=True)
 class Request:
-    """A requested conversation: the facts of its image, whether it is grounded, and its number of that kind."""
+    """A requested conversation: facts of its image, whether it is grounded, and its number among those of its kind."""
 
     facts: ImageFacts
     grounded: bool
@@ -112,7 +112,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Fault:
-    """Why there is no conversation; the detail quotes no word of it."""
+    """The reason why there is no conversation; the detail never quotes its text."""
 
     reason: str
     detail: str = ""

@@ -11,12 +11,12 @@ from cxr.radvlm.samples import group_boxes
 
 LABEL, PHRASE = "label", "phrase"  # kinds of facts used in conversations
 ID_COLUMNS = ("source", "image_id", "study_id", "subject_id", "split")
-"""Columns of an image's row that its facts and conversations have too."""
+"""Columns of an image's row that are copied to its facts and conversations."""
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """A sentence or part of one with its boxes, largest first; facts: ids of the boxes."""
+    """A sentence, or part of a sentence, with its boxes, largest first; facts: fact ids of the boxes."""
 
     text: str
     boxes: tuple[Box, ...]

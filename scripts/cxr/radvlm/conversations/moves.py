@@ -20,8 +20,8 @@ PLACE, SIZE, CAUSE, SURE, SIDE, BOX, MASK, QUOTED, MENTIONED = (
 )  # fmt: skip
 PRESENCE = "presence"  # questions about findings that are there and about findings that are not
 SIDED_FINDINGS = ("pneumothorax", "pleural thickening", "scar", "nodule", "granuloma", "hydropneumothorax")
-"""Findings, besides the lesion types, whose other side may be asked about."""
-MAX_LISTED = 3  # most findings that an answer lists
+"""Findings whose other side may be asked about, in addition to the lesion types."""
+MAX_LISTED = 3  # maximum number of findings that an answer lists
 HEART_MENTIONS = (("heart", MENTIONED), (ENLARGED_HEART, MENTIONED))
 
 
@@ -84,7 +84,7 @@ class MoveGenerator:
         return self._list_findings("overview", "found" if len(topic_numbers) == 1 else "several", topic_numbers, 0.4)
 
     def _nothing_found(self) -> Move:
-        """Return an opening without findings: a sentence about the lungs, another organ, or the first one."""
+        """Return an opening without findings: the sentence about the lungs or another organ, or the first sentence."""
         subjects = self.subjects
         absent = load_label_names().no_finding in self.facts.present and not subjects.has_unnamed
         case = "nothing" if absent else "quiet"
@@ -101,7 +101,7 @@ class MoveGenerator:
         return self._move("overview", case, slots, mentions=mentions, denies=bool(denials), facts=facts)
 
     def candidates(self, state: DialogueState, last: bool) -> Iterator[Move]:
-        """Yield the moves that may come next; the ``last`` one may be a summary."""
+        """Yield the moves that may come next, with a summary if it is the ``last`` move."""
         if last and len(self.subjects.topics) > 1:
             yield from self._summary(state)
         for at, topic in enumerate(self.subjects.topics):
@@ -237,7 +237,7 @@ class MoveGenerator:
         return tuple(fact_id for number in topic_numbers for fact_id in self.subjects.topics[number].facts)
 
     def _list_findings(self, act: str, case: str, topic_numbers: list[int], full: float) -> Move:
-        """Return a move that lists findings; ``full``: probability that one is described with size and place."""
+        """Return a move that lists findings; ``full``: probability that a finding gets size and location."""
         topics = [self.subjects.topics[number] for number in topic_numbers]
         texts, mentions = [], []
         for number, topic in zip(topic_numbers, topics, strict=True):
@@ -261,9 +261,9 @@ class MoveGenerator:
         self, act: str, case, slots: dict, weight: float = 1.0, mentions: tuple = (), *, question_act: str = "",
         about: Topic | None = None, **fields,
     ) -> Move:  # fmt: skip
-        """Return a move with drawn wordings. ``about``: the finding that it is about; ``fields``: further fields."""
+        """Return a move with sampled wordings. ``about``: its finding; ``fields``: further fields of :class:`Move`."""
         question, wording = self.words.question(question_act or act, self.register, self.rng, slots)
-        if act == BOX:  # the caller draws the answer
+        if act == BOX:  # the caller adds the answer
             answer: Callable[[], str] = str
         else:
             answer = self.words.answer(*((case, None) if act == SIDE else (act, case)), self.rng, slots)

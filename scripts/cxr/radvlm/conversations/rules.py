@@ -1,6 +1,6 @@
 """The default engine: a random walk over the questions that the facts can answer, without a model.
 
-A walk refers to an earlier answer, denies if the facts do, and asks for a box if grounded; else it is repeated.
+A walk is repeated unless it refers to an earlier answer, has a denial if the facts do, and a box if it is grounded.
 """
 
 import gc
@@ -16,14 +16,14 @@ from cxr.radvlm.conversations.wordings import load_wordings
 from cxr.radvlm.samples import slot_names
 
 RESOURCE_FILES = ("radvlm/conversations.yaml", "radvlm/glossary.yaml", "radvlm/statements.yaml", "lexicon")
-RETRIES = 4  # attempts after a conversation that fails the check
+RETRIES = 4  # further attempts after a walk that is too short or fails the check
 
 
 def load(options: ConversationOptions, _execution: Mapping) -> Engine:
     """Return the engine."""
 
     def converse(requests: Sequence[Request]) -> list[Conversation | Fault]:
-        gc.disable()  # it would search for cycles among many objects that have none
+        gc.disable()  # garbage collection would search many objects that form no cycles
         try:
             return [_converse(request, options) for request in requests]
         finally:
@@ -50,7 +50,7 @@ def _converse(request: Request, options: ConversationOptions) -> Conversation | 
 
 
 def walk(request: Request, about: Subjects, draw) -> Conversation | None:
-    """Return a conversation, None if the facts do not allow enough rounds."""
+    """Return a conversation, or None if the walk has too few rounds or misses a requirement."""
     words = load_wordings()
     generator = MoveGenerator(request, about, words, draw.choice(list(words.registers)), draw)
     state = DialogueState()
@@ -59,7 +59,7 @@ def walk(request: Request, about: Subjects, draw) -> Conversation | None:
     for rounds_left in range(rounds - 1, 0, -1):
         offered = [move for move in generator.candidates(state, rounds_left == 1) if not state.was_asked(move)]
         owed = _unmet_requirements(state.moves, request.grounded, about)
-        if rounds_left <= len(owed):  # no round is to spare
+        if rounds_left <= len(owed):  # each remaining round must meet a requirement
             fitting = (move for move in offered if _unmet_requirements([move], request.grounded, about) & owed != owed)
             offered = list(fitting) or offered
         if not offered:
@@ -78,7 +78,7 @@ def walk(request: Request, about: Subjects, draw) -> Conversation | None:
 
 
 def _unmet_requirements(moves: Sequence[Move], grounded: bool, about: Subjects) -> set[str]:
-    """Return what a conversation still needs: a reference, a denial if the facts have one, a box if grounded."""
+    """Return the unmet requirements: a reference, a denial if the facts have one, a box if grounded."""
     owed = set() if any(move.refers for move in moves) else {"refers"}
     if about.askable_denials and not any(move.denies for move in moves):
         owed.add("denies")

@@ -16,7 +16,7 @@ from cxr.radvlm.statements import CACHE_SIZE, Statement
 
 HEDGE_WORDS = ("", "probable", "possible")
 ENLARGED_HEART = "cardiomegaly"
-MAX_WORDS = 25  # longest sentence about an organ, in words
+MAX_WORDS = 25  # maximum length of a sentence about an organ, in words
 _HEART_SIZE = re.compile(r"\b(?:size|silhouette)\b|heart is normal")
 CAUSES = (
     ("that represents", "that most likely represents", "that may represent"),
@@ -28,8 +28,8 @@ CAUSES = (
 @dataclass(frozen=True)
 class Topic:
     """A finding that the facts affirm. noun: its name; is_mass: it takes no article; size: an adjective; place: "at the
-    left base"; adjective: a side; cause: its interpretation, with its certainty; sentence: the sentence that states it;
-    facts: fact ids.
+    left base"; adjective: a side, as an adjective; cause, cause_hedge: its interpretation and how certain that is;
+    sentence: the sentence that states it; facts: fact ids.
     """
 
     statement: Statement
@@ -79,8 +79,8 @@ class Denial:
 
 @dataclass(frozen=True)
 class Subjects:
-    """All subjects. organs: {organ: (sentence, facts)}; devices: (sentence, facts); heart: normal, not_enlarged, or ""
-    if unknown or a finding; has_unnamed: a finding without a noun is affirmed.
+    """All subjects of an image. organs: {organ: (sentence, facts)}; devices: (sentence, facts); heart: normal,
+    not_enlarged, or "" if unknown or not normal; has_unnamed: whether a finding without a noun is affirmed.
     """
 
     topics: tuple[Topic, ...]
@@ -128,7 +128,7 @@ def collect_subjects(facts: ImageFacts, parsed: Sequence[Statement], words: Word
 
 
 def _topics(facts: ImageFacts, parsed: Sequence[Statement], words: Wordings) -> tuple[Topic, ...]:
-    """Return a topic per finding that phrases or sentences affirm, without those described like earlier ones."""
+    """Return a topic per finding that phrases or sentences affirm, except topics described like an earlier one."""
     by_sentence: dict[int, list[Statement]] = {}
     for statement in parsed:
         by_sentence.setdefault(statement.sentence, []).append(statement)
@@ -168,7 +168,7 @@ def _is_topic(statement: Statement) -> bool:
 def _topic(
     statement: Statement, same_sentence: Sequence[Statement], text: str, facts: ImageFacts, words: Wordings
 ) -> Topic | None:
-    """Return a statement's topic, with the fact of its label; None without a noun."""
+    """Return a statement's topic, with the fact id of its label; None if its finding has no noun."""
     noun = words.nouns.get(statement.entity)
     if noun is None:
         return None
@@ -200,7 +200,7 @@ def _size(statement: Statement, text: str, words: Wordings) -> str:
 
 
 def _place(statement: Statement, words: Wordings) -> str:
-    """Return where a finding is; "" if its sentence does not say so in known words."""
+    """Return the wording of a finding's location; "" if its sentence has no location in known words."""
     if not statement.place or set(statement.place) <= set(words.bare.get(statement.entity, ())):
         return ""
     place_phrases = [words.place(text) for text in statement.place]
@@ -249,7 +249,7 @@ def _denials(
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _read_content(text: str) -> tuple[bool, str, bool]:
-    """Return whether a sentence names a device, its organ ("" for none), and whether it states a normal heart size."""
+    """Return (whether a sentence names a device, organ that it is about or "", whether it calls heart size normal)."""
     low = text.lower()
     view = any(pattern.search(low) for pattern in statements.load_patterns().views.values())
     organs = () if view or len(text.split()) > MAX_WORDS else load_wordings().organs.items()

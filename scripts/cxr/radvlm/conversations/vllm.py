@@ -31,14 +31,14 @@ RESOURCE_FILES = ("radvlm/conversation_prompts.yaml", "radvlm/statements.yaml", 
 GPU = True
 FIELDS = ("rounds", "question", "answer")
 ASKING_RULE = "radvlm_conversations_told"  # rule whose job asks the model for all parts
-QUESTION, ANSWER = 300, 800  # longest question and answer, in characters
+QUESTION, ANSWER = 300, 800  # maximum length of a question and of an answer, in characters
 QUARANTINED = "quarantined"
-SEEDS = 2**31
+SEEDS = 2**31  # number of possible sampling seeds
 _FAULT = re.compile(rf"^({'|'.join((*check.REASONS, engine.TOO_FEW))})(?:: (.*))?$")
 
 
 def load(options: ConversationOptions, execution: Mapping) -> Engine:
-    """Return the engine; its model answers in this job, or ``execution`` names the ``replies`` of another job."""
+    """Return the engine. Its model runs in this job unless ``execution`` names the ``replies`` of another job."""
     if execution.get("replies"):
         return build_engine(options, replay_replies(execution["replies"], ASKING_RULE))
     return build_engine(options, connect_resumably(ModelOptions(**options.own), execution))
@@ -57,7 +57,7 @@ def build_engine(options: ConversationOptions, generate: Generate) -> Engine:
 
 
 def build_question(request: Request, options: ConversationOptions) -> Question | Answer:
-    """Return the prompt for a conversation; an answer for facts that are not asked about."""
+    """Return the prompt for a conversation, or an Answer with the problem if the facts must not be in a prompt."""
     facts = request.facts
     texts = [*facts.sentences.values(), *(phrase.text for phrase in facts.phrases)]
     if not texts:
@@ -113,7 +113,7 @@ def run(
     *, files: Sequence[str], replies: Sequence[str], works: Sequence[Mapping], options: ConversationOptions,
     execution: Mapping, code: str = "",
 ) -> None:  # fmt: skip
-    """Write the model's replies to ``works``: {source, part, kinds, files: of :func:`converse.read_requests`}."""
+    """Write the model's replies per work {source, part, kinds, files: inputs of :func:`converse.read_requests`}."""
     del files  # the works name them
     folder = Path(replies[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in works))
     resumable_execution = dict(execution) | {"answers": str(folder), "code": code}

@@ -21,7 +21,7 @@ _WORD = re.compile(r"\w+")
 _BEFORE_NOUN = re.compile(r"\b(is|does)( (?:(?<=there is )(?:also|probably|likely) )?)", re.IGNORECASE)
 _AFTER_NOUN = re.compile(r"(?: [a-z]+){0,6}? (is)\b")
 _PLURAL = {"is": "are", "does": "do"}
-_CACHE_SIZE = 200_000  # size of the caches; most proposed questions are proposed again
+_CACHE_SIZE = 200_000  # size of the caches; most proposed wordings occur again
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Noun:
 
 @dataclass(frozen=True, eq=False)
 class Wordings:
-    """nouns: {entity: noun}; sizes: {word: adjective}; places: (pattern, words); bare: {entity: places that add
-    nothing}; organs: {organ: pattern}; registers; questions: {act: {register: wordings}}; answers: {act: wordings, or
+    """Wordings. nouns: {entity: noun}; sizes: {word: adjective}; places: (pattern, words); bare: {entity: uninformative
+    places}; organs: {organ: pattern}; registers; questions: {act: {register: wordings}}; answers: {act: wordings, or
     {case: wordings}}; terms: {term: definition}.
     """
 
@@ -107,7 +107,7 @@ class _Slots(dict):
 
 
 def fill_slots(text: str, slots: Mapping[str, str]) -> str:
-    """Fill the slots of a wording; a capitalized slot takes its value capitalized."""
+    """Fill the slots of a wording; the value of a slot with a capitalized name is capitalized."""
     return text.format_map(_Slots(slots))
 
 
@@ -118,7 +118,7 @@ def capitalize(text: str) -> str:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def to_sentence(text: str) -> str:
-    """Return a text as a sentence: capitalized, with tidy spaces and one final mark."""
+    """Convert a text to a sentence: capitalized, with tidy spaces and one final mark."""
     if _UNTIDY.search(text):
         text = _BEFORE_MARK.sub(r"\1", " ".join(text.split()))
         text = _TWO_MARKS.sub(r"\1", text)
@@ -145,7 +145,7 @@ def agree_with_plural(text: str, many: str) -> str:
 
 
 def use_plural_pronouns(text: str) -> str:
-    """Turn an answer about "it" into one about "them"."""
+    """Put the pronouns in an answer about "it", and their verbs, into the plural."""
     for pattern, replacement in _PLURAL_PRONOUNS:
         text = re.sub(pattern, replacement, text)
     return text

@@ -2,8 +2,8 @@
 
 An annotator declares METRIC, the metric of its annotations; PAIRS, True if it reads answer and reference together;
 INPUTS, files that it reads; FILES, its settings that name user files; PLACED, files of the user's folder ``model``;
-LLM, True if it asks a language model; ENVIRONMENT, suffix of its environment's name, if not its own name; and defines
-``load(own, files, execution)``. Lines have the format of external annotations, so both are scored alike.
+LLM, True if it uses a language model; ENVIRONMENT, suffix of its environment's name (default: its own name). It defines
+``load(own, files, execution)``. Output lines have the format of external annotations.
 """
 
 import logging
@@ -26,7 +26,7 @@ def run(
     execution: Mapping, texts: Sequence[str] = (), weights: str = "", prompt: str = "", placed: Sequence[str] = (),
     code: str = "",
 ) -> None:  # fmt: skip
-    """Write one annotation per line: metric, engine, sample_id, of, and the annotation, or ``failure`` with a reason.
+    """Write one JSON line per annotation: metric, engine, sample_id, of, and its fields, or ``failure`` with a reason.
 
     Equal texts are annotated once. ``own``: settings of the annotator; ``texts``: reports of the sources, for an
     original ``reference``; ``weights``, ``prompt``, ``placed``: files that the annotator declares. A language model's

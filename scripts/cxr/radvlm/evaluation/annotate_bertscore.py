@@ -1,6 +1,6 @@
 """BERTScore of an answer and its reference: tokens are matched by the cosine similarity of their BERT embeddings.
 
-As the authors define it, without idf: special tokens do not count, and the F1 of unrelated sentences becomes 0.
+As in the authors' code, without idf weights: special tokens are ignored, and unrelated texts are rescaled to F1 0.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,12 +21,12 @@ BASELINE = 0.66620487  # F1 of unrelated sentences with this model and layer, re
 
 
 Embedded = tuple[torch.Tensor, torch.Tensor]
-"""The token vectors (T, H) of a text, of length 1, and a mask of non-special tokens, bool (T,)."""
+"""(unit-length token vectors (T, H) of a text, mask of its non-special tokens, bool (T,))."""
 
 
 def load_embedder(folder: str) -> Callable[[str], Embedded]:
-    """Return a function that embeds a text by one layer of a model. Raises UserError for another model."""
-    with refuse_unreadable(folder, f"{KEY}.model: {folder} holds no model", "give the folder of one"):
+    """Return a function that embeds a text with layer LAYER of a model. Raises UserError for an unsuitable model."""
+    with refuse_unreadable(folder, f"{KEY}.model: {folder} holds no model", "give the folder of a BERT model"):
         words = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         load_options = {"local_files_only": True, "use_safetensors": True, "dtype": torch.float32}
         net = AutoModel.from_pretrained(folder, **load_options).eval()

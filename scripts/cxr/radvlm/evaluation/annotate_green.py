@@ -1,6 +1,6 @@
 """GREEN: a language model counts matched findings and clinically significant errors of an answer.
 
-The published prompt is not in this repository; the user provides it. Answers without counts after the retries become
+The published prompt is not in this repository; the user provides it. Answers without counts after all retries become
 failures. The format is that of GREEN's published code: ``[Clinically Significant Errors]:``, then lines such as
 ``(b) Kind of the error: 2. First error; second error``, then ``[Clinically Insignificant Errors]:`` and
 ``[Matched Findings]:`` with ``3. First finding; …``. A part may be empty or begin with "No" or "None", which means 0.
@@ -33,7 +33,7 @@ def load(settings: Mapping, files: Mapping[str, str], execution: Mapping) -> Ann
     """Return the annotator; its model is loaded at the first question. Raises UserError for a prompt without slots."""
     prompt = read_prompt(files["prompt"])
     model = ModelOptions(**settings["llm"])
-    # the model's context is short: a bound of one token a byte would refuse common reports
+    # the model's context is short: the usual bound of one token per byte would refuse common reports
     limits = replace(model, context=settings["prompt_bytes"] + model.max_tokens)
     generate = connect_resumably(model, execution)
 
@@ -50,7 +50,7 @@ def read_prompt(path: str) -> str:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise UserError(f"{KEY}.prompt: {path} is not UTF-8: save it as such") from None
+        raise UserError(f"{KEY}.prompt: {path} is not UTF-8: save it in UTF-8") from None
     for slot in SLOTS:
         if text.count(slot) != 1:
             raise UserError(f"{KEY}.prompt: {path} has {slot} {text.count(slot)} times: write it once")
@@ -75,11 +75,11 @@ _LISTED = re.compile(r"^\s*\d+[.)]\s", re.MULTILINE)
 
 
 def parse_counts(text: str) -> dict[str, int]:
-    """Return {matched, errors: significant ones} of an answer. Raises ValueError, which does not quote it."""
+    """Parse an answer into {matched, errors: number of significant errors}. Raises ValueError without quoting it."""
     _, *headings_and_parts = _HEADING.split(text)
     names = [" ".join(heading.lower().split()) for heading in headings_and_parts[::2]]
     if len(set(names)) < len(names):
-        raise ValueError("a part is there twice")
+        raise ValueError("a part occurs twice")
     parts = dict(zip(names, map(str.strip, headings_and_parts[1::2]), strict=True))
     for name in (SIGNIFICANT, MATCHED):
         if name not in parts:
@@ -88,7 +88,7 @@ def parse_counts(text: str) -> dict[str, int]:
 
 
 def find_problem(text: object) -> str | None:
-    """Return why an answer has no counts, None if it has."""
+    """Return the reason why an answer has no valid counts, or None if it has."""
     try:
         parse_counts(str(text))
     except ValueError as error:
@@ -104,7 +104,7 @@ def _count_errors(part: str) -> int:
         name = mark.group(1).lower()
         kind = KINDS[int(name) - 1] if name in "123456" else name
         if kind not in KINDS or kind in count_by_kind:
-            raise ValueError("a kind of errors is unknown or there twice")
+            raise ValueError("a kind of errors is unknown or occurs twice")
         count = _COUNT.match(part, mark.end())
         if not count:
             raise ValueError("a kind of errors without a count")

@@ -1,6 +1,6 @@
-"""RadGraph-XL entities of answers and references, with whether each has a relation.
+"""RadGraph-XL entities of answers and references, each with a flag for whether it has a relation.
 
-The package gets a complete folder and runs on the CPU: else it downloads weights, and loads a pickle on a GPU.
+radgraph gets a complete folder and runs on the CPU; otherwise it downloads weights and, on a GPU, loads a pickle.
 """
 
 import json
@@ -30,7 +30,7 @@ ENCODERS = (("dataset_reader", "token_indexers", "bert"), ("model", "embedder", 
 WRONG_MODEL_ERRORS = (
     RuntimeError, LookupError, TypeError, ValueError, AssertionError, OSError, ImportError, pickle.UnpicklingError,
 )  # fmt: skip
-"""Errors of radgraph, torch and transformers for files of another model.
+"""Errors that radgraph, torch and transformers raise for files of another model.
 
 ImportError: if tokenizer files are missing, transformers tries another tokenizer, which needs protobuf.
 """
@@ -38,8 +38,8 @@ NO_GRAPH = "the model gave no graph"
 
 
 def load(settings: Mapping, _files: Mapping[str, str], _execution: Mapping) -> Annotate:
-    """Return the annotator. Raises UserError for another model's folder and for an encoder that is not here."""
-    # set before the imports, which read them
+    """Return the annotator. Raises UserError if the folder is of another model or the encoder is missing."""
+    # the imports below read these
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
     import torch
     from radgraph import RadGraph
@@ -56,7 +56,7 @@ def load(settings: Mapping, _files: Mapping[str, str], _execution: Mapping) -> A
 
     def annotate(texts: Sequence[tuple[str]]) -> list[dict]:
         with torch.inference_mode():
-            # the model takes one text at a time; it does not take one without a word
+            # the model takes one text at a time and fails on a text without words
             graphs = (
                 find(list(text)).get("0") if radgraph_xl_preprocess_report(*text).split() else {"entities": {}}
                 for text in texts
@@ -67,7 +67,7 @@ def load(settings: Mapping, _files: Mapping[str, str], _execution: Mapping) -> A
 
 
 def to_annotation(graph: Mapping | None) -> dict:
-    """Return the annotation of a graph, {entities: [(tokens, label, has a relation)]}, or a failure."""
+    """Convert a graph to {entities: [(tokens, label, whether it has a relation)]}, or to a failure."""
     if graph is None:  # the package prints why
         return {"failure": NO_GRAPH}
     entities = graph["entities"].values()
@@ -75,7 +75,7 @@ def to_annotation(graph: Mapping | None) -> dict:
 
 
 def make_model_folder(model: Path, encoder: str, folder: Path) -> None:
-    """Make a model folder, writable for radgraph, whose configuration names a local BERT. Raises UserError."""
+    """Make a folder, writable for radgraph, whose configuration names a local BERT. Raises like :func:`load`."""
     try:
         config = json.loads((model / "config.json").read_text(encoding="utf-8"))
         parts = [reduce(getitem, path, config) for path in ENCODERS]

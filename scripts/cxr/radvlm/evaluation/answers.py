@@ -1,8 +1,8 @@
-"""Join the answers of a model with the samples, read their boxes, and make blind answers, which look at nothing.
+"""Join a model's answers with the samples, parse their boxes, and make blind answers, which ignore the image.
 
-Each model declares how it writes boxes, its grammar; it is never guessed from the numbers. Swapped corners, numbers
-without brackets, lists of another length, boxes without area and boxes centred outside the image are malformed; they
-are counted but not used. The last case means another grid: ``[0, 0, 500, 500]`` would be clipped to the whole image.
+Each model declares its grammar, the form in which it writes boxes. Malformed boxes are counted but not used: swapped
+corners, no brackets, not four numbers, no area, or a centre outside the image. A centre outside suggests another grid,
+in which ``[0, 0, 500, 500]`` would be clipped to the whole image.
 """
 
 import re
@@ -19,7 +19,7 @@ from cxr.vlm.reading import MOST_BOXES, read_boxes
 BINS = 100  # bins per side in the grammar bins
 _BIN = re.compile(r"<x(\d{1,3})>\s*<y(\d{1,3})>\s*<x(\d{1,3})>\s*<y(\d{1,3})>")
 _ANY_BIN = re.compile(r"<[xy]\d{1,3}>")
-Crop = tuple[float, float, float, float]
+Crop = tuple[float, float, float, float]  # x1, y1, x2, y2 as fractions of the image
 WHOLE_IMAGE: Crop = (0.0, 0.0, 1.0, 1.0)
 
 
@@ -32,11 +32,11 @@ class AnswerBoxes:
 
 
 NO_BOXES = AnswerBoxes(np.zeros((0, 4)))
-Grammar = Callable[[str, tuple[int, int]], AnswerBoxes]  # reads a text about an image of (width, height), px
+Grammar = Callable[[str, tuple[int, int]], AnswerBoxes]  # parses a text about an image of (width, height) px
 
 
 def load_grammar(name: str, crop: Crop = WHOLE_IMAGE) -> Grammar:
-    """Return a grammar; boxes of a ``crop`` are mapped to the whole image. Raises KeyError for an unknown name."""
+    """Return the grammar ``name``; boxes in a ``crop`` are mapped to the whole image. Raises KeyError if unknown."""
     convention = GRAMMARS[name]
     start, sides = np.tile(crop[:2], 2), np.tile(np.subtract(crop[2:], crop[:2]), 2)
 
@@ -53,7 +53,7 @@ GRAMMARS: dict[str, Convention | None] = CONVENTIONS | {
     "pixels": Convention("pixels", None),
     "bins": None,
 }
-"""Conventions of our runs and of other models; None: tokens."""
+"""{grammar: convention} of our runs and of other models; None: boxes are written as bin tokens."""
 
 
 def _read_lists(text: str, convention: Convention, image_size: tuple[int, int]) -> AnswerBoxes:
@@ -68,7 +68,7 @@ def _read_lists(text: str, convention: Convention, image_size: tuple[int, int]) 
 
 
 def _read_bins(text: str) -> AnswerBoxes:
-    """Parse ``<x12><y34><x56><y78>``; a bin stands for its centre."""
+    """Parse ``<x12><y34><x56><y78>``; a bin is read as its centre."""
     boxes = (np.array(_BIN.findall(text), np.float64).reshape(-1, 4) + 0.5) / BINS
     is_good = (boxes <= 1).all(axis=1) & (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
     num_bad = int((~is_good).sum()) + bool(len(_ANY_BIN.findall(text)) % 4)
@@ -78,15 +78,15 @@ def _read_bins(text: str) -> AnswerBoxes:
     return AnswerBoxes(NO_BOXES.boxes, 1) if len(boxes) > MOST_BOXES else AnswerBoxes(boxes, num_bad)
 
 
-ANSWER, FILTERED, ORIGINAL = "answer", "filtered", "original"  # texts: a model's, the filtered report, its section
+ANSWER, FILTERED, ORIGINAL = "answer", "filtered", "original"  # kinds of text; original: the report section
 Annotate = Callable[[Sequence[tuple]], list[dict]]  # annotates texts, or pairs of answer and reference, in order
 NO_PREDICTION, DUPLICATE, UNKNOWN = "no_prediction", "duplicate", "unknown"
 
 
 @dataclass(frozen=True)
 class SampleAnswer:
-    """The answers to a sample's turns. convention: grammar of the boxes; seen: (width, height) for boxes in pixels;
-    crop: the part of the image that the model saw; failure: "" or why an answer is missing.
+    """The answers to a sample's turns. convention: grammar of the boxes; seen: (width, height) to which pixel boxes
+    refer; crop: the part of the image that the model saw; failure: reason why an answer is missing, or "".
     """
 
     texts: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class SampleAnswer:
 
     @property
     def text(self) -> str:
-        """The answer to a single turn."""
+        """The answer to the first turn; "" without answers."""
         return self.texts[0] if self.texts else ""
 
     @property
@@ -153,7 +153,7 @@ def turn_boxes(line: Mapping, turn: int) -> np.ndarray:
 
 
 def find_commonest_answers(train: Iterable[Mapping]) -> dict[tuple[str, str], str]:
-    """Return {(task, source): commonest training answer without boxes}; ties go to the first in text order."""
+    """Return {(task, source): commonest training answer without boxes}; ties go to the first in alphabetical order."""
     counts: dict[tuple[str, str], Counter] = defaultdict(Counter)
     for line in train:
         turn_answers = (turn["answer"] for turn in line["turns"])

@@ -12,8 +12,8 @@ SCALE = dict.fromkeys(
     ("rouge_l", "radgraph_f1", "green", "findings_f1", "f1_macro", "anatomical", "abnormality", "phrase", "detection",
      "absent", "ils_grounding"), 1.0
 ) | {"standard": 10.0, "grounded": 10.0}  # fmt: skip
-"""{column: factor to percent}; the scores of a judge are 0 to 10."""
-LINE_COLOURS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BLACK, GREY)  # none pale on white
+"""{drawn column: factor that scales it to 0–100}; a judge's scores range from 0 to 10."""
+LINE_COLOURS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BLACK, GREY)  # colours with enough contrast for lines
 MARKERS = ("o", "s")  # line markers, because there are more columns than colours
 
 
@@ -31,7 +31,7 @@ def run(*, comparison: str, labels: str, ablation: str, looks: str, dpi: int) ->
 
 
 def draw_labels(table: pl.DataFrame, axes: Axes) -> str:
-    """Draw the F1 of each label (Figure 4), dashed: macro F1; return why there is nothing to draw, else empty."""
+    """Draw the F1 of each label (Figure 4) and macro F1, dashed; return the reason if nothing is drawn, else ""."""
     scores = table.filter(pl.col("table") == "figure4", pl.col("by") == "ours")
     names = [name for name in scores["column"].unique(maintain_order=True) if not name.startswith("f1_")]
     models = scores.select("model", "source").unique(maintain_order=True).rows()
@@ -56,7 +56,7 @@ def draw_labels(table: pl.DataFrame, axes: Axes) -> str:
 
 
 def draw_ablations(table: pl.DataFrame, axes: Axes) -> str:
-    """Draw Table 6 as lines: one per column over our runs; dashed: the paper, from single tasks to all."""
+    """Draw a line per column of Table 6: solid over our runs; dashed for the paper, from one task to all; return ""."""
     printed, ours = (table.filter(pl.col("table") == "table6", pl.col("by") == by) for by in ("paper", "ours"))
     runs = ours["model"].unique(maintain_order=True).to_list()
     columns = dict.fromkeys([*printed["column"], *ours["column"]])
@@ -82,7 +82,7 @@ def draw_ablations(table: pl.DataFrame, axes: Axes) -> str:
 
 
 def draw_exchanged(table: pl.DataFrame, axes: Axes) -> str:
-    """Draw the first run's scores with own, exchanged and no images; return why nothing is drawn, else empty."""
+    """Draw the first run's scores with own, exchanged and no images; return the reason if nothing is drawn, else ""."""
     tables = ["table3", "figure4", "table4", "table5", "ours"]
     ours = table.filter(pl.col("by") == "ours", pl.col("table").is_in(tables))
     first = ours["model"][0] if len(ours) else ""

@@ -38,7 +38,7 @@ def _load_places() -> dict[str, tuple[str, str]]:
 
 
 def read_report(report: str) -> tuple[frozenset[tuple[str, str, str]], frozenset[tuple[str, str]]]:
-    """Return a report's claims as (entity, polarity, zone) per zone, and as (entity, polarity)."""
+    """Return two sets of a report's claims: (entity, polarity, zone), one per zone, and (entity, polarity)."""
     findings = [finding for finding in _find_tuples(split_sentences(report)) if finding["denies"]]
     strict = frozenset(
         (finding["entity"], finding["presence"], zone) for finding in findings for zone in finding["labels"] or [""]

@@ -20,7 +20,7 @@ ASSERTED_HEDGES = ("definite", "strong")
 @dataclass(frozen=True)
 class LabelReader:
     """Reads labels from answers. word_by_name: {lower-case name of a label: finding that replaces it for the rules
-    engine}; names: pattern of these names; denial: denial of all findings.
+    engine}; names: pattern of these names; denial: pattern of a denial of all findings.
     """
 
     word_by_name: Mapping[str, str]
@@ -28,7 +28,7 @@ class LabelReader:
     denial: re.Pattern
 
     def truth(self, labels: Sequence[str]) -> frozenset[str]:
-        """Return the reference labels; No Finding if nothing but Support Devices is present."""
+        """Return the reference labels; No Finding is added if at most Support Devices is present."""
         present_labels = set(labels) - {load_label_names().no_finding}
         has_finding = present_labels - {load_label_names().device}
         return frozenset(present_labels if has_finding else {*present_labels, load_label_names().no_finding})
@@ -39,14 +39,14 @@ class LabelReader:
         return frozenset(name for name in load_label_names().names if name.lower() in low)
 
     def asserted(self, text: str) -> frozenset[str]:
-        """Return the labels that a text asserts, not weakly; No Finding: it denies all, and asserts at most devices."""
+        """Return the labels that a text asserts strongly; No Finding if it denies all and asserts at most devices."""
         labels = {label for sentence in split_sentences(text) for label in self._sentence_labels(sentence)}
         if not labels - {load_label_names().device} and self.denial.search(text):
             labels.add(load_label_names().no_finding)
         return frozenset(labels)
 
     def _sentence_labels(self, sentence: str) -> set[str]:
-        """Return the labels that a sentence asserts, read as findings of the lexicon, so that the scope rules apply."""
+        """Return the labels that a sentence asserts, after replacing their names by findings that the rules know."""
         replace_name = lambda match: self.word_by_name[" ".join(match[1].lower().split())]  # noqa: E731
         normalized_sentence, number = self.names.subn(replace_name, sentence)
         words: set[str] = set()
@@ -61,7 +61,7 @@ class LabelReader:
 def load_label_reader() -> LabelReader:
     """Load the reader."""
     vocabulary = load_resource(RESOURCE_FILES[1])
-    # the published code does not score No Finding; longest names first
+    # without No Finding, which the published code does not score; longest names first
     names = sorted(set(load_label_names().names) - {load_label_names().no_finding}, key=lambda name: (-len(name), name))
     spaced = (r"\s+".join(map(re.escape, name.split())) for name in names)
     return LabelReader(
@@ -72,7 +72,7 @@ def load_label_reader() -> LabelReader:
 
 
 def count_labels(pairs: Iterable[tuple | None], names: Sequence[str]) -> np.ndarray:
-    """Return true, false and missed positives, float64 (N, L, 3), of pairs (predicted, reference) or None."""
+    """Count true positives, false positives and false negatives, float64 (N, L, 3); a pair None counts 0."""
     texts = [([], []) if pair is None else pair for pair in pairs]
     predicted, reference = (
         np.array([[name in text[side] for name in names] for text in texts], bool).reshape(-1, len(names))
@@ -83,9 +83,9 @@ def count_labels(pairs: Iterable[tuple | None], names: Sequence[str]) -> np.ndar
 
 
 def measures(pairs: Sequence[tuple | None], names: Sequence[str], no_finding: str) -> list[Measure]:
-    """Return the measures of the ``pairs`` of :func:`count_labels`; ``_13``: without No Finding.
+    """Return the label measures of ``pairs`` (see :func:`count_labels`); names with ``_13`` are without No Finding.
 
-    macro_f1: over labels in the reference; macro_f1_zero: over all labels, 0 for those not in the reference.
+    macro_f1: mean over labels in the reference; macro_f1_zero: over all labels, with 0 for labels not in the reference.
     """
     table = count_labels(pairs, names)
     support = table[..., [0, 2]].sum(axis=(0, 2))
@@ -111,7 +111,7 @@ def measures(pairs: Sequence[tuple | None], names: Sequence[str], no_finding: st
 
 
 def macro_f1(has_support: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the mean F1 of labels with support, bool (L,); replicates skip labels without support."""
+    """Return a function: sums to mean F1 over labels with support, bool (L,); replicates skip labels without any."""
     return lambda sums: label_scores.macro_f1(sums.reshape(*sums.shape[:-1], len(has_support), 3)[..., has_support, :])
 
 

@@ -68,7 +68,7 @@ TABLES: Columns = {
 
 
 def read_scores(path: str | Path, columns: Columns = SCORES) -> pl.DataFrame:
-    """Read a table of scores; empty numeric cells become null. Raises StoreError."""
+    """Read a table of scores; empty numeric cells become null. Raises StoreError like :func:`read_table`."""
     table = read_table(path)
     numbers = [name for name, column in columns.items() if column.kind in (pl.Float64, pl.Int64)]
     return table.with_columns(pl.col(name).cast(columns[name].kind, strict=False) for name in numbers)

@@ -65,7 +65,7 @@ def run_comparison(
     masked: Sequence[Sequence[str]] = (), models_scored: Sequence[str] = (), masks_scored: Sequence[str] = (),
     draw: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write the tables. ``adapters``: {other model: adapter}; ``masked``: [run, head or tool] of each ILS table."""
+    """Write the comparison. ``adapters``: {external model: adapter}; ``masked``: [run, head or tool] per ILS table."""
     drawn_rows = [row for path in draw for row in read_table(path).to_dicts() if row["asked"] < row["samples"]]
     sampling_notes = {
         (row["task"], row["source"]): f"{row['asked']} of {row['samples']} samples asked" for row in drawn_rows

@@ -31,7 +31,7 @@ def count_outcomes(
     answers: str, lines: Sequence[Mapping], answer_by_sample: Mapping[str, SampleAnswer], outcome: Mapping[str, int],
     scored_by_task: Mapping[str, int], judged: Judged,
 ) -> list[tuple[str, str, str, int]]:  # fmt: skip
-    """Return rows (answers, task, outcome, number) of ``lines``, in all and by task, which must add up."""
+    """Return rows (answers, task, outcome, number) in total and by task. Raises AssertionError if a line is lost."""
     tasks = Counter(line["task"] for line in lines)
     failures = sorted(Counter((line["task"], answer_by_sample[line["sample_id"]].failure) for line in lines).items())
     unscored = Counter(line["task"] for line in lines if judged.get((answers, line["sample_id"]), 0.0) is None)
@@ -49,7 +49,7 @@ def count_outcomes(
 
 
 def count_not_asked(answers: str, draw: Sequence[str], tasks: Sequence[str]) -> list[tuple[str, str, str, int]]:
-    """Return rows (answers, task, outcome, number) of samples that were not asked, in all and by scored task."""
+    """Return rows (answers, task, outcome, number) of samples left out by sampling, in total and by scored task."""
     omitted: Counter[str] = Counter()
     for row in (row for path in draw for row in read_table(path).to_dicts()):
         if not tasks or row["task"] in tasks:
@@ -88,7 +88,7 @@ def run(
 
 
 def _table_rows(stage: str, table: pl.DataFrame) -> Iterator[CountRow]:
-    """Yield (kind, outcome, number) of a stage's table; the kind of a tuning's samples names the number of passes."""
+    """Yield (kind, outcome, number) of a stage's table; the kind of tuning samples includes the number of passes."""
     for row in table.iter_rows(named=True):
         if stage == "radvlm_conversations":
             kind, number = f"{row['kind']}, {row['split']}", row["conversations"]

@@ -1,4 +1,4 @@
-"""Judge conversations: expected answers against those of a model; and check the judge."""
+"""Judge a model's conversations by comparison with the expected answers, and check the judge."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,11 +16,11 @@ from cxr.radvlm.samples import write_slots
 
 EXCHANGED_PERCENTAGES = (0, 25, 50, 75, 100)  # percentages of exchanged answers
 MIN_EXPECTED_SCORE, MAX_EXCHANGED_SCORE = 9.5, 4.0
-"""Required mean scores: at least, for expected answers; at most, for answers of a study with other findings."""
+"""Required mean scores: minimum for expected answers, maximum for answers of a study with other findings."""
 
 
 def find_partners(items: Sequence[Item]) -> dict[str, Item]:
-    """Return {name: next conversation in hash order that affirms no common finding}; skip those without one."""
+    """Return {name: next conversation in hash order that affirms no common finding}; names without one are omitted."""
     ordered_items = sorted(items, key=lambda item: (stable_hash("judge_check", item.name), item.name))
     claims = {item.name: [read_answer(each.question, each.expected) for each in item.rounds] for item in ordered_items}
     findings_by_name = {
@@ -38,7 +38,7 @@ def find_partners(items: Sequence[Item]) -> dict[str, Item]:
 
 
 def exchange_answers(item: Item, partner: Item, percentage: int) -> Item:
-    """Return a conversation answered as expected, but a percentage of rounds, nested by hash, as the partner."""
+    """Return a conversation with expected answers; a percentage of rounds, nested by hash, has the partner's."""
     order = sorted(range(len(item.rounds)), key=lambda place: stable_hash("judge_check", item.name, place))
     taken = set(order[: round(len(order) * percentage / 100)])
     rounds = []
@@ -90,11 +90,11 @@ def _row(check: str, value: float, target: str, conversations: int, passed: bool
 TASKS = ("conversation", "conversation_grounded")
 TEST, EXCHANGED, BLIND = "test", "exchanged", "blind"  # judged answers; exchanged: about other images
 JUDGED_FIELDS = ("answers", "sample_id", "score", "problem", "rounds", "raw", "judge")
-CHECKED_CONVERSATIONS = 200  # conversations on which the judge is checked, the first in line order
+CHECKED_CONVERSATIONS = 200  # number of conversations, the first in the file, on which the judge is checked
 
 
 def to_item(line: Mapping, answer: SampleAnswer | None) -> Item:
-    """Return a line as an item. ``answer``: None or a failure counts as empty answers."""
+    """Convert a line and its answer to an item; an answer that is None or a failure gives empty answers."""
     rounds = []
     for turn, qa_pair in enumerate(line["turns"]):
         question, expected = (write_slots(qa_pair[part], line["boxes"]) for part in ("question", "answer"))
@@ -113,7 +113,7 @@ def run_judge(
     *, lines: str, train: str, answers: str, judged: str, judge: str, model_options: Mapping, execution: Mapping,
     exchanged_lines: Sequence[str] = (), exchanged_answers: Sequence[str] = (), code: str = "",
 ) -> None:  # fmt: skip
-    """Judge the answers to ``lines``, those about exchanged images, and a constant one; failed samples are skipped."""
+    """Judge answers to ``lines``, answers about exchanged images, and constant answers; skip failed samples."""
     judge_items = load_judge(judge, model_options, _with_answer_folder(execution, judged, code))
     conversations = read_conversations(lines)
     commonest_answers = find_commonest_answers(read_lines(train))
@@ -144,7 +144,7 @@ def _with_answer_folder(execution: Mapping, output: str, code: str) -> dict:
 def run_check(
     *, lines: str, checked: str, judge: str, model_options: Mapping, execution: Mapping, code: str = ""
 ) -> None:
-    """Check the judge on the conversations of ``lines``; without any, the table is empty."""
+    """Check the judge on the first conversations of ``lines``; if there are none, the table is empty."""
     items = [to_item(line, None) for line in read_conversations(lines)[:CHECKED_CONVERSATIONS]]
     judge_items = load_judge(judge, model_options, _with_answer_folder(execution, checked, code))
     write_rows(checked, check_judge(items, judge_items) if items else (), CHECK)

@@ -19,11 +19,11 @@ from cxr.radvlm.samples import TEXT_TASKS, write_slots
 
 GREEN, RED = (0, 158, 115), (213, 58, 0)  # RGB colours of the reference boxes and the answer's boxes
 WIDTH = 480  # longer side of an image, in pixels
-MAX_TURNS = 10  # most turns shown of a conversation
+MAX_TURNS = 10  # maximum number of turns shown of a conversation
 
 
 def select_samples(lines: Sequence[Mapping], seed: int) -> Iterator[Mapping]:
-    """Yield one sample per task and source, two for conversations; first by hash of their ids."""
+    """Yield the first sample of each task and source (two for conversations), in the order of a hash of their ids."""
     line_groups: dict[tuple[str, str], list[Mapping]] = {}
     for line in sorted(lines, key=lambda line: stable_hash(seed, "gallery", line["sample_id"])):
         line_groups.setdefault((line["task"], line["source"]), []).append(line)
@@ -66,7 +66,7 @@ def run(
     *, lines: str, answers: list[str], frames: list[str], folder: str, model: str, quality: int, seed: int,
     withheld: bool, folders: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Write ``gallery.jsonl`` and its images, without report text if ``withheld``; ``folders``: {source: of frames}."""
+    """Write ``gallery.jsonl`` and its images, without report text if ``withheld``; ``folders``: {source: frames}."""
     eligible_lines = [line for line in read_lines(lines) if not (withheld and line["task"] in TEXT_TASKS)]
     answer_by_sample = join_answers(eligible_lines, read_lines(answers[0]))[0] if answers else {}
     chosen_lines = list(select_samples(eligible_lines, seed)) if answers else []

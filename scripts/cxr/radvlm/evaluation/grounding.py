@@ -1,4 +1,4 @@
-"""Box scores: RadVLM's mAP of boxes without confidences, COCO's AP, mean training boxes; of a name, or of classes."""
+"""Box scores of grounding and detection: RadVLM's mAP without confidences, COCO's AP, and mean training boxes."""
 
 import re
 from collections import defaultdict
@@ -40,7 +40,7 @@ def compute_mean_boxes(train: Iterable[Mapping]) -> MeanBoxes:
 
 
 def blind_boxes(mean_boxes: MeanBoxes, line: Mapping) -> np.ndarray:
-    """Return the mean box for a line, (1, 4): of its name, else of its task and source; (0, 4) without any."""
+    """Return the mean box of a line's name, else of its task and source, (1, 4); (0, 4) if there is none."""
     key = line["task"], line["source"]
     box = mean_boxes.get((*key, line.get("asked") or ""), mean_boxes.get(key))
     return np.zeros((0, 4)) if box is None else box[None]
@@ -90,7 +90,7 @@ def coco(pairs: Sequence[BoxPair], *, by_name: bool = True) -> dict:
 
 
 def coco_ap(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> dict:
-    """Return :func:`coco` of {class: [(predicted, reference boxes) of an image]}; skip classes without references."""
+    """Return COCO's AP of {class: [(predicted, reference boxes) of an image]}; skip classes without references."""
     rows = []
     for _, pairs in sorted(groups.items()):
         sides = []
@@ -108,7 +108,7 @@ def coco_ap(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> di
 
 
 def box_rate(predictions: Sequence[AnswerBoxes | None], failed: Sequence[bool]) -> list[Measure]:
-    """Return the fraction of answers with a box to questions about absent findings; failures count as a box."""
+    """Return two measures for absent findings: fractions of answers with a box (or failure) and of malformed ones."""
     pairs = zip(predictions, failed, strict=True)
     values = [None if answer is None else float(bad or len(answer.boxes) > 0) for answer, bad in pairs]
     malformed = [None if answer is None else float(answer.malformed > 0) for answer in predictions]
@@ -122,7 +122,7 @@ ClassPair = tuple[Mapping, Classes | None]  # a line and the classes in its answ
 def find_classes(
     text: str, wording_by_class: Mapping[str, str], grammar: Grammar, image_size: tuple[int, int]
 ) -> dict[str, AnswerBoxes]:
-    """Return the classes named in an answer (the longest wording wins) with their boxes up to the next name."""
+    """Return {class named in an answer: boxes between its name and the next}; the longest wording wins."""
     names = {wording.lower(): name for name, wording in wording_by_class.items()}
     ordered = sorted(names, key=lambda wording: (-len(wording), wording))
     if not ordered:

@@ -32,7 +32,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Judgement:
-    """score: 0 to 10, None with a problem if unscored; rounds: scores of each round; raw: reply of the model."""
+    """A result. score: 0 to 10, None if there is a problem; rounds: scores of each round; raw: the model's reply."""
 
     score: float | None
     rounds: tuple[Mapping, ...] = ()
@@ -44,5 +44,5 @@ Judge = Callable[[Sequence[Item]], list[Judgement]]  # judges each conversation 
 
 
 def load_judge(name: str, model_options: Mapping, execution: Mapping) -> Judge:
-    """Load a judge. ``model_options``: of its language model, empty for facts; ``execution``: how to run it."""
+    """Load a judge. ``model_options``: for its language model ({} for judge_facts); ``execution``: how to run it."""
     return import_module(f"cxr.radvlm.evaluation.judge_{name}").load(model_options, execution)

@@ -2,8 +2,8 @@
 
 Claims are findings with polarity, side and zone, and boxes. correctness: fraction of generated claims that are
 expected; completeness: fraction of expected claims that are generated; contradiction: fraction of expected findings
-whose opposite is generated. A round's worth is the harmonic mean of the first two times (1 − contradiction); the score
-is 10 times the mean over rounds. If neither answer has claims, their words are compared.
+whose opposite is generated. A round's worth is the harmonic mean of correctness and completeness, times (1 −
+contradiction); the score is 10 times the mean worth. If neither answer has claims, their words are compared.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
-"""A language model as judge: it sees facts, questions and both answers, but not whose they are.
+"""A language model as judge: it sees facts, questions and both answers, but no names of models.
 
-Replies that still break the schema, scores of 0 to 10, after the retries are ``unscored``, with a reason.
+A reply that does not fit the schema (scores from 0 to 10) after all retries is ``unscored``, with a reason.
 """
 
 from collections.abc import Mapping, Sequence

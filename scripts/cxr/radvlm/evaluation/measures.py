@@ -9,8 +9,8 @@ from cxr.metrics.intervals import percentile_ends, resample_sums
 from cxr.metrics.labels import ratio_or_nan
 
 ALL = "all"
-HIT_IOU = 0.5  # IoU from which a box is correct (paper)
-MAP = "map50"  # mAP at this IoU
+HIT_IOU = 0.5  # minimum IoU of a correct box (paper)
+MAP = "map50"  # mAP at HIT_IOU
 
 
 class Measure(NamedTuple):

@@ -13,13 +13,13 @@ RESOURCE_FILES = ("radvlm/models.yaml", "radvlm/labels.yaml")
 JSONL = "jsonl"
 BOX_TASKS = ("anatomical_grounding", "abnormality_grounding", "phrase_grounding", "abnormality_detection",
          "absent_grounding", "ils_grounding", "conversation_grounded")  # fmt: skip
-"""Tasks whose answers may contain boxes; their texts keep all marks."""
+"""Tasks whose answers may contain boxes; their texts are not cleaned."""
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """How to ask and read a model. name: as in the paper; boxes: grammar; tasks: tasks it was made for, empty for all;
-    strip: patterns removed from its texts; asks: {task: question}.
+    """How to query a model and read its answers. name: as in the paper; boxes: grammar; tasks: tasks that it was made
+    for, empty for all; strip: patterns of special tokens, which are removed; asks: {task: question}.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Adapter:
         return not self.tasks or task in self.tasks
 
     def clean(self, text: str) -> str:
-        """Remove the model's marks from a text."""
+        """Remove the model's special tokens and markup from a text."""
         for pattern in self.strip:
             text = re.sub(pattern, " ", text)
         return " ".join(text.split())
@@ -51,20 +51,20 @@ def load_adapters() -> dict[str, Adapter]:
 def convert_answers(
     lines: Iterator[Mapping], line_by_sample: Mapping, sizes: Mapping, model: str, kind: str, boxes: str, beyond: bool
 ) -> Iterator[dict]:
-    """Yield a model's outputs as answers to the tasks it was made for, with ``beyond`` to all. Raises UserError.
+    """Yield a model's outputs as answers, to the tasks that it was made for or, with ``beyond``, to all tasks.
 
-    ``kind``: name of its adapter; ``boxes``: grammar, "" for the adapter's.
+    ``kind``: name of its adapter; ``boxes``: grammar, "" for the adapter's. Raises UserError for an invalid line.
     """
     adapter, key = load_adapters()[kind], f"radvlm.evaluation.predictions.{model}"
     for number, line in enumerate(lines, 1):
         name, turn = line.get("sample_id"), line.get("turn", 0)
         text, failure = line.get("text", ""), line.get("failure") or ""
         if not isinstance(name, str) or not isinstance(turn, int) or not isinstance(text, str):
-            raise UserError(f"{key}.path, line {number}: give sample_id and text, as texts, and turn as a number")
+            raise UserError(f"{key}.path, line {number}: give sample_id and text as strings, and turn as a number")
         crop = line.get("crop") or []
         is_list = isinstance(crop, list) and all(isinstance(number, int | float) for number in crop)
         if crop and not (is_list and len(crop) == 4 and 0 <= crop[0] < crop[2] <= 1 and 0 <= crop[1] < crop[3] <= 1):
-            raise UserError(f"{key}.path, line {number}: give crop as four fractions, x1 < x2 and y1 < y2, or leave it")
+            raise UserError(f"{key}.path, line {number}: give crop as four fractions, x1 < x2 and y1 < y2, or omit it")
         sample = line_by_sample.get(name)
         if sample is not None and not beyond and not adapter.made_for(sample["task"]):
             continue
@@ -87,8 +87,8 @@ def run_read(
 
 
 def build_questions(lines: Iterator[Mapping], beyond: bool) -> Iterator[dict]:
-    """Yield the question to each model about each turn: {model, adapter, sample_id, turn, image_id, source, question,
-    made_for}. Tasks that a model was not made for are included only with ``beyond``.
+    """Yield a question per model and turn: {model, adapter, sample_id, turn, image_id, source, question, made_for}.
+    Tasks that a model was not made for are included only with ``beyond``.
     """
     labels = ", ".join(load_resource(RESOURCE_FILES[1])["labels"])
     for line in lines:

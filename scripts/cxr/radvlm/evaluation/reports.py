@@ -20,11 +20,11 @@ ANNOTATION_FIELDS = {
 }  # fmt: skip
 """{metric: fields of an annotation that is not a failure}."""
 Notes = Mapping[tuple[str, str, str], Mapping]
-"""{(metric, sample_id, text): annotation}; text: answer, filtered or original; for pairs the kind of reference."""
+"""{(metric, sample_id, kind of text): annotation}; kinds: answer, filtered, original (of pairs: the reference's)."""
 
 
 def text_measures(texts: Sequence[str | None], references: Sequence[str], metrics: Sequence[str]) -> list[Measure]:
-    """Return the measures of N reports without annotations; None is an excluded failure."""
+    """Return the measures of N reports that need no annotations; a text None is an excluded failure."""
     measures = []
     pairs = list(zip(texts, references, strict=True))
     if "rouge_l" in metrics:
@@ -47,7 +47,7 @@ def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
 
     A line is {metric, engine, sample_id, of, …}. For an answer or a reference: radgraph_f1 has entities, a list of
     [tokens, label, has a relation]; chexbert_f1 has labels. For a pair, named by the reference: green has matched and
-    errors; bertscore has f1. Each may have failure instead.
+    errors; bertscore has f1. Any line may have ``failure`` instead of these fields.
     """
     notes: dict[tuple[str, str, str], Mapping] = {}
     for number, line in enumerate(lines, 1):
@@ -59,9 +59,9 @@ def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
                 f"{FILTERED} or {ORIGINAL})"
             )
         if lacking := [key for key in ANNOTATION_FIELDS[metric] if key not in line and "failure" not in line]:
-            raise UserError(f"{where} lacks {lacking[0]}, which {metric} is made of: give it, or failure")
+            raise UserError(f"{where} lacks {lacking[0]}, which {metric} needs: add it, or failure with a reason")
         if (metric, name, text_kind) in notes:
-            raise UserError(f"{where}: {metric} of {text_kind} is there twice")
+            raise UserError(f"{where}: {metric} of {text_kind} occurs twice")
         notes[metric, name, text_kind] = line
     return notes
 
@@ -70,7 +70,7 @@ def annotation_measures(
     names: Sequence[str], failed: Sequence[bool | None], reference: str, notes: Notes, metrics: Sequence[str],
     labels: Sequence[str], leave_out: bool = False,
 ) -> list[Measure]:  # fmt: skip
-    """Return the measures of the annotations of N samples, only for metrics that have all samples.
+    """Return the measures of the annotations of N samples; metrics that lack a sample's annotation are omitted.
 
     ``failed``: True counts as wrong, None is excluded; ``leave_out``: exclude failed annotations, else they count as 0.
     """
@@ -103,7 +103,7 @@ def _chexbert_measures(ending: str, values: Sequence[tuple | None], labels: Sequ
 
 
 def _annotation_value(metric: str, name: str, failed: bool | None, reference: str, notes: Notes, leave_out: bool):
-    """Return the value of a report, its labels for chexbert_f1, None if it is excluded, or _MISSING."""
+    """Return a report's value (chexbert_f1: labels of answer and reference), None if excluded, or _MISSING."""
     if failed is None:
         return None
     is_pair = metric in ("green", "bertscore")

@@ -30,7 +30,7 @@ COMPARED = {BLIND: ("blind", "gain"), EXCHANGED: ("exchanged", "drop")}  # {answ
 
 @dataclass(frozen=True)
 class Group:
-    """Samples of one task and source. pairs: {answers (test, blind, exchanged): lines with these answers}."""
+    """Samples of one task and source. pairs: {test, blind or exchanged: lines with the answers of that kind}."""
 
     task: str
     source: str
@@ -98,7 +98,7 @@ def _interval_fields(name: str, score: Score) -> dict[str, float | None]:
 
 
 def _pair_measures(first: Sequence[Measure], second: Sequence[Measure]) -> tuple[list[Measure], list[Measure]]:
-    """Return the measures that both have, each in the order of ``first``."""
+    """Return both lists restricted to measures whose name and part both have, in the order of ``first``."""
     second_by_key = {measure[:2]: measure for measure in second}
     shared = [measure for measure in first if measure[:2] in second_by_key]
     return shared, [second_by_key[measure[:2]] for measure in shared]
@@ -134,10 +134,10 @@ def run_scores(
     texts: Sequence[str] = (), annotations: Sequence[str] = (), draw: Sequence[str] = (),
     exchanged_draw: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Score the ``answers`` to the test ``lines`` of ``tasks``, empty for all. Raises UserError.
+    """Score the ``answers`` to the test ``lines`` of ``tasks`` (empty: all). Raises UserError for an invalid file.
 
-    ``texts``: reports of the sources, for ``reference: original``; ``draw``, ``exchanged_draw``: numbers of requested
-    and available samples, if they differ.
+    ``texts``: reports of the sources, for ``reference: original``; ``draw``, ``exchanged_draw``: tables of requested
+    and available samples, if these differ.
     """
     refuse_empty(lines, "to score")
     all_lines = list(read_lines(lines))
@@ -187,5 +187,5 @@ def run_scores(
     write_rows(counts, rows, COUNTS)
     log.info("%d samples are scored in %d groups of task and source", len(scored_lines), len(sample_groups))
     if without := sorted({*options.report_metrics} & {*ANNOTATION_METRICS} - {metric for metric, *_ in tools.notes}):
-        problem = "no annotations, so no score: name an annotator or a file of them (docs/systems/radvlm.md)"
+        problem = "no annotations, so no score: name an annotator or a file of annotations (docs/systems/radvlm.md)"
         log.warning("%s: %s", ", ".join(without), problem)

@@ -1,4 +1,4 @@
-"""One image: add ROSALIA's masks to the conversation about it."""
+"""Add ROSALIA's masks to the conversation about one image."""
 
 import json
 from pathlib import Path
@@ -13,14 +13,14 @@ from cxr.imaging.one_image import decode_image_file, segmentation_time
 from cxr.vlm.answers.one_image import ANSWERS, Mask, MaskSource, Reply, write_results
 from cxr.vlm.reading import Reading
 
-DEVICE = "ROSALIA"
+DEVICE = "ROSALIA"  # name of the device in a DICOM segmentation
 
 
 def run(
     *, conversation: str, asked: str, masks: str, image: str, output: str, cohort: dict, frames: dict, quality: int,
     code: str,
 ) -> None:  # fmt: skip
-    """Write a conversation with ROSALIA's masks, in the order of ``asked``. Raises UserError for other masks."""
+    """Write a conversation with ROSALIA's masks, in the order of ``asked``. Raises UserError if a mask does not fit."""
     picture, header = decode_image_file(image, cohort, frames)
     paths = (Path(folder, ANSWERS) for folder in (conversation, masks))
     conversation_answers, mask_answers = (json.loads(path.read_text(encoding="utf-8")) for path in paths)
@@ -28,7 +28,7 @@ def run(
     for line, finding in zip(read_lines(asked), mask_answers["findings"], strict=True):
         grey = cv2.imread(str(Path(masks, finding["mask"])), cv2.IMREAD_UNCHANGED)
         if grey is None or grey.shape != picture.grey.shape:
-            raise UserError(f"{Path(masks, finding['mask'])} is no mask of {image}: regenerate it")
+            raise UserError(f"{Path(masks, finding['mask'])} is not a mask of {image}: regenerate it")
         mask = Mask(line["instruction"], grey > 0, finding["answer"] or "")
         of_turn.setdefault(line["turn"], []).append(mask)
     replies = [

@@ -19,7 +19,7 @@ from cxr.radvlm.samples import SEG, make_line
 from cxr.radvlm.statements import read_statements, split_sentences
 
 OWN, ILS = "own", "ils_segmentation"
-INSTRUCTION = "Segment the {}."  # ROSALIA's instruction for a lesion type, which has the masks of conversations too
+INSTRUCTION = "Segment the {}."  # ROSALIA's instruction for a lesion type, whose masks conversations use too
 
 
 def run_ils(*, pairs: str, lines: str) -> None:
@@ -34,7 +34,7 @@ def run_ils(*, pairs: str, lines: str) -> None:
 
 
 def run_asked(*, lines: str, answers: str, asked: str, source: str) -> None:
-    """Write the requests to ROSALIA about a source's samples, by image; sample_id, turn, number: of the [SEG]."""
+    """Write the requests to ROSALIA for a source, grouped by image, with sample_id, turn and number of each [SEG]."""
     texts_by_sample: dict[str, dict[int, str]] = {}
     for answer in read_lines(answers):
         text = "" if answer["failure"] else answer["text"]
@@ -49,7 +49,7 @@ def run_asked(*, lines: str, answers: str, asked: str, source: str) -> None:
 def build_pairs(line: Mapping, text_by_turn: Mapping[int, str]) -> Iterator[dict]:
     """Yield the requests about a sample. ``text_by_turn``: {turn: the model's answer}."""
     texts = [(turn["question"], text_by_turn.get(number, "")) for number, turn in enumerate(line["turns"])]
-    # a pair is asked with its instruction, whatever the model answered
+    # an ILS pair is requested with its own instruction, whatever the model answered
     is_pair = line["task"] == ILS
     for turn, number, instruction in [(0, 0, texts[0][0])] if is_pair else build_instructions(texts):
         pair_id = line["facts"][0] if is_pair else mask_key(line["sample_id"], turn, number)
@@ -67,7 +67,7 @@ def build_instructions(turns: Sequence[tuple[str, str]]) -> Iterator[tuple[int, 
     """Yield (turn, number, instruction) for each [SEG] in the answers of ``turns`` (question, answer).
 
     The instruction names the last finding before the [SEG], or after it if an answer starts with its only [SEG];
-    without a finding, or for one that is no lesion type, it is the question.
+    without a finding, or if the finding has no lesion type, it is the question.
     """
     last: str | None = None
     for turn, (question, answer) in enumerate(turns):
@@ -80,7 +80,7 @@ def build_instructions(turns: Sequence[tuple[str, str]]) -> Iterator[tuple[int, 
 
 
 def _last_lesion(text: str, before: str | None) -> str | None:
-    """Return the lesion type of the last finding in a text, None for other findings; ``before`` without any."""
+    """Return the lesion type of the last finding in a text, None if it has none; ``before`` if there is no finding."""
     statements = read_statements(split_sentences(text))
     return statements[-1].lesion if statements else before
 
@@ -94,7 +94,7 @@ def run_asked_image(*, conversation: str, asked: str) -> None:
 
 
 def run_beside(*, asked: list[str], predictions: list[str], segmented: str) -> None:
-    """Join ROSALIA's answers to the turns; mask: id in the source's HDF5 file, null without one. Raises UserError."""
+    """Join ROSALIA's answers to turns. mask: id in the source's HDF5 file, or null. Raises UserError if incomplete."""
 
     def joined_lines() -> Iterator[dict]:
         for requests_path, predictions_path in zip(asked, predictions, strict=True):
@@ -102,7 +102,7 @@ def run_beside(*, asked: list[str], predictions: list[str], segmented: str) -> N
             for request in read_lines(requests_path):
                 prediction = answers.get(request["pair_id"])
                 if prediction is None:
-                    problem = f"{predictions_path} lacks {request['pair_id']}, which {requests_path} asks"
+                    problem = f"{predictions_path} lacks {request['pair_id']}, which {requests_path} requests"
                     raise UserError(f"{problem}: regenerate it")
                 fields = {name: request[name] for name in ("sample_id", "turn", "number", "instruction")}
                 fields |= {"text": prediction["answer"], "mask": prediction["mask"]}
@@ -111,11 +111,11 @@ def run_beside(*, asked: list[str], predictions: list[str], segmented: str) -> N
     write_lines(segmented, joined_lines())
 
 
-NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"  # notes: an answer without a mask, with united masks
+NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"  # notes on answers: no mask; several masks, which are united
 
 
 def run_head(*, lines: str, answers: str, masks: str, predictions: str, prediction_masks: str, attrs: dict) -> None:
-    """Write a run's answers to the pairs ``lines`` and the union of the ``masks`` of each; skip pairs without any."""
+    """Write a run's answers to the pairs ``lines``, each with the union of its ``masks``; skip unanswered pairs."""
     answer_by_sample = {answer["sample_id"]: answer for answer in read_lines(answers) if answer["turn"] == 0}
     with Shard(masks, key="mask_key") as mask_shard:
         empty = {"mask": (mask_shard.shape("mask"), bool)}

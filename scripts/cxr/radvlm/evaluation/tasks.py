@@ -80,7 +80,7 @@ def coco_scores(task: str, pairs: Sequence[Pair], tools: ScoringTools) -> dict:
 
 
 def read_classes(pairs: Sequence[Pair], tools: ScoringTools) -> list[tuple[Mapping, grounding.Classes | None]]:
-    """Return the lines with the classes in their answers and the boxes of these; None for excluded failures."""
+    """Return pairs (line, {class named in the answer: boxes}); the second is None for excluded failures."""
     return [
         (line, None if tools.excludes(answer)
          else grounding.find_classes(answer.text, tools.wording_by_class, answer.grammar, answer.seen))
@@ -89,7 +89,7 @@ def read_classes(pairs: Sequence[Pair], tools: ScoringTools) -> list[tuple[Mappi
 
 
 def read_boxes(pairs: Sequence[Pair], tools: ScoringTools, which: str) -> list[grounding.BoxPair]:
-    """Return lines with the boxes of answers: mean boxes for blind ones, none for failures, None if excluded."""
+    """Return pairs (line, boxes of its answer): mean boxes if blind, no boxes for failures, None if excluded."""
     if which == BLIND:
         return [(line, AnswerBoxes(grounding.blind_boxes(tools.mean_boxes, line))) for line, _ in pairs]
     return [
@@ -133,7 +133,7 @@ def _conversation_measures(task: str, pairs: Sequence[Pair], tools: ScoringTools
 
 
 def _sum_precisions(line: Mapping, answer: SampleAnswer, tools: ScoringTools) -> tuple[float, float]:
-    """Return the summed AP and the number of a conversation's turns with reference boxes."""
+    """Return (sum of AP, number of turns) over a conversation's turns with reference boxes."""
     total, number = 0.0, 0
     for turn in range(0 if tools.excludes(answer) else len(line["turns"])):
         if len(true_boxes := turn_boxes(line, turn)):

@@ -1,1 +1,1 @@
-"""RadVLM's instructions: facts, texts and conversations of all sources become the samples of a mix."""
+"""The stage radvlm_instructions: samples of a mix from the facts, texts and conversations of all sources."""

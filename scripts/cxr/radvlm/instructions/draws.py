@@ -1,4 +1,4 @@
-"""Random selections over all images of a source, made before its lines: images within limits, absent findings."""
+"""Random selections of a source, made before its lines are written: images within limits, and absent findings."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,25 +11,25 @@ from cxr.radvlm.instructions.source_block import Blocks
 from cxr.radvlm.instructions.tasks import ABSENT, PRESENT, UNITS_BY_TASK, TaskOptions
 
 ABSENCES_PER_SAMPLE = 1.0  # questions about absent findings per sample of abnormality_grounding
-DrawnUnit = tuple[str, str, str, str, str | None]  # task, image, splits of source and of mix, target
+DrawnUnit = tuple[str, str, str, str, str | None]  # task, image, split of the source, split of the mix, target
 Absence = tuple[str, str, str, int]  # split of the source, finding, image, hash that orders the selection
 
 
 @dataclass(frozen=True)
 class SampleDraws:
-    """images_within_limit: {(task, split): images}, where there is a limit; absent: selected (image, finding) pairs."""
+    """Selections. images_within_limit: {(task, split): images} if limited; absent: selected (image, finding) pairs."""
 
     images_within_limit: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     absent: frozenset[tuple[str, str]] = frozenset()
 
     def keeps(self, task: str, split: str, image_id: str) -> bool:
-        """True if the limit of a task, if any, keeps an image."""
+        """True if an image is within a task's limit, or the task has no limit."""
         kept_ids = self.images_within_limit.get((task, split))
         return kept_ids is None or image_id in kept_ids
 
 
 def draw_samples(blocks: Blocks, rows: Sequence[MixRow], settings: TaskOptions) -> SampleDraws:
-    """Return the selections for the mix rows of a source."""
+    """Draw the selections for the mix rows of a source."""
     absent = next((row for row in rows if row.task == ABSENT), None)
     counted_rows = [row for row in rows if row is not absent and (row.limits or (absent and row.task == PRESENT))]
     drawn_tasks = {row.task for row in (*counted_rows, absent) if row is not None}
@@ -78,7 +78,7 @@ def _images_within_limits(
 def select_absences(pool: Iterable[Absence], present: Mapping[tuple[str, str], int], share: float) -> list[Absence]:
     """Select absences from a ``pool``, so that a finding's name does not reveal whether it is present.
 
-    Each finding gets its quota, ``share`` of its samples in ``present``, by rank; others of the split fill it up.
+    A finding's quota is ``share`` times its number in ``present``; other findings of the split fill unmet quotas.
     """
     quotas = {key: round(share * count) for key, count in present.items()}
     lacking: Counter[str] = Counter()

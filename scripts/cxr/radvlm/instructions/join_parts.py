@@ -1,4 +1,4 @@
-"""Join the sources of a mix: conflicts between splits, order, exchanged images, Table 1."""
+"""Join the sources of a mix: resolve conflicts between splits, order lines, exchange images, build Table 1."""
 
 import json
 from collections import Counter
@@ -37,14 +37,14 @@ TABLE1: Columns = {
 
 
 def read_indices(paths: Sequence[str]) -> pl.DataFrame:
-    """Return the rows of all INDEX tables, with the number of the table (part) and the row in it."""
+    """Return the rows of all INDEX tables, with ``part``, the number of the table, and ``row``, the row in it."""
     tables = [read_table(path) for path in paths] or [pl.DataFrame(schema=schema(INDEX))]
     row = pl.int_range(pl.len(), dtype=pl.Int64)
     return pl.concat(table.with_columns(part=pl.lit(at, pl.Int64), row=row) for at, table in enumerate(tables))
 
 
 def drop_conflicts(index: pl.DataFrame, families: Mapping[str, str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the index without validate lines of subjects in train (of their family), and the removed lines."""
+    """Return (index without validate lines of subjects that their family has in train, index of the removed lines)."""
     index = index.with_columns(family=pl.col("source").replace_strict(families, default=pl.col("source")))
     trained = index.filter(pl.col("source_split") != TRAIN, split=TRAIN)
     training_subjects = trained.select("family", "subject_id").unique()
@@ -53,7 +53,7 @@ def drop_conflicts(index: pl.DataFrame, families: Mapping[str, str]) -> tuple[pl
 
 
 def sort_split(index: pl.DataFrame, split: str, seed: int) -> pl.DataFrame:
-    """Return the index of a split in order: train in hash order, other splits by image."""
+    """Return the sorted index of a split: train in hash order, other splits by image."""
     split_index = index.filter(split=split)
     if split == TRAIN:
         place = pl.Series([stable_hash(seed, "order", name) for name in split_index["sample_id"]], dtype=pl.UInt64)
@@ -67,7 +67,7 @@ def run(
     exchanged_out: str, table1_out: str, conservation_out: str, rows: list[Mapping], families: Mapping[str, str],
     seed: int,
 ) -> None:  # fmt: skip
-    """Write the files of a mix from those of its sources. ``families``: {source: family that shares subjects}."""
+    """Join the sources' files into the files of a mix. ``families``: {source: family that shares subjects}."""
     written: Counter[str] = Counter()
     index, removed_index = drop_conflicts(read_indices(indices), families)
     paths = {TRAIN: train, VALIDATE: validate, TEST: test}
@@ -117,7 +117,7 @@ def _count_while_reading(lines: Iterable[T], written: Counter[str], name: str) -
 
 
 def pair_images(images: Iterable[Mapping], seed: int) -> dict[tuple[str, str], str]:
-    """Return {(source, image): image of the next patient, in hash order, with the same source and view}."""
+    """Return {(source, image): image of the next patient (in hash order) with the same source and view}."""
     groups: dict[tuple, dict[str, set[str]]] = {}
     for row in images:
         patients = groups.setdefault((row["source"], row["view"]), {})
@@ -134,11 +134,11 @@ def pair_images(images: Iterable[Mapping], seed: int) -> dict[tuple[str, str], s
     return partner_by_image
 
 
-SUMMED = ("facts", "pairs", "lines", "validate", "evaluation", "paper", "code")
+SUMMED = ("facts", "pairs", "lines", "validate", "evaluation", "paper", "code")  # columns that the total row sums
 
 
 def build_table1(rows: Sequence[MixRow], index: pl.DataFrame) -> pl.DataFrame:
-    """Return Table 1: contents of a mix by task and source, with the published counts. ``index``: of all lines."""
+    """Return Table 1: the mix by task and source, with the published counts. ``index``: index of all lines."""
     records = []
     for row in rows:
         source_index = index.filter(task=row.task, source=row.source)

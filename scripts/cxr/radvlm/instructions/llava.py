@@ -51,7 +51,7 @@ def run(
 
 
 def to_entries(path: str | Path, picture: Callable[[Mapping], str], convention: Convention) -> Iterator[dict]:
-    """Yield the entry of each line, with boxes independent of image size; ``picture`` gives an image's path."""
+    """Yield the entry of each line, with boxes independent of image size; ``picture`` returns a line's image path."""
     image_size = InputSize(GRID, GRID)
     for line in read_lines(path):
         sample, more = parse_sample(line), {name: line[name] for name in COPIED_FIELDS}
@@ -62,7 +62,7 @@ def to_entries(path: str | Path, picture: Callable[[Mapping], str], convention: 
 def write_images(
     folder: Path, line_by_picture: Mapping[ImageKey, Mapping], frames: Sequence[str], folders: Mapping
 ) -> None:
-    """Write the image part of each frame as a grey PNG. ``line_by_picture``: {(source, image): one of its lines}."""
+    """Write each frame without padding as a grey PNG. ``line_by_picture``: {(source, image): any line about it}."""
     for source in sorted({source for source, _ in line_by_picture}):
         source_frames = [path for path in frames if Path(path).parent == Path(folders[source])]
         with ImageStore(source_frames) as store:

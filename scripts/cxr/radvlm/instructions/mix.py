@@ -13,7 +13,7 @@ TRAIN, TEST = "train", "test"
 
 @dataclass(frozen=True)
 class MixRow:
-    """A task of a source. repeat: passes in train; most, tested: maximum of images in train and test, 0 for all;
+    """A task of a source. repeat: passes in train; most, tested: maximum units in train and in test, 0 for all;
     splits: splits of the source used for training; paper, code: (pairs, passes, evaluation) of the published mixes;
     used: True if the source is configured.
     """
@@ -30,16 +30,16 @@ class MixRow:
 
     @property
     def limits(self) -> dict[str, int]:
-        """{split: maximum of images}, for splits with a limit."""
+        """{split: maximum number of units}, for splits with a limit."""
         return {split: most for split, most in ((TRAIN, self.most), (TEST, self.tested)) if most}
 
     def split_of(self, source_split: str) -> str:
-        """Return the mix's split for a split of the source."""
+        """Return the split of the mix that an image with this split of the source belongs to."""
         return TRAIN if source_split in self.splits else source_split
 
 
 def _published_rows(preset: str, formats: Mapping[str, str]) -> list[MixRow]:
-    """Return the rows of a published mix, one per source of the row's format, or one unused row."""
+    """Return the rows of a published mix: one per configured source of a format, or one unused row if there is none."""
     resource, rows = load_resource(RESOURCE_FILES[0]), []
     for entry in resource["published"]:
         paper, code = tuple(entry["paper"]), tuple(entry["code"])
@@ -90,7 +90,7 @@ def explain_unused_sources(mixes: Mapping[str, Iterable[MixRow]], sources: Itera
 
 
 def rows_from_options(row_options: list[Mapping]) -> list[MixRow]:
-    """Return the rows of dicts that a rule's params hold, in which tuples became lists."""
+    """Convert a rule's params, which are dicts with lists for tuples, to mix rows."""
     return [
         MixRow(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
         for fields in row_options

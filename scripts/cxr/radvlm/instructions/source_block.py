@@ -1,4 +1,4 @@
-"""The records of a source for a mix, read in blocks of images to bound memory; boxes become fractions."""
+"""The records of a source, read in blocks of images to bound memory; boxes are converted to fractions."""
 
 import json
 from array import array
@@ -21,7 +21,7 @@ from cxr.radvlm.samples import NamedBoxes, group_boxes, sort_by_area, survive_ro
 
 
 class LineFiles:
-    """Lines of several files, accessed by position, which is all that is in memory; a context manager."""
+    """Random access to the lines of several files; only line positions are in memory. Use inside ``with``."""
 
     def __init__(self, paths: Sequence[str]):
         self._paths = paths
@@ -39,7 +39,7 @@ class LineFiles:
 
     @property
     def num_lines(self) -> int:
-        """Number of the lines of all files."""
+        """Total number of lines."""
         return sum(len(ends) - 1 for ends in self._ends)
 
     def get(self, part: int, row: int) -> bytes:
@@ -61,9 +61,9 @@ def summarize_source(facts: pl.LazyFrame) -> tuple[tuple[str, ...], bool]:
 @dataclass
 class SourceBlock:
     """A block of images of a source. images: {image_id: row} of usable images; sizes: {image_id: (rows, columns)};
-    summary: of :func:`summarize_source`; texts, phrases, conversations, pairs: lines about the images; boxes_by_mask:
+    summary: from :func:`summarize_source`; texts, phrases, conversations, pairs: lines about the images; boxes_by_mask:
     {mask_id: boxes}; present: {image_id: present labels without No Finding}; stated: {image_id: ids of its label
-    facts}. The last two have images with labels only and ignore facts of single readers.
+    facts}. ``present`` and ``stated`` contain images with labels only, and ignore single readers.
     """
 
     source: str
@@ -90,7 +90,7 @@ class SourceBlock:
             self.stated[image_id] = tuple(fact_ids)
 
     def named_boxes(self, kind: str) -> Iterator[NamedBoxes]:
-        """Yield the boxes of a kind of facts in usable images by image and name (:func:`group_boxes`)."""
+        """Yield the boxes of facts of ``kind`` in usable images, grouped by image and name (:func:`group_boxes`)."""
         usable_facts = self.facts.filter(pl.col("image_id").is_in(list(self.images)))
         return group_boxes(usable_facts, self.sizes, kind)
 
@@ -113,7 +113,7 @@ def read_geometry(frames: Sequence[str], image_ids: Collection[str]) -> Geometry
 def read_mask_boxes(
     pairs: Sequence[Mapping], geometry: Geometry, masks: Sequence[str], smallest: int
 ) -> dict[str, tuple]:
-    """Return {mask_id: boxes of parts of ``smallest`` pixels or more}, fractions of the original, largest first."""
+    """Return {mask_id: boxes of components of at least ``smallest`` px} as fractions of the original, largest first."""
     image_by_mask = {pair["mask_id"]: pair["image_id"] for pair in pairs if pair["mask_id"]}
     boxes_by_mask = {}
     for path in masks:
@@ -131,10 +131,10 @@ KINDS_OF_LINES = ("texts", "phrases", "conversations", "pairs")
 
 
 class Blocks(LineFiles):
-    """The blocks of a source, sorted by image; a context manager. ``images``: usable images; ``facts``: fact table
+    """The blocks of a source, sorted by image. Use inside ``with``. ``images``: usable images; ``facts``: fact table
     sorted by image; ``sizes``: {image: (rows, columns)}; ``lines``: {texts, phrases, conversations, pairs: files};
-    ``areas``: {mask_id: boxes}. num_images: {kind of lines: references to images}; num_by_missing_image: {(kind, image
-    without a block): references}. Raises ValueError if the facts are not sorted.
+    ``areas``: {mask_id: boxes}. num_images: {kind of lines: number of image references}; num_by_missing_image: {(kind,
+    image in no block): number of references}. Raises ValueError if the facts are not sorted.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Blocks(LineFiles):
         self._edges = [0, *map(fact_image_ids.search_sorted, first_ids), len(fact_image_ids)]
 
     def each(self, reading: Collection[str] = KINDS_OF_LINES) -> Iterator[SourceBlock]:
-        """Yield each block, with lines of the kinds ``reading`` only."""
+        """Yield each block; only lines of the kinds in ``reading`` are loaded."""
         for block, at in enumerate(self._starts_of_blocks):
             first, last = self._edges[block], self._edges[block + 1]
             rows = self._images.slice(at, BLOCK_SIZE).iter_rows(named=True)

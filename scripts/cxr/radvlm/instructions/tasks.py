@@ -1,4 +1,4 @@
-"""Tasks of a mix: each yields units, images with what to ask about them and the slots of the wordings."""
+"""Tasks of a mix. Each task yields units: an image with the content of a question and answer about it."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,14 +16,14 @@ from cxr.radvlm.labels import load_label_names as label_names
 from cxr.radvlm.samples import SEG, box_slot, join_in_words
 
 COORDINATES = re.compile(r"\[\s*\d*\.?\d+\s*(?:,\s*\d*\.?\d+\s*){3}\]|" + re.escape(SEG))
-"""Text that a phrase must not contain."""
+"""Text that a phrase must not contain: written boxes and [SEG]."""
 REPLACED_CHARACTERS = {"\n": " ", "\r": " ", '"': "'", "“": "'", "”": "'", "{": "(", "}": ")", "<": "(", ">": ")"}
 
 
 @dataclass(frozen=True)
 class Part:
-    """Content of one pass. kind: kind of answer; slots: of question and answer; boxes: {slot: boxes}; facts: ids of the
-    supporting facts; target: region, finding or phrase; turns: turns that need no wording.
+    """Content of one pass. kind: kind of answer; slots: {slot of the wordings: text}; boxes: {slot: boxes}; facts: ids
+    of the supporting facts; target: region, finding or phrase; turns: complete turns, which need no wording.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Unit:
-    """An image with its question. key: seed of its wordings; parts: one per pass, or one for all passes if
+    """An image with its question. key: seed for choosing wordings; parts: one per pass, or one for all passes if
     ``repeats_part``.
     """
 
@@ -101,7 +101,7 @@ def abnormality_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterato
 
 
 def abnormality_detection(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield each image's findings with boxes, or none; a present label without a box excludes the image."""
+    """Yield each image with its boxed findings, possibly none; a present label without a box excludes the image."""
     findings_by_image: dict[str, list[NamedBoxes]] = {}
     _, has_labels = inputs.summary
     for finding in inputs.named_boxes(BOX):
@@ -139,7 +139,7 @@ def phrase_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Uni
 
 
 def conversations(inputs: SourceBlock, _settings: TaskOptions, grounded: bool) -> Iterator[Unit]:
-    """Yield the conversations of one kind, with their turns as they are."""
+    """Yield the standard or the ``grounded`` conversations, with unchanged turns."""
     for line in inputs.conversations:
         if line["grounded"] == grounded and line["image_id"] in inputs.images:
             turns = tuple(Turn(turn["question"], turn["answer"], turn.get("wording", "")) for turn in line["turns"])
@@ -149,7 +149,7 @@ def conversations(inputs: SourceBlock, _settings: TaskOptions, grounded: bool) -
 
 
 def find_absences(inputs: SourceBlock) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield (image, finding, facts) of findings with boxes elsewhere that are denied, or without labels not drawn."""
+    """Yield (image, boxed finding of the source, facts) if it is denied or, in a source without labels, has no box."""
     boxed_names, has_labels = inputs.summary
     present_findings = set(inputs.facts.filter(kind=BOX).select("image_id", "name").unique().iter_rows())
     present_findings |= {(image_id, name) for image_id, names in inputs.present.items() for name in names}
@@ -170,14 +170,14 @@ def find_absences(inputs: SourceBlock) -> Iterator[tuple[str, str, tuple[str, ..
 
 
 def absent_unit(image_id: str, name: str, facts: tuple[str, ...]) -> Unit:
-    """Return the unit of an absent finding."""
+    """Return a unit that asks about an absent finding."""
     words = load_spoken_names().say(name)
     slots = {"finding": words, "a finding": load_spoken_names().with_article(words)}
     return Unit(image_id, f"absent/{image_id}/{name}", (Part("none", slots, facts=facts, target=name),))
 
 
 def ils_pairs(inputs: SourceBlock, settings: TaskOptions, form: str) -> Iterator[Unit]:
-    """Yield the selected ILS pairs as boxes or seg, in which a negative has a [SEG] with an empty mask id."""
+    """Yield the selected ILS pairs; ``form``: boxes, or seg, in which a negative pair has an empty mask id."""
     for pair in (pair for pair in inputs.pairs if pair["pair_id"] in settings.pairs):
         mask, name = pair["mask_id"] or "", pair["target"]
         boxes = inputs.boxes_by_mask.get(mask, ()) if pair["seg"] else ()
@@ -198,7 +198,7 @@ def ils_pairs(inputs: SourceBlock, settings: TaskOptions, form: str) -> Iterator
 
 
 def balance_pairs(pairs: Iterable[Mapping], seed: int) -> frozenset[str]:
-    """Return the ids of all positive pairs and, per split, of as many random negatives."""
+    """Return the ids of all positive pairs and, per split, of at most the same number of random negative pairs."""
     ids_by_split: dict[str, tuple[list[str], list[str]]] = {}
     for pair in pairs:
         ids_by_split.setdefault(pair["split"], ([], []))[bool(pair["seg"])].append(pair["pair_id"])
@@ -210,7 +210,7 @@ def balance_pairs(pairs: Iterable[Mapping], seed: int) -> frozenset[str]:
 
 
 def clean_phrase(text: str) -> str:
-    """Return a phrase without quotes, slot brackets, line breaks and final stop, for use inside quotes."""
+    """Replace double quotes, brackets and line breaks in a phrase, and drop its final stop, for use inside quotes."""
     safe_text = "".join(REPLACED_CHARACTERS.get(letter, letter) for letter in text)
     return " ".join(safe_text.split()).rstrip(".")
 
@@ -239,12 +239,12 @@ UNITS_BY_TASK: dict[str, Callable[[SourceBlock, TaskOptions], Iterator[Unit]]] =
     "ils_grounding": partial(ils_pairs, form="boxes"),
     "ils_segmentation": partial(ils_pairs, form="seg"),
 }
-"""{task: function that yields its units}; absences are selected after counting abnormality_grounding."""
+"""{task: function that yields its units}. ABSENT is missing: its units depend on the number of PRESENT units."""
 LINES_BY_TASK = {
     "report_generation": "texts", "phrase_grounding": "phrases", "conversation": "conversations",
     "conversation_grounded": "conversations", ABSENT: "pairs", "ils_grounding": "pairs", "ils_segmentation": "pairs",
 }  # fmt: skip
-"""{task: kind of lines that it reads besides facts}."""
+"""{task: kind of lines that it reads in addition to facts}."""
 TASKS_BY_FACT = {
     "label": ("classification", ABSENT), "region": ("anatomical_grounding",),
     "box": (PRESENT, "abnormality_detection"), "phrase": ("phrase_grounding", "conversation_grounded"),

@@ -14,7 +14,7 @@ RESOURCE_FILES = ("radvlm/names.yaml", "radvlm/instructions.yaml")
 
 @dataclass(frozen=True)
 class SpokenNames:
-    """wording_by_name: {name: words}; articles: {words: article}; regions: regions used in questions."""
+    """Names in texts. wording_by_name: {name: words}; articles: {words: article}; regions: regions in questions."""
 
     wording_by_name: dict[str, str]
     articles: dict[str, str]
@@ -38,7 +38,7 @@ def load_spoken_names() -> SpokenNames:
     return SpokenNames(resource["said"], articles, tuple(resource["regions"]))
 
 
-QUESTIONS_FROM = {"absent_grounding": "abnormality_grounding"}  # a question must not tell its answer
+QUESTIONS_FROM = {"absent_grounding": "abnormality_grounding"}  # because a question must not reveal its answer
 KINDS = ("answers", "some", "none")  # kinds of answers: the only kind, or with and without findings
 SLOT = re.compile(r"\{([a-z][a-z ]*)\}")
 
@@ -70,7 +70,7 @@ def fill_slots(text: str, slots: Mapping[str, str]) -> str:
 
 
 def word_turn(task: str, kind: str, drawn_for: tuple, number: int, slots: Mapping[str, str]) -> Turn:
-    """Return the turn of pass ``number``; questions take turns. ``drawn_for``: (seed, source, key of the unit)."""
+    """Word the turn of pass ``number``; all questions occur before one repeats. ``drawn_for``: (seed, source, key)."""
     task_wordings = load_wordings()[task]
     order, answer_ids = _question_order(task, drawn_for), list(task_wordings.answers[kind])
     question_id = order[number % len(order)]

@@ -1,4 +1,4 @@
-"""Write the samples of one source of a mix: all tasks and splits in one file; and count what became of its records."""
+"""Write one source's samples for a mix, all tasks and splits in one file, and count the outcome of each record."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +57,7 @@ UNITS_OF_LINE = {
     ],
     "pairs": lambda line: [(line["image_id"], line["pair_id"], ILS)],
 }
-"""{kind of lines: function that returns (image, key, tasks that may use it) of the units of a line}."""
+"""{kind of lines: function that returns (image, key, tasks that may use it) for each unit of a line}."""
 
 
 class SampleWriter:
@@ -74,7 +74,7 @@ class SampleWriter:
         self.reason_by_image = reason_by_image or {}
         self.index: list[pl.DataFrame] = []
         self.num_by_outcome: Counter[tuple[str, str]] = Counter()
-        # of a block: ids of facts that lines use, {fact or pair: why it is excluded}, and (kind, key) of units
+        # for the current block: ids of used facts, {fact or pair: why it is excluded}, and (kind, key) of units
         self._used_facts: set[str] = set()
         self._reasons: dict[str, str] = {}
         self._used_units: set[tuple[str, str]] = set()
@@ -147,7 +147,7 @@ class SampleWriter:
                 elif (kind, key) in self._undrawn_units or (kind == "pairs" and key not in self.task_options.pairs):
                     outcome = "not_drawn"
                 else:
-                    raise AssertionError(f"{STAGE}: a unit of {kind} is neither asked nor left out")
+                    raise AssertionError(f"{STAGE}: a unit of {kind} is neither used nor excluded")
                 self.num_by_outcome[kind, outcome] += 1
 
     def outcome_table(self, blocks: Blocks) -> pl.DataFrame:
@@ -170,7 +170,7 @@ def run(
     index: str, excluded: str, source: str, rows: list[Mapping], smallest: int, seed: int,
     conversations: Sequence[str] = (), pairs: Sequence[str] = (), masks: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write a source's lines, index and outcomes. ``smallest``: least part of a mask with a box, in frame pixels."""
+    """Write a source's lines, index and outcomes. ``smallest``: minimum mask component with a box, in frame pixels."""
     cv2.setNumThreads(1)
     mix_rows = [row for row in rows_from_options(rows) if row.used]
     image_table = read_table(images)

@@ -1,1 +1,1 @@
-"""Stage radvlm_sources: facts and pictures of each source in one form."""
+"""The stage radvlm_sources: facts and images of all sources in a common format."""

@@ -1,4 +1,4 @@
-"""Sources of named boxes: vindr (train and test), nih, rsna and coco; boxes of several readers are fused."""
+"""Readers of sources with named boxes: vindr (train, test), nih, rsna and coco; boxes of several readers are fused."""
 
 import re
 import unicodedata
@@ -33,8 +33,8 @@ VINDR_TABLES = {"train": ("annotations/annotations_train.csv", "annotations_trai
 LABEL_TABLES = {"train": ("annotations/image_labels_train.csv", "image_labels_train.csv"),
          "test": ("annotations/image_labels_test.csv", "image_labels_test.csv")}  # fmt: skip
 """{split: possible paths of its table of image labels}."""
-CONSENSUS = "consensus"  # reader of a table without reader ids
-CELLS = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT}
+CONSENSUS = "consensus"  # reader name for a table without reader ids
+CELLS = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT}  # {cell of a label table: label value}
 FUSION_IOU = 0.1  # IoU above which boxes of several readers of one class are fused (authors' code)
 FUSION_DECIMALS = 3  # decimals of fused corners on the unit square (authors' code)
 FUSED_SPLITS = ("train", "validate")  # splits whose boxes are fused; the test boxes of VinDr-CXR are a consensus
@@ -44,7 +44,7 @@ ENDINGS = ("", *(case(ending) for ending in IMAGE_ENDINGS for case in (str.lower
 
 @dataclass(frozen=True)
 class SourceImage:
-    """An image of a source; regions: its named boxes with their readers; folders: where its file may be."""
+    """An image of a source; regions: its named boxes with their readers; folders: possible folders of its file."""
 
     name: str
     split: str
@@ -52,7 +52,7 @@ class SourceImage:
     folders: Sequence[Path]
 
     def find_file(self) -> Path | None:
-        """Return the file whose name is the image's, as it is, with system separators, or in NFC or NFD; else None."""
+        """Find the image file by its name (unchanged, with system separators, or in NFC or NFD); None if missing."""
         system_name = self.name.replace("\\", "/")
         forms = (unicodedata.normalize(form, system_name) for form in ("NFC", "NFD"))
         names = dict.fromkeys([self.name, system_name, *forms])
@@ -61,7 +61,7 @@ class SourceImage:
 
 
 def read_vindr(options: ReadOptions) -> SourceRecords:
-    """Read images with boxes, and image labels if there are any. Raises UserError for a folder without a box table."""
+    """Read images with boxes, and image labels if any exist. Raises UserError if the folder has no box table."""
     records, images = SourceRecords(), []
     for split, path in _find_tables(options.folder, VINDR_TABLES):
         regions, image_names = read_annotations(options.key, path, "vindr")
@@ -69,7 +69,7 @@ def read_vindr(options: ReadOptions) -> SourceRecords:
         images += _group_by_image(regions, image_names, lambda image, split=split: split, folders)
         names = read_frame(path, options.key, ("class_name",))["class_name"].str.to_lowercase()
         records.num_rows[BOX] += len(names)
-        records.num_excluded[BOX, "no_finding"] += int(names.is_in(NO_FINDING).sum())  # readers who saw none
+        records.num_excluded[BOX, "no_finding"] += int(names.is_in(NO_FINDING).sum())  # of readers who saw none
     if not images:
         raise UserError(
             f"{options.key}: {options.folder} has neither {VINDR_TABLES['train'][0]} nor {VINDR_TABLES['train'][-1]}: "
@@ -91,7 +91,7 @@ def _count_unknown(records: SourceRecords, number_by_name: Mapping[str, int], no
 
 
 def read_box_file(options: ReadOptions) -> SourceRecords:
-    """Read a box file in a format of ``agreement``; images without a split get one by subject."""
+    """Read a box file in a format of ``agreement``; images without a split get a hashed split of their subject."""
     regions, image_names = read_annotations(options.key, options.folder, options.source["format"])
     by_table = {region.image: split_name(region.split) or "" for region in regions if region.split}
     without = ((subject_of(image, options), "") for image in image_names if not by_table.get(image))
@@ -114,7 +114,7 @@ def subject_of(image: str, options: ReadOptions) -> str:
 
 
 def fuse_readers(regions: Sequence[tuple[str, str, str, np.ndarray]], sizes: Mapping) -> list[tuple]:
-    """Fuse boxes (image, name, reader, box) to (image, name, box), sorted; corners of known ``sizes`` are rounded."""
+    """Fuse (image, name, reader, box) into sorted (image, name, box); round corners if ``sizes`` has the image."""
     if not regions:
         return []
     names = sorted({(image, name) for image, name, _, _ in regions})
@@ -135,7 +135,7 @@ def fuse_readers(regions: Sequence[tuple[str, str, str, np.ndarray]], sizes: Map
 
 
 def _find_tables(folder: Path, names_by_split: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Path]]:
-    """Yield (split, first of its tables that is there), compressed or not."""
+    """Yield (split, first of its possible tables that exists), compressed or not."""
     for split, names in names_by_split.items():
         candidates = (folder / f"{name}{ending}" for name in names for ending in ("", ".gz"))
         if (path := next(filter(Path.is_file, candidates), None)) is not None:
@@ -152,7 +152,7 @@ def _group_by_image(
 
 
 def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[SourceImage]) -> None:
-    """Add images with their boxes; exclude images whose file is missing or unreadable, with their boxes."""
+    """Add images and their boxes; exclude images whose file is missing or unreadable, and the boxes of these."""
     sizes: dict[str, tuple[int, int]] = {}
     readers: list[tuple[str, str, str, np.ndarray]] = []
     several = any(region.reader for image in images for region in image.regions)
@@ -210,16 +210,16 @@ def _find_image(image: SourceImage, is_duplicate: bool) -> tuple[Path, tuple[int
 
 
 def _upright_box(region: Annotation, turn: Turn, stored: tuple[int, int]) -> np.ndarray:
-    """Return the box (4,) of a region, drawn on the stored image, in pixels of the upright image; NaN without one."""
+    """Convert a region's box from pixels of the stored to the upright image, (4,); NaN if the region has no box."""
     box = np.array(region_box(region) or (np.nan,) * 4, np.float64)
     return box if turn == UPRIGHT or np.isnan(box).any() else boxes_to_upright(box, turn, stored)[0]
 
 
 def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -> None:
-    """Add VinDr-CXR's image labels: those of each reader (train), or the consensus (test).
+    """Add VinDr-CXR's image labels, one set per reader (train) or the consensus (test).
 
-    Each is a fact with a reader, so no task uses it: global diagnoses have no box. Rows of images that were not read,
-    and second rows of a reader on an image, are excluded. Raises UserError, naming ``key``, for another table.
+    Each label becomes a fact with a reader, which no task uses: global diagnoses have no box. Rows for images that were
+    not read, and repeated rows of a reader, are excluded. Raises UserError, which names ``key``, for another table.
     """
     table = read_labels(key, path)
     labels = [name for name in table.columns if name not in ("image_id", "rad_id")]

@@ -1,4 +1,4 @@
-"""The sources chexpert and chexpert_plus: labels and views; the latter has texts too."""
+"""The sources chexpert (labels and views) and chexpert_plus (labels, views and texts)."""
 
 import re
 from collections import Counter
@@ -65,7 +65,7 @@ def read_chexpert_plus(options: ReadOptions) -> SourceRecords:
 
 
 def to_sentence_case(text: str) -> str:
-    """Return a text in sentence case if most of its letters are capitals, else unchanged; acronyms keep capitals."""
+    """Convert a text to sentence case if most of its letters are capitals; acronyms stay in capitals."""
     letters = [letter for letter in text if letter.isalpha()]
     if sum(map(str.isupper, letters)) <= len(letters) / 2:
         return text

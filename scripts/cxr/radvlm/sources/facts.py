@@ -1,4 +1,4 @@
-"""Records that every reader of a source fills: images, facts, texts, exclusions and counts; its options; its files."""
+"""Records that every source reader fills (images, facts, texts, exclusions, counts), its options and output files."""
 
 import re
 from collections import Counter
@@ -49,7 +49,7 @@ IMAGES_SCHEMA, FACTS_SCHEMA = schema(IMAGE_COLUMNS), schema(FACT_COLUMNS)
 @dataclass(frozen=True)
 class ReadOptions:
     """Options of a reader. source: keys of the source (format, path, pictures, reports, subject); uncertain, split:
-    settings of radvlm.sources; max_characters: longest report; seed, shares: to split sources without splits.
+    settings of radvlm.sources; max_characters: longest report; seed, shares: of splits that a source does not give.
     """
 
     name: str
@@ -84,19 +84,19 @@ class ReadOptions:
 LABEL, BOX, REGION, PHRASE = KINDS = ("label", "box", "region", "phrase")
 STAGE = "radvlm_sources"
 KEPT = "kept"
-IMAGES, LABELS, TEXTS, FUSED = "images", "labels", "texts", "fused boxes"  # counted besides facts
+IMAGES, LABELS, TEXTS, FUSED = "images", "labels", "texts", "fused boxes"  # kinds of counted records, besides facts
 UNNAMED_BOX = "a box without a name"
 _WRAPPED = re.compile(r"(?<!\n)\n(?!\n|(?:\d{1,2}[.)]|[-*•]) )")
 IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".dcm")
-NUM_CHECKED = 20  # images of a source of which one must exist
-OUTPUTS = ("images", "facts", "texts", "excluded", "counts", "conservation")  # files of a source
+NUM_CHECKED = 20  # number of first images of a source, of which one must exist
+OUTPUTS = ("images", "facts", "texts", "excluded", "counts", "conservation")  # output files of a source
 
 
 @dataclass
 class SourceRecords:
     """Records read from a source: rows of images and facts (without ids), text lines, excluded rows and counts. tables:
-    more facts as tables, for sources with millions of them; num_rows: {record kind: rows of the source}; num_kept:
-    {record kind: rows in the results}, without images and texts; num_excluded: {(record kind, reason): rows excluded}.
+    more facts as tables, for sources with millions of facts; num_rows: {record kind: rows of the source}; num_kept:
+    {record kind: rows in the results}, except images and texts; num_excluded: {(record kind, reason): rows excluded}.
     """
 
     images: list[dict] = field(default_factory=list)
@@ -113,7 +113,7 @@ class SourceRecords:
         self, reason: str, image_id: str | None = None, study_id: str | None = None, detail: str = "", *,
         record_kind: str = "", number: int = 1, rows: int = 1,
     ) -> None:  # fmt: skip
-        """Exclude ``rows`` rows of a ``record_kind``, empty if it is not counted, each counted ``number`` times."""
+        """Record ``rows`` excluded rows; each counts ``number`` times for ``record_kind``, if that is not empty."""
         row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": detail}
         self.excluded += [row] * rows
         if record_kind and rows:
@@ -130,12 +130,12 @@ class SourceRecords:
         return conserved_rows
 
     def count_unknown_cells(self, cells: Mapping[str, int]) -> None:
-        """Count label cells with unknown values; they become no fact."""
+        """Count label cells with unknown values, which give no fact."""
         for label, number in sorted(cells.items()):
             self.counts[f"unknown_label: cells of {label}"] += number
 
     def add_text(self, options: ReadOptions, row: Mapping, image_ids: Sequence[str], section: str, text: str) -> None:
-        """Add the text of a study; exclude it if it is empty or too long. ``row``: of one of its images."""
+        """Add a study's text; exclude it if it is empty or too long. ``row``: row of any image of the study."""
         self.num_rows[TEXTS] += 1
         if not text:
             self.exclude("empty_report", image_ids[0], row["study_id"], record_kind=TEXTS)
@@ -148,10 +148,10 @@ class SourceRecords:
         self, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, *, record_kind: str | None = None,
         detail: str = "", **columns: object,
     ) -> np.ndarray:  # fmt: skip
-        """Add the boxes (N, 4) of one name, in original pixels, and return them tidied, without those excluded.
+        """Add the boxes (N, 4) of one name, in original pixels; return the cleaned boxes that were not excluded.
 
-        Boxes without an area are excluded. ``record_kind``: kind as which boxes are counted (default: ``kind``, "" if
-        they are not); ``shape``: (rows, columns) of the image, None if unknown; ``columns``: further ones of the facts.
+        Boxes without an area are excluded. ``record_kind``: kind of record to count (default: ``kind``; "": none);
+        ``shape``: (rows, columns) of the image, None if unknown; ``columns``: further columns of the facts.
         """
         shapes = np.tile(np.array(shape, np.float64), (len(boxes), 1))
         clean, has_area, num_swapped, num_clipped = clean_boxes(boxes, shapes)
@@ -166,7 +166,7 @@ class SourceRecords:
         return boxes_with_area
 
     def add_label_table(self, images: pl.DataFrame, labels: pl.DataFrame, key: str, options: ReadOptions) -> None:
-        """Add the ``labels`` of images, joined by ``key``; rows without image and repeated ones are counted."""
+        """Add ``labels`` to images, joined on ``key``; label rows without an image and repeated rows are excluded."""
         unique_labels = labels.unique(key, keep="first", maintain_order=True).with_columns(known=pl.lit(True))
         joined = images.join(unique_labels, on=key, how="left", maintain_order="left")
         for image_id, study_id in joined.filter(pl.col("known").is_null()).select("image_id", "study_id").iter_rows():
@@ -181,13 +181,13 @@ class SourceRecords:
 
 
 def text_line(source: str, row: Mapping, image_ids: Sequence[str], section: str, text: str) -> dict:
-    """Return the line of a study's text. ``row``: of one of its images."""
+    """Return the output line of a study's text. ``row``: row of any image of the study."""
     ids = {"source": source} | {name: row[name] for name in ("study_id", "subject_id", "split")}
     return ids | {"image_ids": sorted(image_ids), "section": section, "text": normalize_blanks(text)}
 
 
 def normalize_blanks(text: str) -> str:
-    """Return a text with single blanks and unwrapped lines; blank lines and items of lists stay apart.
+    """Collapse the blanks and unwrap the lines of a text; blank lines and list items keep their line breaks.
 
     Control characters become blanks.
     """
@@ -197,9 +197,9 @@ def normalize_blanks(text: str) -> str:
 
 
 def find_ending(options: ReadOptions, names: Sequence[str]) -> str | None:
-    """Return the file ending of a source's images if it is another than in its table, else None.
+    """Return the file ending of a source's images if it differs from the one in its table, else None.
 
-    ``names``: paths of images in the table. Raises UserError if none of the first ones exists with any ending.
+    ``names``: paths of images in the table. Raises UserError if none of the first NUM_CHECKED exists with any ending.
     """
     paths = [options.pictures / name for name in names[:NUM_CHECKED]]
     for ending in (None, *IMAGE_ENDINGS):
@@ -212,7 +212,7 @@ def find_ending(options: ReadOptions, names: Sequence[str]) -> str | None:
 
 
 def box_facts(image_id: str, kind: str, name: str, boxes: np.ndarray, **columns: object) -> list[dict]:
-    """Return one fact per box (N, 4) of a name; they form one group."""
+    """Return one fact per box (N, 4) of a name; these facts share one group id."""
     group = f"g{stable_hash(image_id, kind, name, *columns.values()):016x}"
     shared_columns = {"image_id": image_id, "kind": kind, "name": name, "group": group} | columns
     return [shared_columns | dict(zip(CORNERS, map(float, box), strict=True)) for box in boxes]
@@ -229,8 +229,8 @@ def image_label_facts(image_id: str, stated: dict[str, str], uncertain: str) -> 
 def clean_boxes(boxes: np.ndarray, shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, int]:
     """Sort the corners of boxes (N, 4) and clip them to images of ``shapes`` (N, 2: rows, columns; NaN: unknown).
 
-    Return the boxes, a mask of those with an area, bool (N,), and the numbers of boxes with swapped corners and of
-    clipped ones. A box has an area if its corners are finite and both sides are longer than 0.
+    Return (boxes, whether each box has an area, bool (N,), number of boxes with swapped corners, number of clipped
+    boxes). A box has an area if its corners are finite and both sides are longer than 0.
     """
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     finite = np.isfinite(boxes).all(axis=1)
@@ -264,7 +264,7 @@ def label_table_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str
 def facts_table(source: str, rows: Iterable[dict], tables: Sequence[pl.DataFrame] = ()) -> pl.DataFrame:
     """Return the facts with their ids, sorted by image, kind, name and id; repeated rows get distinct ids."""
     first = pl.DataFrame(list(rows), schema={name: kind for name, kind in FACTS_SCHEMA.items() if name != "fact_id"})
-    table = pl.concat([first, *tables], how="diagonal")  # what a table lacks is null
+    table = pl.concat([first, *tables], how="diagonal")  # columns that a table lacks become null
     parts = ("image_id", "kind", "name", "group", "reader", *CORNERS)
     num_by_row: Counter[tuple] = Counter()
     ids = []
@@ -294,7 +294,7 @@ def write_source(records: SourceRecords, source: str, outputs: Mapping[str, str]
 
 
 def conservation_table(rows: Iterable[CountRow]) -> pl.DataFrame:
-    """Return a :data:`CONSERVED` table with equal (kind, outcome) rows added up; all and kept come first."""
+    """Sum rows of equal (kind, outcome) into a :data:`CONSERVED` table; outcomes all and kept come first."""
     total: Counter = Counter()
     for record_kind, outcome, number in rows:
         total[record_kind, outcome] += number

@@ -18,11 +18,11 @@ from cxr.radvlm.sources.facts import IMAGES, PHRASE, REGION, UNNAMED_BOX, ReadOp
 
 SPLIT_FOLDER = "silver_dataset/splits"
 AVOID_TABLE = "images_to_avoid.csv"
-SPLIT_TABLES = {"train": "train.csv", "validate": "valid.csv", "test": "test.csv"}  # of Chest ImaGenome
+SPLIT_TABLES = {"train": "train.csv", "validate": "valid.csv", "test": "test.csv"}  # files of Chest ImaGenome
 
 
 def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
-    """Read the phrases; boxes of one image and text form one. Raises UserError for a folder without the table."""
+    """Read the phrases; boxes with equal image and text form one phrase. Raises UserError if the table is missing."""
     path = options.folder
     if path.is_dir():
         tables = [table for ending in ("csv", "csv.gz", "json") for table in sorted(path.glob(f"MS_CXR*.{ending}"))]
@@ -58,7 +58,7 @@ def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
 
 
 def read_imagenome(options: ReadOptions, images: str) -> SourceRecords:
-    """Read the scene graphs' regions; train excludes the gold set's patients. Raises UserError without graphs."""
+    """Read scene graph regions; exclude the gold set's patients from train. Raises UserError if there are no graphs."""
     row_by_image = read_table(images).rows_by_key("image_id", named=True, include_key=True, unique=True)
     records = SourceRecords()
     split_by_image = _read_published_splits(options) if options.split == "published" else None
@@ -87,7 +87,7 @@ def read_imagenome(options: ReadOptions, images: str) -> SourceRecords:
 
 
 def _read_published_splits(options: ReadOptions) -> dict[str, str]:
-    """Return {image: split} of Chest ImaGenome's split files. Raises UserError for a missing file or column."""
+    """Return {image: split} from Chest ImaGenome's split files. Raises UserError for a missing file or column."""
     split_by_image = {}
     for split, name in SPLIT_TABLES.items():
         path = options.folder / SPLIT_FOLDER / name
@@ -103,7 +103,7 @@ def _read_ids(options: ReadOptions, path: Path) -> set[str]:
 
 
 def _to_upright(row: Mapping, boxes: np.ndarray | None = None) -> tuple[np.ndarray, dict]:
-    """Return boxes (N, 4) and the image's row in pixels of the upright image; only DICOM files have a turn."""
+    """Convert boxes (N, 4) and the size in an image's row to the upright image; only DICOM files are ever turned."""
     stored = row["rows"], row["columns"]
     turn = read_turn(row["path"]) if row["path"].endswith(".dcm") and None not in stored else UPRIGHT
     rows, columns = turn.shape(stored)

@@ -1,4 +1,4 @@
-"""The source padchest_gr: English sentences, and sentences with boxes as phrases. Spanish text is not used."""
+"""The source padchest_gr: English sentences as texts, and sentences with boxes as phrases; no Spanish text."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def read_padchest_gr(options: ReadOptions) -> SourceRecords:
 
 
 def _to_pixels(boxes: list, size: tuple[int, int]) -> np.ndarray:
-    """Return boxes of the unit square in pixels (N, 4); malformed boxes are NaN."""
+    """Convert boxes in unit-square coordinates to pixels (N, 4); malformed boxes become NaN."""
     unit_boxes = np.full((len(boxes), 4), np.nan)
     for place, box in enumerate(boxes):
         if isinstance(box, list) and len(box) == 4 and all(isinstance(part, int | float) for part in box):

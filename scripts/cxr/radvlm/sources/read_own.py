@@ -1,4 +1,4 @@
-"""The source own: facts of the cohort's own stages, read by one job per shard; another job joins the shards."""
+"""The source own: facts from the cohort's own stages. One job reads each shard; another joins their results."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,10 +21,10 @@ VALUE_BY_CELL = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT, "-1":
 
 
 def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndarray]) -> dict[str, tuple[float, ...]]:
-    """Return {region: box} in frame pixels, from masks bool (H, W) by name; regions without a mask are missing.
+    """Return {region: box in frame pixels} from {name: mask, bool (H, W)}; regions without a mask are omitted.
 
-    A region is the box of a mask or a part of a lung's box: ``across`` is a range of its width, counted from the
-    patient's outer side (left in the image for the right lung); ``down`` a range of its height from the top.
+    A region is the box of a mask or a part of a lung's box: ``across`` is a range of the box's width, from the outer
+    side (left in the image for the right lung); ``down`` is a range of its height, from the top.
     """
     box_by_region = {}
     for region, region_rule in load_label_names().regions.items():
@@ -41,7 +41,7 @@ def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndar
 
 
 def read_own(options: FactSources, smallest: int, *, labels: Sequence[str] = (), **files) -> SourceRecords:
-    """Read one shard of the cohort. ``smallest``: least mask part with a box, in frame pixels.
+    """Read one shard of the cohort. ``smallest``: minimum area of a mask component that gets a box, in frame pixels.
 
     ``files``: manifest, cohort, frames, reports, organs, anatomy, findings and masks; ``labels``: label files of a
     model. Raises StoreError for a damaged file.
@@ -109,7 +109,7 @@ def _stated_labels(options: FactSources, table_row: Mapping, line: Mapping | Non
 def _group_masks(
     finding_rows: Sequence[Mapping], sentences: Sequence[str], lesions: Shard
 ) -> Iterator[tuple[str, str, list[np.ndarray]]]:
-    """Yield (box, finding, its masks), then (phrase, sentence, its masks); "" for a sentence that does not exist."""
+    """Yield (BOX, finding, masks), then (PHRASE, sentence, masks); the sentence is "" if its number does not exist."""
     masks_by_group: dict[tuple, list[np.ndarray]] = {}
     for row in finding_rows:
         mask = lesions.get("mask", row["mask_id"])
@@ -122,7 +122,7 @@ def _group_masks(
 def _add_finding(
     records: SourceRecords, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple[int, int]
 ) -> None:
-    """Add the boxes of a finding or phrase, which counts once; exclude it without a name or a box."""
+    """Add the boxes of a finding or phrase, counted as one record; exclude it if it has no name or no box."""
     if not name:
         records.exclude("bad_row", image_id, detail="no sentence of the finding's number", record_kind=kind)
     elif not len(boxes):
@@ -140,13 +140,13 @@ def _count_findings(masked_findings: pl.DataFrame) -> dict[str, int]:
 
 
 def run_shard(*, options: FactSources, smallest: int, **files) -> None:
-    """Write one shard of the source. ``files``: inputs of :func:`read_own`, and outputs by the names of OUTPUTS."""
+    """Read and write one shard of the source. ``files``: inputs of :func:`read_own`, and the outputs in OUTPUTS."""
     outputs = {name: files.pop(name) for name in source_facts.OUTPUTS}
     source_facts.write_source(read_own(options, smallest, **files), OWN, outputs)
 
 
 def run_tables(**files) -> None:
-    """Join the files of all shards, sorted. ``files``: by each name of OUTPUTS the parts, and by ``<name>_out`` all."""
+    """Join and sort the shards' files. ``files``: {name in OUTPUTS: files of the shards, ``<name>_out``: output}."""
     images, facts, excluded, counts, conserved = (
         pl.concat(map(read_table, files[name])) for name in ("images", "facts", "excluded", "counts", "conservation")
     )

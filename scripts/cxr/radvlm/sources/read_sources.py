@@ -1,4 +1,4 @@
-"""Read one external source, with a cohort for its frames; and find subjects in different splits of several sources."""
+"""Read an external source, write a cohort for its frames, and find subjects that sources put in different splits."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -13,7 +13,7 @@ from cxr.imaging.cohort import rows as cohort
 from cxr.radvlm.settings import FORMATS
 from cxr.radvlm.sources.facts import ReadOptions, SourceRecords, write_source
 
-SPLIT_PRIORITY = ("test", "validate", "train")  # of a subject in several splits, the first counts
+SPLIT_PRIORITY = ("test", "validate", "train")  # a subject in several splits keeps the first of these
 CONFLICTS: Columns = {
     "source": Column(pl.String, "Source."),
     "image_id": Column(pl.String, "Image that leaves the mix: split_conflict."),
@@ -24,7 +24,7 @@ CONFLICTS: Columns = {
 
 
 def read_source(options: ReadOptions, mimic: str = "") -> SourceRecords:
-    """Read a source. ``mimic``: image table of the mimic source, for formats that use its images. Raises UserError."""
+    """Read a source; ``mimic``: image table of a mimic source, if needed. Raises UserError like the reader."""
     source_format = FORMATS[options.source["format"]]
     module, _, function = source_format.reader.rpartition(".")
     read = getattr(import_module(f"cxr.radvlm.sources.{module}"), function)
@@ -34,7 +34,7 @@ def read_source(options: ReadOptions, mimic: str = "") -> SourceRecords:
 def run(
     *, options: ReadOptions, tables: Sequence[str] = (), shards: Sequence[str] = (), mimic: str = "", **outputs: str
 ) -> None:
-    """Read a source and write it, and the cohort ``shards`` of its own images. Raises UserError."""
+    """Read and write a source, and write cohort ``shards`` of its own images. Raises UserError like the reader."""
     del tables
     records = read_source(options, mimic)
     write_source(records, options.name, outputs)
@@ -46,7 +46,7 @@ def run(
 
 
 def cohort_rows(rows: Sequence[dict]) -> list[dict]:
-    """Return a cohort shard of a source's images; each is its own study, so that every image gets a frame."""
+    """Return the cohort rows of a source's images; each image is a study, so that every image gets a frame."""
     return [
         {name: row[name] for name in ("image_id", "subject_id", "split", "path")}
         | {"study_id": row["image_id"], "view": row["view"] or "", "rank": 0, "report_missing": False}
@@ -55,7 +55,7 @@ def cohort_rows(rows: Sequence[dict]) -> list[dict]:
 
 
 def find_conflicts(images: Sequence[pl.DataFrame], family: Mapping[str, str]) -> pl.DataFrame:
-    """Return the images (CONFLICTS) whose subject is also in another split of its family, earlier in SPLIT_PRIORITY."""
+    """Return rows (CONFLICTS) of images whose subject has another split of higher SPLIT_PRIORITY in the same family."""
     table = pl.concat([table.select("source", "image_id", "study_id", "subject_id", "split") for table in images])
     rank = pl.col("split").replace_strict(SPLIT_PRIORITY, range(len(SPLIT_PRIORITY)), return_dtype=pl.Int64)
     subject = pl.struct(pl.col("source").replace_strict(dict(family)), "subject_id")
@@ -65,7 +65,7 @@ def find_conflicts(images: Sequence[pl.DataFrame], family: Mapping[str, str]) ->
 
 
 def run_splits(*, images: Sequence[str], conflicts_out: str, families: Mapping[str, str]) -> None:
-    """Write the images excluded from the mix. ``images``: image tables; ``families``: {source: family}."""
+    """Write the table of :func:`find_conflicts`. ``images``: image tables; ``families``: {source: family}."""
     conflict_table = find_conflicts(list(map(read_table, images)), families)
     write_table(conflicts_out, conflict_table, CONFLICTS)
     if conflict_table.height:

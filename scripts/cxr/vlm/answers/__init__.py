@@ -1,1 +1,1 @@
-"""Answers: asking a tuned or published model, or reading answers of an external model."""
+"""The stage vlm_answers: ask a tuned or published model, or read the answers of an external model."""

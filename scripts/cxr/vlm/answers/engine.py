@@ -53,7 +53,7 @@ class ModelAnswer:
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to one turn of a sample. convention: of its boxes; seen: (width, height) of the image as seen."""
+    """The answer to a turn. convention: of its boxes; seen: (width, height) of the image as the model sees it."""
 
     sample: Sample
     turn: int
@@ -62,7 +62,7 @@ class Reply:
     seen: Sequence[int]
 
     def line(self) -> dict:
-        """Return its JSON line."""
+        """Return the JSON line of the reply."""
         answer = {name: getattr(self.answer, name) for name in ("text", "tokens", "stop", "failure")}
         coordinate_fields = {"convention": self.convention, "seen": list(self.seen)}
         return {"sample_id": self.sample.sample_id, "turn": self.turn} | answer | coordinate_fields
@@ -74,7 +74,7 @@ class Answerer(Protocol):
     at_once: int
 
     def answer(self, requests: Sequence[TurnRequest]) -> list[ModelAnswer]:
-        """Return greedy answers to one turn of each of at most ``at_once`` samples, in order."""
+        """Return a greedy answer to each request, in order; ``requests``: at most ``at_once``, of different samples."""
         ...
 
 

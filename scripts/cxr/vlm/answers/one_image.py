@@ -35,16 +35,16 @@ DPI = 110
 FAILURE_MESSAGES = {
     "too_long": "the conversation is longer than the model may read: ask fewer questions, or raise "
     "vlm.answers.max_length",
-    "reserved": "the question holds a mark of the model's own chat: reword it",
+    "reserved": "the question contains a token of the model's chat template: reword it",
     "turn_before": "not asked, as the turn before it failed",
 }
-"""Reasons of :mod:`cxr.vlm.answers.ask`, in words."""
+"""{reason of a failure in :mod:`cxr.vlm.answers.ask`: message to the user}."""
 
 
 @dataclass(frozen=True)
 class Mask:
     """A mask of an answer. description: what it shows, in the words of the conversation; pixels: bool (rows, columns)
-    in the image's own pixels; comment: text of the model that drew it, if that is another one.
+    in the image's own pixels; comment: text of the model that predicted it, if that is another model.
     """
 
     description: str
@@ -82,7 +82,7 @@ class MaskSource(NamedTuple):
 
 
 class SingleImageStore:
-    """An image store with one image, in the form of tuning: the original, or the covered part of its frame."""
+    """An image store with one image, prepared as in tuning: the original, or its frame without padding."""
 
     def __init__(self, picture: FramedImage, side: int, original: bool = False):
         window = covered_window(picture.affine, picture.grey.shape, picture.frame.shape)
@@ -99,7 +99,7 @@ class SingleImageStore:
 
 
 def make_samples(questions: Sequence[str], referring: bool) -> list[Sample]:
-    """Return one conversation of all questions, or for a ``referring`` run a sample each. Raises UserError if empty."""
+    """Return one sample of all questions, or one per question for a ``referring`` run. Raises UserError if empty."""
     if not questions or not all(isinstance(text, str) and text.strip() for text in questions):
         raise UserError("questions contains an empty text: give questions='[\"Where is the heart?\"]' or similar")
     turns = [Turn(text.strip(), "") for text in questions]

@@ -1,4 +1,4 @@
-"""Selection of the samples of a set that are asked: reproducible, and equal for the same samples about other images."""
+"""Reproducible selection of the samples of a set that are asked; a set with exchanged images gets the same samples."""
 
 import logging
 from collections import Counter
@@ -13,7 +13,7 @@ log = logging.getLogger("cxr")
 
 
 def select_samples(lines: Iterable[Mapping], most: int) -> set[str]:
-    """Return the names of up to ``most`` samples of each task, the first by a hash of their names."""
+    """Return the ids of up to ``most`` samples of each task, the first by a hash of their ids."""
     keys_by_task: dict[str, list[tuple[int, str]]] = {}
     for line in lines:
         sample = parse_sample(line)

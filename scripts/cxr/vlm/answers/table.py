@@ -1,4 +1,4 @@
-"""External answers: JSON lines of {sample_id, text, turn}, or failure instead of text."""
+"""Read external answers: JSON lines {sample_id, text, turn}, with failure instead of text if there is no answer."""
 
 import json
 import logging
@@ -16,11 +16,11 @@ from cxr.vlm.samples import ImageStore, read_samples
 log = logging.getLogger("cxr")
 DUPLICATE, BAD_LINE = "duplicate", "bad_line"  # reasons of a sample that is answered twice, and of an invalid line
 
-Turn = tuple[str, int]  # a sample and the number of its turn
+Turn = tuple[str, int]  # (sample id, number of the turn)
 
 
 def read_answer_file(path: str) -> tuple[dict[Turn, ModelAnswer], dict[Turn, int], list[tuple[int, str, str]]]:
-    """Return the answers of a file, their line numbers, and (line, sample, reason) of lines that are no answer."""
+    """Return the answers of a file, their line numbers, and (line, sample, reason) of unusable lines."""
     answers: dict[Turn, ModelAnswer] = {}
     numbers: dict[Turn, int] = {}
     unused_lines: list[tuple[int, str, str]] = []
@@ -41,7 +41,7 @@ def read_answer_file(path: str) -> tuple[dict[Turn, ModelAnswer], dict[Turn, int
 
 
 def _parse_line(text: str) -> tuple[Turn | None, ModelAnswer]:
-    """Return the turn and the answer of a line; no turn for an invalid line."""
+    """Parse a line into a turn and an answer; the turn of an invalid line is None."""
     try:
         line = json.loads(text)
     except (ValueError, RecursionError):
@@ -65,7 +65,7 @@ def run_external(
     convention: str,
     folders: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the answers in ``base`` to the samples ``lines``, and the table ``unused`` of its other lines."""
+    """Write the answers in ``base`` to the samples ``lines``; list the unused lines of ``base`` in ``unused``."""
     answer_by_turn, numbers, rows = read_answer_file(base)
     missing, asked_turns = ModelAnswer("", 0, "", "not_given"), set()
     with ImageStore(pictures, folders=folders) as store:

@@ -21,8 +21,8 @@ GPU = True
 
 @dataclass
 class ConversationCache:
-    """Conversations of a batch. names: of its rows; cache: their keys and values; places: for each row the token at
-    each cache position, None for padding and discarded tokens.
+    """Cached conversations of a batch. names: sample id of each row; cache: keys and values; places: for each row the
+    token at each cache position, None for padding and discarded tokens.
     """
 
     names: list[str]
@@ -34,12 +34,12 @@ class ConversationCache:
         return set(names) <= set(self.names)
 
     def resume(self, names: Sequence[str], prompts: Sequence[Sequence[int]], pad: int) -> dict:
-        """Restrict the cache to the conversations ``names``, in order, and return the unread ends of their prompts:
-        model inputs (N, L), one position per cached key, then the tokens to read, padded on the left; positions that
-        are not part of a prompt are masked.
+        """Restrict the cache to the conversations ``names``, in order, and return model inputs (N, L) for the ends of
+        their prompts that are not cached. Inputs have a position per cached key, then the tokens to read, padded on the
+        left; positions that are not part of a prompt are masked.
 
-        A prompt is read from the first token that differs from the cache: its earlier answers may differ from those
-        that the model gave.
+        A prompt is read from the first token that differs from the cache, because its earlier answers may not be the
+        answers that the model gave.
         """
         rows = [self.names.index(name) for name in names]
         if rows != list(range(len(self.names))):

@@ -1,4 +1,4 @@
-"""The engine vllm: inside the job, with the chat of tuning; consecutive prompts about an image share a prefix."""
+"""The engine vllm runs in the job, with the chat template of tuning; prompts about an image share a prefix."""
 
 import json
 import os

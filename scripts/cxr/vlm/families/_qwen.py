@@ -1,4 +1,4 @@
-"""What the two Qwen families share: the chat, and images as patches that keep the aspect ratio."""
+"""Shared code of the two Qwen families: the chat template, and images as patches that keep the aspect ratio."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -56,7 +56,7 @@ class ChatTemplate:
         return tuple(sorted({mark.strip() for mark in (self.opening, self.picture, self.closing, self.end)} - {""}))
 
     def with_system(self, prompt: str) -> "ChatTemplate":
-        """Return the template with another system prompt; "" keeps the default. Raises ValueError if it has none."""
+        """Return the template with another system prompt; "" keeps its own. Raises ValueError if it has none."""
         if not prompt:
             return self
         before, _, after = self.start.partition(self.system)
@@ -65,8 +65,8 @@ class ChatTemplate:
 
 @dataclass(frozen=True)
 class EncodedImages:
-    """Encoded images. tensors: model inputs, first axis patches or images; tokens: number of each image; sizes: of
-    each as the model sees it.
+    """Encoded images. tensors: model inputs, whose first axis is patches or images; tokens: number of tokens of each
+    image; sizes: size of each image as the model sees it.
     """
 
     tensors: Mapping[str, torch.Tensor]
@@ -75,7 +75,7 @@ class EncodedImages:
 
     @classmethod
     def concatenate(cls, parts: Sequence["EncodedImages"]) -> "EncodedImages":
-        """Return the concatenation, in order."""
+        """Concatenate encoded images, in order."""
         names = parts[0].tensors
         tensors = {name: torch.cat([part.tensors[name] for part in parts]) for name in names}
         return cls(tensors, sum((part.tokens for part in parts), ()), sum((part.sizes for part in parts), ()))
@@ -104,7 +104,7 @@ def part_of(family: Family, name: str) -> str:
 
 
 def load_family(name: str, folder: str | Path) -> Family:
-    """Return the family ``name`` for the model in ``folder``. Raises UserError if either is unknown."""
+    """Return the family ``name`` for the model in ``folder``. Raises UserError if they do not match."""
     module = engine_module(FAMILIES, name)
     with refuse_unreadable(folder, f"{folder} holds no model", f"give the folder of a {name} model"):
         kind = AutoConfig.from_pretrained(folder, local_files_only=True).model_type

@@ -15,7 +15,7 @@ from cxr.vlm.families.engine import ChatTemplate, EncodedImages
 
 MODEL_TYPE = "gemma3"
 CONVENTION = "grid1000"
-VLLM = False  # vLLM would add the image's opening and closing, which this template already has
+VLLM = False  # vLLM would add the opening and closing tokens of an image, which this template already has
 TEMPLATE = ChatTemplate(
     start="<bos>",
     user="<start_of_turn>user\n",
@@ -36,7 +36,7 @@ IDLE = ("model.vision_tower.head.",)  # an optional head that no answer depends 
 
 @dataclass(frozen=True)
 class Gemma:
-    """A Gemma 3 model. ``tokens``: per image."""
+    """A Gemma 3 model. ``tokens``: number of tokens per image."""
 
     processor: Gemma3ImageProcessorPil
     tokens: int

@@ -29,8 +29,8 @@ PREFIXES = {
 }
 REUSES_KV_CACHE = True  # the KV cache can be reused across turns, because positions are computed from the mask alone
 IDLE = ("model.vision_tower.post_layernorm.",)  # features are taken before this norm, so no answer depends on it
-TOWER, PUBLISHED_TOWER = "vision_tower.", "vision_tower.vision_model."  # as the library writes it; as published
-PATCH, HEAD_SIZE = 16, 32  # of the tiny model; heads have at least 32 for vLLM on a CPU
+TOWER, PUBLISHED_TOWER = "vision_tower.", "vision_tower.vision_model."  # prefixes: in the library, as published
+PATCH, HEAD_SIZE = 16, 32  # patch and head sizes of the tiny model; vLLM on a CPU needs heads of at least 32
 HIDDEN, LAYERS, VISION_HIDDEN, VISION_LAYERS = 96, 3, 64, 2  # widths and depths of the tiny model
 INITIALIZER_RANGE = 0.1
 """Standard deviation of the tiny model's initial weights, about 1 / sqrt(width); the library's 0.02 fits a width of
@@ -51,7 +51,7 @@ TILING_KEYS = {
 
 @dataclass(frozen=True)
 class Tiling:
-    """How an image is cut into tiles. pinpoints: allowed canvas sizes (height, width); side: of a tile, px; cells:
+    """How an image is cut into tiles. pinpoints: allowed canvas sizes (height, width); side: side of a tile, px; cells:
     features along a tile's side; most: maximum number of tiles.
     """
 
@@ -76,7 +76,7 @@ class Tiling:
         return InputSize(min(math.ceil(width * scale), columns), min(math.ceil(height * scale), rows))
 
     def features(self, height: int, width: int) -> int:
-        """Return the tokens of an image: the whole, its tiles without padding, and one at the end of each row."""
+        """Return an image's number of tokens: whole image, tiles without padding, and one at the end of each row."""
         rows, columns = (edge // self.side * self.cells for edge in self.canvas(height, width))
         if width / height > columns / rows:
             rows -= 2 * ((rows - int(round(height * (columns / width), 7))) // 2)
@@ -126,13 +126,13 @@ def canvases(grid: int, side: int) -> list[list[int]]:
 
 
 def has_tiling(folder: Path, tiles: str, grid: int) -> bool:
-    """True if a model has this tiling: ``tiles``: its ``vision_aspect_ratio``; ``grid``: maximum tiles per side."""
+    """True if a model has this tiling. ``tiles``: its ``vision_aspect_ratio``; ``grid``: maximum tiles per side."""
     tiling = load(folder).tiling
     return tiling == tiling.with_limits(tiles, grid)
 
 
 def write_tiling(folder: Path, tiles: str, grid: int) -> None:
-    """Write into a model's files that it cuts pictures so, as :func:`has_tiling` asks."""
+    """Write a tiling, with the arguments of :func:`has_tiling`, into a model's files."""
     tiling_values = {RATIO: tiles, PINPOINTS: load(folder).tiling.with_limits(tiles, grid).pinpoints}
     for name, keys in TILING_KEYS.items():
         path = folder / name

@@ -1,4 +1,4 @@
-"""A tuning: its shuffled batches, its losses, and what is logged of each step."""
+"""The training loop of a tuning run: shuffled batches, losses, and the log of each step."""
 
 import math
 import random
@@ -29,7 +29,7 @@ and Dice loss of the non-empty masks (ROSALIA's).
 
 
 class TextLoss:
-    """Mean cross-entropy of the answers' tokens; units: what each of the ``names`` is averaged over."""
+    """Mean cross-entropy of the answers' tokens; units: the units over which each loss in ``names`` is averaged."""
 
     names: Sequence[str] = ("text",)
     units: Sequence[str] = ("tokens",)
@@ -40,7 +40,7 @@ class TextLoss:
         return [count_learned(batch.labels)]
 
     def sums(self, model: torch.nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
-        """Return {name: sum over a batch}, with gradients, and ``each``: the text loss per sample, (N,), without."""
+        """Return {loss: sum over a batch} with gradients, and ``each``: loss per sample, (N,), without gradients."""
         return text_loss(model(**batch.inputs, use_cache=False).logits, batch.labels)
 
 
@@ -50,12 +50,12 @@ class MaskLoss(TextLoss):
     names, units, weights = tuple(SEG_LOSS), ("tokens", "masks", "positives"), tuple(SEG_LOSS.values())
 
     def counts(self, batch: Batch) -> list[int]:
-        """Return the numbers of the answers' tokens, of masks, and of non-empty masks."""
+        """Return the numbers of answer tokens, masks and non-empty masks."""
         masks = batch.segs.masks
         return [count_learned(batch.labels), len(masks), int(_nonempty(masks).sum())]
 
     def sums(self, model: torch.nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
-        """Return the three sums."""
+        """Return the sums of the three losses, and ``each`` (see :class:`TextLoss`)."""
         outputs = model(batch.segs, **batch.inputs, use_cache=False)
         masks, targets = outputs["masks"], batch.segs.masks
         nonempty = _nonempty(targets)
@@ -76,7 +76,7 @@ def count_learned(labels: torch.Tensor) -> int:
 
 
 def text_loss(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return the summed cross-entropy of labelled tokens: ``text`` of all, ``each`` per sample without gradients."""
+    """Return summed cross-entropies of labelled tokens: ``text`` over all, ``each`` per sample, without gradients."""
     targets = labels[:, 1:]
     tokens = functional.cross_entropy(
         logits[:, :-1].flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="none"
@@ -86,7 +86,7 @@ def text_loss(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Ten
 
 @dataclass
 class TuningLog(TrainingLog):
-    """Progress and log of a tuning. seen: {task: samples in batches}."""
+    """Progress and log of a tuning run. seen: {task: number of samples in batches so far}."""
 
     seen: dict[str, int] = field(default_factory=dict)
 
@@ -128,7 +128,7 @@ class EncodedCache:
 
 
 class TuningLoop(TrainingLoop):
-    """The tuning of a model on samples, of which ``encode`` returns one, and ``collate`` makes a batch."""
+    """Tunes a model on samples. ``encode`` returns the encoded sample of an index; ``collate`` makes a batch."""
 
     log: TuningLog
 
@@ -150,7 +150,7 @@ class TuningLoop(TrainingLoop):
         self.tasks = sorted(set(tasks))
         self.task_of = [self.tasks.index(task) for task in tasks]
         self.num_samples, self.counts = 0, [0.0] * len(objective.names)
-        """Of the current step, over all ranks: its samples, and what each loss is a mean over."""
+        """Of the current step, over all ranks: number of samples, and the number by which each loss is divided."""
         recipe.micro_batches_per_step(self.runner.ranks)  # raises before anything is computed
         num_full, num_remaining = divmod(len(lengths), recipe.batch)
         self.per_epoch = num_full + (num_remaining > 0 and not (recipe.drop_last and num_full))
@@ -174,11 +174,11 @@ class TuningLoop(TrainingLoop):
                 yield batches
 
     def _batch(self, part: list[int], samples: list[int]) -> tuple[Batch, list[int]]:
-        """Return a batch with its indices; an empty one gets a sample of weight 0, as all ranks must compute."""
+        """Return a batch with its indices; an empty batch gets a sample of weight 0, because all ranks must compute."""
         return self.collate([self.encode(at) for at in part or samples[:1]]), part
 
     def losses(self, micro_batch: tuple[Batch, list[int]], count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss of a micro-batch, and values to log: mean losses; samples, tokens, text loss of each task."""
+        """Return a micro-batch's loss and values to log: mean losses; samples, tokens and text loss of each task."""
         (batch, part), runner, objective = micro_batch, self.runner, self.objective
         device_batch = batch.to(runner.device)
         sums = runner.forward(lambda model: objective.sums(model, device_batch))
@@ -222,7 +222,7 @@ STAGE = "vlm_tuning"
 
 
 def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Sequence[Mapping]) -> list[CountRow]:
-    """Return the counts of a file's lines, learned or not, by reason. Raises AssertionError if a line was lost."""
+    """Count a file's lines: learned, of other tasks, or excluded by reason. Raises AssertionError if one was lost."""
     with open(path, "rb") as file:
         number = sum(1 for _ in file)
     num_other_tasks = sum(parse_sample(line).task not in tasks for line in read_lines(path)) if tasks else 0
@@ -232,12 +232,12 @@ def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Se
 
 
 def count_pass(size: int, learned: int, order: Sequence[int]) -> list[CountRow]:
-    """Return the counts of one pass: samples learned, and repeated in ``order``. Raises AssertionError."""
+    """Count the samples of one pass: learned, and repeated in ``order``. Raises AssertionError if one was lost."""
     return counted_rows(STAGE, "pass", size, {"learned": learned, "again": len(order) - len(set(order))})
 
 
 def count_passes(fit: TuningLoop, course: TuningLog) -> list[CountRow]:
-    """Return the counts of the samples of all started passes, and of all steps by task. Raises AssertionError."""
+    """Count samples over all started passes, and over steps by task. Raises AssertionError if a sample was lost."""
     recipe, size = fit.recipe, len(fit.lengths)
     passes = math.ceil(recipe.updates / fit.per_epoch) if recipe.updates else recipe.epochs
     smaller = size % recipe.batch if recipe.drop_last and size >= recipe.batch else 0

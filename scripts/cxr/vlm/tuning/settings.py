@@ -19,7 +19,7 @@ Rates = dict[Part, Annotated[float, Limits(gt=0, le=1)]]
 def _without_marks(text: str) -> str:
     if mark := re.search(r"<[^<>\n]+>", text):
         raise ValueError(
-            f"it is {text!r}, which holds {mark[0]!r}, and a model may take that for a mark of its own: leave it out"
+            f"it is {text!r}, which contains {mark[0]!r}: a model may read that as one of its special tokens: omit it"
         )
     return text
 
@@ -30,7 +30,7 @@ SYSTEM_PROMPT = "System prompt in tuning and inference; empty: the authors' `You
 
 def _tiles(text: str) -> str:
     if not re.fullmatch(r"anyres_max_[1-9]\d{0,3}", text):
-        raise ValueError(f"it is {text!r}: give anyres_max_ and the greatest number of tiles, such as anyres_max_9")
+        raise ValueError(f"it is {text!r}: give anyres_max_ and the maximum number of tiles, such as anyres_max_9")
     return text
 
 
@@ -169,9 +169,9 @@ class Run(Section):
         if not self.trained and not self.model and self.engine in TINY:
             raise ValueError("trained is false, but model is empty, so there is nothing to ask: give one")
         if not self.trained and self.segmentation == "head":
-            raise ValueError("segmentation is 'head', but trained is false, so no head is learned: set one of both")
+            raise ValueError("segmentation is 'head', but trained is false, so no head is learned: change one")
         if self.trained and self.convention == "probe":
-            raise ValueError("convention is 'probe', but a run that is trained learns one: name it, or set it to ''")
+            raise ValueError("convention is 'probe', but a trained run learns a fixed one: name one, or set it to ''")
         for name in ("tasks", "updates", "init"):
             if getattr(self, name) and not self.trained:
                 problem = f"{name} is {getattr(self, name)!r}, but trained is false, so nothing is tuned"

@@ -47,8 +47,8 @@ class TuningOptions:
 
     engine: tiny or a family; family: the architecture; convention: of box coordinates; side: maximum image side, px, 0
     for no limit; own: the recipe; model, revision: on the Hugging Face hub, if no folder is given; balance: none or
-    domain; init: of the engine tiny; head: for masks ({start, learning_rate}), {} for none; original: how original
-    images are decoded, {} to use frames; system_prompt: replaces the family's, "" keeps it; tasks: of the training
+    domain; init: initial weights of a tiny engine; head: for masks ({start, learning_rate}), {} for none; original: how
+    original images are decoded, {} to use frames; system_prompt: replaces the family's, "" keeps it; tasks: of training
     samples, empty for all; tiling: {tiles, grid} of images, {} for the model's own.
     """
 
@@ -82,7 +82,7 @@ SEGMENTER = "segmenter."  # prefix of a segmenter's tensors; without the dot, th
 
 
 def add_adapters(model: nn.Module, family: Family, lora: VlmLora, token: int | None = None) -> PeftModel:
-    """Return the model with adapters, at first without effect; ``token``: a new token whose rows are trained too."""
+    """Add adapters, initially without effect, to a model; ``token``: a new token whose rows are trained too."""
     parts = (LANGUAGE,) if lora.target == LANGUAGE else PARTS
     names = [  # not the head, because it may share its weights with the embedding
         name
@@ -187,7 +187,7 @@ def _make_start(job: TrainingJob, options: TuningOptions) -> None:
 def select_samples(
     samples: list[Sample], collator: Collator, store: ImageStore, most: int, masks: MaskStore | None = None
 ) -> tuple[list, list[int], list]:
-    """Return the training samples, their lengths in tokens, and a row for each excluded sample; ``masks``: of [SEG]."""
+    """Return (training samples, their lengths in tokens, a row per excluded sample); ``masks``: masks of [SEG]."""
     learned_samples, lengths, excluded_rows = [], [], []
     for sample in samples:
         length = 0

@@ -1,4 +1,4 @@
-"""An untrained model: its convention of coordinates is declared, or probed on validation lines."""
+"""Make a run of an untrained model, whose coordinate convention is declared or probed on validation lines."""
 
 import logging
 from dataclasses import replace
@@ -38,7 +38,7 @@ def run_untrained(
 ) -> None:
     """Write the run file for the model ``base`` into the folder ``run``, and the table ``probed``.
 
-    The convention ``probe`` asks validation lines under each convention and takes the one with the highest mean IoU.
+    For ``probe``, the model answers validation lines in each convention, and the highest mean IoU decides.
     Raises UserError if no convention gives a correct box.
     """
     base = base_folder(base, options.model, options.revision)
@@ -62,7 +62,7 @@ def run_untrained(
 
 
 def select_queries(samples: list[Sample], most: int, seed: int) -> list[Sample]:
-    """Return at most ``most`` samples that ask for boxes, drawn by seed, in order."""
+    """Return at most ``most`` samples that ask for boxes, sampled by ``seed``, in their order."""
     asking = [sample for sample in samples if sample.asks_boxes]
     if len(asking) <= most:
         return asking
