@@ -172,8 +172,8 @@ def test_mimic_keeps_the_official_rules_and_others_its_corrections_out(tmp_path)
     [
         (b"%PDF-1.7 FINDINGS", "a PDF file: save the report as plain text"),
         (b"PK\x03\x04word/document.xml", "a ZIP or Office file: save the report as plain text"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1", "an Office file of the old kind: save the report as plain text"),
-        (b"\x89PNG\r\n\x1a\n", "a PNG picture: save the report as plain text"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1", "an old Office file: save the report as plain text"),
+        (b"\x89PNG\r\n\x1a\n", "a PNG image: save the report as plain text"),
         (bytes(range(1, 32)) * 40, "binary data: save the report as plain text"),
     ],
 )
@@ -185,7 +185,7 @@ def test_what_is_no_text_is_named(data, what, tmp_path):
 
 def test_a_file_that_has_gone_or_cannot_be_opened(tmp_path):
     row = {**STUDY, "report_path": str(tmp_path / "gone.txt")}
-    assert reading.read_section(row, OPTIONS) == ("missing_report", "the file has gone since the cohort was read")
+    assert reading.read_section(row, OPTIONS) == ("missing_report", "the file was removed after the cohort was read")
     assert reading.read_section(row | {"report_path": str(tmp_path)}, OPTIONS) == (
         "unreadable_report", "the file cannot be opened: a folder, not a file",
     )  # fmt: skip

@@ -136,7 +136,7 @@ def test_the_tables_of_all_shards(tmp_path, withheld, caplog):
     first, second = caplog.records
     assert first.levelname == "WARNING"  # 3 of 6 are above a tenth
     assert "reports: 3 of 6 studies have no usable report: 2 not_english" in first.message
-    assert second.message == "reports: 2 words were not understood (unknown_words.tsv beside it)"
+    assert second.message == "reports: 2 words were not understood (see unknown_words.tsv in the same folder)"
     assert outcome_summary.read_summary(tmp_path / "r.tsv").startswith("reports: 3 of 6 studies have no usable report")
 
 

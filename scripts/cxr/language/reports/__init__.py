@@ -1,1 +1,1 @@
-"""Structuring reports: one section of each, its sentences, and one tuple per affirmed or denied finding."""
+"""Extraction of findings from reports: one section, its sentences, and a tuple per affirmed or denied finding."""

@@ -1,7 +1,7 @@
 """Comparing the language model's tuples with those of the rules engine on the same sentences.
 
-Each study and lesion type is *affirmed* (a positive tuple names it, or names it as a finding's explanation), *denied*
-(only negative tuples name it) or *unmentioned*.
+The state of a lesion type in a study is *affirmed* (a positive tuple has it as lesion type or candidate), *denied*
+(only negative tuples have it) or *unmentioned*.
 """
 
 from collections.abc import Iterable
@@ -22,13 +22,13 @@ STATES = ("affirmed", "denied", "unmentioned")
 LESION = {"lesion": Column(pl.String, "Lesion type.")}
 AGREEMENT = LESION | {
     "studies": Column(pl.Int64, "Studies compared."),
-    "both_affirm": Column(pl.Int64, "Studies in which both engines affirm it."),
-    "only_engine_affirms": Column(pl.Int64, "Studies in which only the chosen engine affirms it."),
-    "only_rules_affirm": Column(pl.Int64, "Studies in which only the rules affirm it."),
-    "both_deny": Column(pl.Int64, "Studies in which both deny it."),
-    "both_silent": Column(pl.Int64, "Studies in which neither mentions it."),
+    "both_affirm": Column(pl.Int64, "Studies in which both engines affirm the type."),
+    "only_engine_affirms": Column(pl.Int64, "Studies in which only the chosen engine affirms the type."),
+    "only_rules_affirm": Column(pl.Int64, "Studies in which only the rules affirm the type."),
+    "both_deny": Column(pl.Int64, "Studies in which both engines deny the type."),
+    "both_silent": Column(pl.Int64, "Studies in which neither engine mentions the type."),
     "agreement": Column(
-        pl.Float64, "Fraction of the studies in which both are in the same state; null without a study."
+        pl.Float64, "Fraction of the studies in which both engines give the same state; null without studies."
     ),
     "kappa": Column(pl.Float64, "Cohen's kappa of the three states; null where it is not defined."),
     "kappa_affirmed": Column(pl.Float64, "Cohen's kappa of affirmed against the rest; null where it is not defined."),
@@ -38,15 +38,15 @@ DISAGREEMENTS = {
     **LESION,
     "engine": Column(pl.String, "State by the chosen engine: affirmed, denied or unmentioned."),
     "rules": Column(pl.String, "State by the rules."),
-    "sentences": Column(pl.String, "Sentences that either names, by their numbers."),
+    "sentences": Column(pl.String, "Numbered sentences in which either engine finds the type."),
 }
 
 
 def run(*, reports: list[str], agreement: str, disagreements: str, effusion_without_side: str) -> None:
-    """Write ``agreement``, by lesion type, and ``disagreements``, by study and lesion type, of all shards.
+    """Write ``agreement`` (one row per lesion type) and ``disagreements`` (one row per study and lesion type).
 
-    Only studies that both can read are compared: with the engine both, those that the rules handed over without
-    refusing them; never a section that is not English. ``effusion_without_side``: as in the stage's options.
+    Only studies that both can read are compared: English sections and, with the engine both, reports that the rules
+    handed over without refusing them. ``effusion_without_side``: as in the stage's options.
     """
     structure = rules.load(EngineOptions(effusion_without_side))
     report_vocabulary = vocabulary.load_vocabulary()
@@ -59,7 +59,7 @@ def run(*, reports: list[str], agreement: str, disagreements: str, effusion_with
             num_foreign += is_foreign
     if num_foreign:
         noun = "section is not English and is", "sections are not English and are"
-        log.info("agreement: %s left out", count_phrase(num_foreign, *noun))
+        log.info("agreement: %s excluded", count_phrase(num_foreign, *noun))
     counts = np.zeros((len(LESIONS), len(STATES), len(STATES)), np.int64)
     rows = []
     for line in progress(lines, len(lines), "agreement"):
@@ -89,14 +89,14 @@ def lesion_state(tuples: Iterable[dict], lesion: str) -> str:
 
 
 def cohens_kappa(table: np.ndarray) -> float:
-    """Return Cohen's kappa of a square table of counts; NaN if both raters use only one, identical state."""
+    """Return Cohen's kappa of a square table of counts; NaN for an empty table or a single state of both raters."""
     total = table.sum()
     chance = (table.sum(0) * table.sum(1)).sum() / total**2 if total else 1.0
     return float("nan") if chance == 1 else float((np.trace(table) / total - chance) / (1 - chance))
 
 
 def _agreement_row(lesion: str, table: np.ndarray) -> list:
-    """Return the values of :data:`AGREEMENT` of a lesion type's counts of the states (engine, rules)."""
+    """Return a row of :data:`AGREEMENT`. ``table``: studies by state of the engine (rows) and the rules (columns)."""
     total = int(table.sum())
     yes = np.array([[table[0, 0], table[0, 1:].sum()], [table[1:, 0].sum(), table[1:, 1:].sum()]])
     affirming, silent = [int(yes[0, 0]), int(yes[0, 1]), int(yes[1, 0])], [int(table[1, 1]), int(table[2, 2])]

@@ -1,7 +1,7 @@
 """Reports that correct themselves: "'now effusion' should read 'no effusion'", "the above opacity is on the LEFT".
 
-A quoted correction whose wrong words stand once in the text is carried out. Any other makes the report unusable: nobody
-can say which of its statements still hold.
+A quoted correction is applied if its wrong words occur exactly once in the text. Any other correction makes the report
+unusable, because it is unclear which of its statements still hold.
 """
 
 import re
@@ -26,29 +26,29 @@ _CORRECTS = re.compile(
 
 
 _NOT_THE_SIDE = re.compile(r"\s*\((?:and\s+)?not\s+(?:the\s+)?(?:right|left)\)", re.IGNORECASE)
-"""In brackets behind the side that is meant: "left (not right) effusion"."""
+"""A wrong side in brackets after the correct side, as in "left (not right) effusion"."""
 
 
 class CorrectedReport(Exception):
-    """A report that corrects itself in a way that is not carried out. The message quotes no text of it."""
+    """Raised for a correction that cannot be applied. The message quotes no text of the report."""
 
 
 def apply_corrections(text: str) -> str:
-    """Return a text with its quoted corrections carried out. Raises CorrectedReport for any other correction."""
+    """Apply the quoted corrections in a text. Raises CorrectedReport for any other correction."""
     text = _NOT_THE_SIDE.sub("", text)
     for match in list(_QUOTED.finditer(text)) if "should" in text else ():
         remaining = text.replace(match[0], "")
         if remaining.lower().count(match["wrong"].lower()) != 1:
-            raise CorrectedReport("it corrects words that do not stand in it exactly once")
+            raise CorrectedReport("it corrects words that do not occur exactly once in its text")
         at = remaining.lower().index(match["wrong"].lower())
         text = remaining[:at] + match["right"] + remaining[at + len(match["wrong"]) :]
     if _CORRECTS.search(text):
-        raise CorrectedReport("it corrects itself, and what still holds cannot be said")
+        raise CorrectedReport("it corrects itself, so it is unclear which statements still hold")
     return text
 
 
 def find_contradiction(tuples: Sequence[dict], addendum: Sequence[dict]) -> str | None:
-    """Return a lesion type of which an addendum says the opposite, or names the other side; None if there is none."""
+    """Return a lesion type that an addendum contradicts, by its presence or its side; None if there is none."""
     for item in (item for item in tuples if item["lesion_type"]):
         for later in (later for later in addendum if later["lesion_type"] == item["lesion_type"]):
             sides, later_sides = ({side_of(label) for label in row["labels"]} for row in (item, later))

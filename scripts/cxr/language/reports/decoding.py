@@ -1,4 +1,4 @@
-"""Decoding report files to text: encodings, markup, and escapes of exports; files that are not text are refused."""
+"""Decoding report files to text: encodings, markup, and escapes of exports. Files that are not text raise NoText."""
 
 import codecs
 import html
@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark is a prefix of this one
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16-LE, whose mark is a prefix of this mark
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -16,14 +16,14 @@ BOMS = (
 NO_TEXT = {
     b"%PDF": "a PDF file",
     b"PK\x03\x04": "a ZIP or Office file",
-    b"\xd0\xcf\x11\xe0": "an Office file of the old kind",
+    b"\xd0\xcf\x11\xe0": "an old Office file",
     b"\x1f\x8b": "a gzip file",
-    b"\x89PNG": "a PNG picture",
-    b"\xff\xd8\xff": "a JPEG picture",
-    b"II*\x00": "a TIFF picture",
-    b"MM\x00*": "a TIFF picture",
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
+    b"II*\x00": "a TIFF image",
+    b"MM\x00*": "a TIFF image",
 }
-"""First bytes of files that are sometimes given as reports."""
+"""First bytes of formats that are not text but are sometimes passed as reports, and a description of each format."""
 _SPACES = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _NO_WIDTH = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\x00]")
 _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -45,7 +45,7 @@ _RTF_SIGNS = {"par": "\n", "line": "\n", "sect": "\n", "page": "\n", "row": "\n"
               "bullet": "•", "~": " ", "_": "-"}  # fmt: skip
 _EXCEL = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-"""An entity with its semicolon, without which the & of "A&Lt" would match."""
+"""An HTML entity with its semicolon; without the semicolon, the pattern would match in "A&Lt"."""
 _SCRIPT = re.compile(r"<(script|style)\b[^<>]*>.*?</\1\s*>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
 _BREAK = re.compile(
     r"[ \t]*<(?:br|hr|cr|lf|crlf|/?(?:p|div|li|ul|ol|tr|table|h[1-6]|pre))(?:\s[^<>]*)?/?\s*>[ \t]*\n?", re.IGNORECASE
@@ -64,13 +64,13 @@ _HL7_SIGNS = {"F": "|", "S": "^", "T": "&", "R": "~", "E": "\\", "H": "", "N": "
 
 
 class NoText(Exception):
-    """A report file is not text. The message says what it is and quotes nothing of it."""
+    """Raised if a report file is not text. The message names the format and quotes no content."""
 
 
 def decode(data: bytes) -> str:
-    """Return the text of a report file: UTF-8, UTF-16 or UTF-32 by their marks, UTF-16 also without, else Windows-1252.
+    """Decode a report file: UTF-8, -16 or -32 by byte-order mark, UTF-16 by its zero bytes, else UTF-8 or Windows-1252.
 
-    From HTML, XML and RTF the text is extracted. Raises NoText for PDF, Office files, images and other binary data.
+    Text is extracted from HTML, XML and RTF. Raises NoText for PDF, Office files, images and other binary data.
     """
     for mark, name in NO_TEXT.items():
         if data.startswith(mark):
@@ -83,7 +83,7 @@ def decode(data: bytes) -> str:
 
 
 def normalize_text(text: str) -> str:
-    """Return a normalised text: escapes resolved, letters composed, plain blanks and line ends, no zero-width signs."""
+    """Resolve escapes, compose letters, convert blanks and line ends to plain ones, and drop zero-width signs."""
     text = unescape(text)
     text = _NO_WIDTH.sub("", _SPACES.sub(" ", _LINE_ENDS.sub("\n", text)))
     return unicodedata.normalize("NFC", _CONTROL.sub(" ", text).translate(_LIGATURES))
@@ -108,14 +108,14 @@ def _characters(data: bytes) -> str:
 
 
 def _plausible(text: str) -> str:
-    """Return the text. Raises NoText if a tenth of it are control characters."""
+    """Return the text. Raises NoText if more than a tenth of its first 4,000 characters are control characters."""
     if len(_CONTROL.findall(text[:4000])) > 0.1 * len(text[:4000]):
         raise NoText("binary data: save the report as plain text")
     return text
 
 
 class _Text(HTMLParser):
-    """Text of HTML or XML: block elements end lines, scripts and heads are dropped."""
+    """Extracts the text of HTML or XML: block elements end lines, scripts and heads are dropped."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -141,7 +141,7 @@ class _Text(HTMLParser):
 
 def _from_markup(text: str) -> str:
     if re.match(r"\s*<\?xml", text) and not re.search(r"<(?:html|body)\b", text, re.I):
-        # elements of an XML report are its headings: <Findings>…</Findings>
+        # the elements of an XML report become headings: <Findings>…</Findings>
         text = re.sub(r"<(findings?|impression|conclusion|indication|history|technique|comparison)\b[^>]*>",
                       lambda tag: f"<br>{tag[1]}:<br>", text, flags=re.I)  # fmt: skip
         text = re.sub(r"</[^>]+>", "<br>", text)
@@ -152,7 +152,7 @@ def _from_markup(text: str) -> str:
 
 
 def _from_rtf(text: str) -> str:
-    """Return the visible text of an RTF file; of its formatting only paragraphs, tabs and characters are kept."""
+    """Extract the visible text of an RTF file, with its line breaks, tabs and special characters."""
     parts: list[str] = []
     stack: list[tuple[bool, int]] = []
     unseen, skip, after = False, 1, 0
@@ -188,14 +188,14 @@ def _from_rtf(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Return a text with the escapes of Excel, the entities and tags of HTML and the escapes of HL7 resolved.
+    """Resolve the escapes of Excel and HL7, and the entities and tags of HTML.
 
-    Line-breaking tags become line ends; other tags are removed, scripts with their content. Only known tag names count:
-    "<3 mm" stays.
+    Line-breaking tags become line ends; other tags are removed, scripts with their content. "<3 mm" is not a tag and
+    stays.
     """
     if "_x" in text:
         text = _EXCEL.sub(lambda match: chr(int(match[1], 16)), text)
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # letters of two escapes
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # surrogate pairs
     if "\\" in text:
         text = _HL7.sub(_hl7, text)
     for _ in range(2):  # some exports escape twice: &amp;gt;

@@ -1,4 +1,4 @@
-"""Detecting devices that a report's sentences state, by lists of words."""
+"""Detection of devices that the sentences of a report mention, by word lists."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 
 def normalize_words(text: str) -> str:
-    """Return a text as lower-case words with one space between them."""
+    """Convert a text to lower-case words separated by single spaces."""
     return " ".join(re.findall(r"[a-z0-9]+", text.lower()))
 
 
 def phrase_pattern(phrases: Iterable[str]) -> str:
-    """Return a pattern of phrases in the form of :func:`normalize_words`, the longest first."""
+    """Return a pattern that matches any of the phrases, normalised by :func:`normalize_words`, the longest first."""
     return "|".join(
         re.escape(normalize_words(phrase)) for phrase in sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
     )
@@ -19,7 +19,7 @@ def phrase_pattern(phrases: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Devices:
-    """Patterns of a device that is not stated to be removed, and of a denied device."""
+    """Patterns of a device that is not stated to be removed (``device``) and of a denied device (``denied``)."""
 
     device: re.Pattern
     denied: re.Pattern
@@ -30,10 +30,10 @@ class Devices:
 
 
 def compile_devices(words: Mapping[str, Sequence[str]]) -> Devices:
-    """Return the patterns of ``words``: devices, denied, between, gone.
+    """Compile the patterns from word lists with the keys devices, denied, between and gone.
 
     A device counts unless a phrase of ``denied`` precedes it, with only words of ``between`` and other devices in
-    between, or one of ``gone`` follows it directly.
+    between, or a phrase of ``gone`` follows it directly.
     """
     device = rf"(?:{phrase_pattern(words['devices'])})(?:s|es)?"
     return Devices(

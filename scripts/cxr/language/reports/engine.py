@@ -1,4 +1,4 @@
-"""The interface of engines that structure reports: modules ``cxr.language.reports.<name>`` with ``load(options)``."""
+"""Interface of the engines that structure reports: modules ``cxr.language.reports.<name>`` with ``load(options)``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from cxr.base.engines import engine_module
 
 Structure = Callable[[list[str]], list[dict]]
-"""Takes the sentences of one section; returns tuples of :class:`cxr.language.reports.schema.Finding`, whose ``span``
-counts characters of their own sentence. The same sentences give the same tuples."""
+"""Converts the sentences of a section to :class:`cxr.language.reports.schema.Finding` tuples (as dicts),
+deterministically. A ``span`` counts characters within its sentence."""
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """The inputs of an engine: a setting of the stage, and the files in its ``INPUTS``."""
+    """Inputs of an engine: the setting ``effusion_without_side``, and {name: path} of the files in ``INPUTS``."""
 
     effusion_without_side: str
     files: dict[str, str] = field(default_factory=dict)
 
 
 def load_engine(name: str, options: EngineOptions) -> Structure:
-    """Return the engine's function. Raises UserError for an unknown name."""
+    """Load an engine and return its function. Raises UserError for an unknown name."""
     return engine_module("cxr.language.reports", name).load(options)

@@ -1,8 +1,8 @@
-"""Reading reports that are forms, before the rules for language: escaped text, JSON, tables, label-value lines, ticks.
+"""Reading reports that are forms (escaped text, JSON, tables, label-value lines, ticks) before an engine reads them.
 
-The reader is conservative. A line counts only if it holds one known finding and one value, and nothing else: it becomes
-a sentence ("Consolidation: No" becomes "No consolidation."). An unticked box says nothing. A form that is recognised
-but not wholly read makes the report unusable. Lines of any other kind stay as they are.
+The reader is conservative. A line counts only if it consists of one known finding and one value: it becomes a sentence
+("Consolidation: No" becomes "No consolidation."). An unticked box is ignored. A form that is recognised but not
+completely read makes the report unusable. All other lines stay unchanged.
 """
 
 import json
@@ -21,7 +21,7 @@ PROSE, LINES, TICKS, TABLE, JSON, ESCAPED, DICTATED = (
 )  # fmt: skip
 _LINE_END = re.compile(r"\\r\\n|\\n|\\r|%0D%0A|%0A|\^M\n?|&#(?:10|13|x0?[aAdD]);|¶")
 _MOST_LINE_ENDS = 1
-"""Maximum number of real line ends of a text whose escaped line ends are resolved."""
+"""Maximum number of real line ends in a text whose escaped line ends are resolved."""
 _BOX = re.compile(r"\[[ _]*(?P<a>[xX✓✔]?)[ _]*\]|\([ _]*(?P<b>[xX✓✔]?)[ _]*\)|(?P<c>[☐☑☒□■✓✔])")
 _TICKED = frozenset("xX✓✔☑☒■")
 _SEPARATOR = re.compile(r"\s*(?::|=|;(?=\S)|,(?=\d$)|\t+| {2,}|\s[-–—]+(?=\s|$)|\.{4,})\s*")
@@ -35,11 +35,11 @@ _MARKED_COLUMNS = re.compile(rf"(?im)^[^.\n]*\b{_HEADING}[ \t|]+{_HEADING}\b(?:[
 _LONE_MARK = re.compile(r"(?m)\w(?:[ \t]{2,}|\t)(?:[xX*•✓✔]|\[[xX]\])(?:[ \t]{2,}\[ ?\])?[ \t]*$")
 _BULLET = re.compile(r"^\s*(?:[-*•·]|\(?\d{1,2}[.)])\s+(?=\S)")
 _SENTENCE_END = re.compile(r"\b(?:is|are|was|were) \w+$|(?<!not) (?:seen|identified|detected)$", re.IGNORECASE)
-"""End of a line that is a sentence, not a finding and a value: "A left effusion is present"."""
-_FEWEST_ROWS = 2
-_LONGEST_LABEL = 40
+"""End of a line that is a sentence instead of a finding and a value: "A left effusion is present"."""
+_FEWEST_ROWS = 2  # minimum number of table rows, XML elements or unread lines in a form
+_LONGEST_LABEL = 40  # characters
 _MOST_WORDS = 5
-"""Maximum number of words of a value; a longer one is prose behind a heading."""
+"""Maximum number of words of a value; a longer text is prose after a heading."""
 _QUESTION_WORDS = re.compile(r"^(?:(?:is|are) there (?:an?y? )?|any |(?:evidence|presence|signs?) of )+", re.IGNORECASE)
 _VALUE_FIRST = re.compile(r"^(?:[\[(](yes|no|[yn+-])[\])]|([YN])|(yes|no)\s*[-–:])\s+(?=\w)", re.IGNORECASE)
 _ANSWER_BELOW = re.compile(r"(?m)^([^\n:?.]{3,60})[?:][ \t]*\n+[ \t]*([^\n]{1,20})$")
@@ -47,7 +47,7 @@ _FIELD_MARK = re.compile(
     r"[=→←|{}]|[-=]>|<-|</|/>|\"[^\"]*\"[;,:]|: *\[|\w\[|\b[A-Z]{1,3}-[PNX+]\b"
     r"|\b0 *[:-]? *(?:no|none|normal|absent|neg\w*)\b"
 )
-"""What stands beside a finding in a form or its legend, and never in prose."""
+"""Signs next to a finding that occur only in a form or its legend, never in prose."""
 _VALUE_BEHIND = re.compile(r"[ .:]*(?:(?:neg|pos|nil)\b|\d+ ?%)", re.IGNORECASE)
 _LEVELS = re.compile(r"^\s*\d{1,2}(?:\.\d{1,2})+\.?\s+(?=[A-Z])")
 _PRIOR_HEADING = re.compile(r"(?:previous|prior|last|old)\b[^.\n:]{0,30}:?\s*(?:\([^)]*\))?:?", re.IGNORECASE)
@@ -59,7 +59,7 @@ _CHOICES = re.compile(r"[(\[](?:y(?:es)?\s*/\s*n(?:o)?|\+\s*/\s*-|present\s*/\s*
 
 
 class UnreadForm(Exception):
-    """A form that is recognised but not wholly read. The message quotes no text of it."""
+    """Raised for a form that is recognised but not completely read. The message quotes no text of the form."""
 
 
 class Words(NamedTuple):
@@ -80,7 +80,7 @@ class Words(NamedTuple):
 
 @cache
 def load_words() -> Words:
-    """Read the words of forms."""
+    """Read ``forms.yaml``."""
     data = load_texts(RESOURCE_FILES[0])
     page, label = data["page_line"], data["patient_label"]
     value = r"\s*(?:[:#]\s*[\w/.,'-]*(?:\s[\w/.,'-]+)?|\s\S*\d\S*)\s*"
@@ -100,21 +100,21 @@ def load_words() -> Words:
 
 @dataclass
 class Form:
-    """A text whose form lines are sentences, and how it is written."""
+    """A text whose form lines are converted to sentences, and the kinds of form in it."""
 
     text: str
     kinds: set[str] = field(default_factory=set)
 
 
 def unfold(text: str, words: Words) -> Form:
-    """Return a text with escaped line ends, JSON and spoken punctuation resolved. Raises UnreadForm for other JSON."""
+    """Resolve escaped line ends, JSON and spoken punctuation in a text. Raises UnreadForm for invalid JSON."""
     form = Form(text)
     stripped = text.strip()
     if stripped.startswith(("{", "[{")) and '"' in stripped:
         try:
             lines = list(_json_lines(json.loads(stripped, strict=False)))
         except (ValueError, RecursionError):
-            raise UnreadForm("it looks like JSON and cannot be parsed as JSON") from None
+            raise UnreadForm("it looks like JSON but cannot be parsed") from None
         form.text, stripped = "\n".join(lines), "\n".join(lines).strip()
         form.kinds.add(JSON)
     if len(_ELEMENT.findall(form.text)) >= _FEWEST_ROWS:
@@ -130,10 +130,8 @@ def unfold(text: str, words: Words) -> Form:
 
 
 def _json_lines(value: object, name: str = "") -> Iterator[str]:
-    """Yield the lines of a JSON value: "name: value", and of an object with a name and a truth value also that.
-
-    Raises UnreadForm for a shape that says nothing for certain.
-    """
+    """Yield a line "name: value" for each value in JSON; an object with a name and one truth value gives one yes/no
+    line."""
     if isinstance(value, dict):
         labels = [value[key] for key in ("name", "finding", "label", "type") if isinstance(value.get(key), str)]
         label, truths = next(iter(labels), ""), [item for item in value.values() if isinstance(item, bool)]
@@ -155,10 +153,7 @@ def _json_lines(value: object, name: str = "") -> Iterator[str]:
 
 
 def drop_page_heads(text: str, words: Words) -> str:
-    """Return a text without the lines that only name a page or the patient between two others.
-
-    A sentence that such lines interrupt goes on behind them.
-    """
+    """Remove lines that only name a page or the patient between other lines; a sentence continues across them."""
     lines = text.split("\n")
     has_head = [bool(line.strip()) and words.head.fullmatch(line) is not None for line in lines]
     parts: list[str] = []
@@ -180,25 +175,25 @@ def _ends_sentence(line: str) -> bool:
 
 
 class Phrases(Protocol):
-    """What a form's reader asks of the words of reports."""
+    """The interface by which the form reader recognises findings and locations."""
 
     def is_finding(self, phrase: str) -> bool:
         """True if a phrase is one known finding."""
 
     def is_place(self, phrase: str) -> bool:
-        """True if every word of a phrase names a place."""
+        """True if a phrase consists only of location words."""
 
     def find_ends(self, text: str) -> list[int]:
         """Return the end of each finding in a text."""
 
 
 def read_lines(form: Form, words: Words, phrases: Phrases) -> Form:
-    """Return a text in which each line of a form is a sentence of its own.
+    """Convert each line of a form to a sentence of its own.
 
-    Raises UnreadForm if a line of a form is not wholly understood.
+    Raises UnreadForm if a line of a form is not completely understood.
     """
     if _MARKED_COLUMNS.search(form.text) and _LONE_MARK.search(form.text):
-        raise UnreadForm("its columns are told apart by the position of a mark only")
+        raise UnreadForm("its columns differ only by the position of a mark")
     reader = _LineReader(words, phrases, form.kinds)
     values = words.absent | words.present
     text = _ANSWER_BELOW.sub(
@@ -213,13 +208,13 @@ def read_lines(form: Form, words: Words, phrases: Phrases) -> Form:
     if not (form.kinds & {LINES, TICKS, TABLE} or reader.is_form or reader.unread >= _FEWEST_ROWS):
         return form
     if reader.unread:
-        raise UnreadForm(f"{reader.unread} of its lines hold a finding and a value that is not known")
+        raise UnreadForm(f"{reader.unread} of its lines have a finding and an unknown value")
     form.text = re.sub(r"\n{3,}", "\n\n", "\n".join(parts))
     return form
 
 
 def _cells(line: str) -> list[str]:
-    """Return the cells of a table's line: parted by bars or tabs."""
+    """Split a line of a table into cells at bars or tabs."""
     mark = "|" if "|" in line else "\t"
     return [cell.strip() for cell in line.strip().strip("|").split(mark)] if mark in line.strip() else [line]
 
@@ -229,15 +224,15 @@ class _LineReader:
     words: Words
     phrases: Phrases
     kinds: set[str]
-    unread: int = 0  # Lines of a finding and a value that is not known
-    is_form: bool = False  # Whether one of them cannot be prose
-    is_of_heading: bool = False  # Whether lines belong to a heading above them: a place, an earlier image
+    unread: int = 0  # Number of lines with a finding and an unknown value
+    is_form: bool = False  # Whether one of these lines cannot be prose
+    is_of_heading: bool = False  # Whether a heading above applies to the line: a location or an earlier image
 
     def __post_init__(self) -> None:
         self.is_finding, self.is_place = self.phrases.is_finding, self.phrases.is_place
 
     def join_values(self, lines: Sequence[str]) -> Iterator[str]:
-        """Yield the lines, a finding's name and the value below it as one line."""
+        """Yield the lines; if a finding's name and its value are on consecutive lines, the two are joined."""
         pending = ""
         for line in lines:
             value = line.strip(" .").lower()
@@ -256,7 +251,7 @@ class _LineReader:
             yield pending
 
     def read_line(self, line: str) -> str:
-        """Return the sentence of a form's line, "" for one that says nothing, else the line itself."""
+        """Convert a form's line to a sentence; return "" if it states nothing, and any other line unchanged."""
         boxes = list(_BOX.finditer(line))
         is_ticked = any(_TICKED & set(box.group()) for box in boxes)
         if boxes and (is_ticked or "[ ]" in line or re.search(r"[☐□]|\[ *_*\]|\( +\)", line)):
@@ -264,7 +259,7 @@ class _LineReader:
         return self._read_statements(line)
 
     def _read_statements(self, line: str) -> str:
-        """Return the sentences of a line of one or several "finding: value" statements."""
+        """Convert a line of one or more "finding: value" statements to sentences."""
         text = _LEVELS.sub("", _BULLET.sub("", line)).strip().rstrip(".")
         is_heading = _PRIOR_HEADING.fullmatch(text) is not None or self.is_place(text.strip(" :").lower())
         self.is_of_heading = is_heading or (self.is_of_heading and bool(text))
@@ -283,15 +278,15 @@ class _LineReader:
         return _as_paragraphs(sentence or f"{piece}." for sentence, piece in zip(sentences, pieces, strict=True))
 
     def _read_value(self, label: str, value: str, is_parted: bool = True, side: str = "") -> str | None:
-        """Return the sentence of a finding and its value, None if the two are no statement of a form.
+        """Return a sentence for a form's "label: value", or None if the two do not form a statement.
 
-        Counts a finding whose value is not known, if it could be meant as yes or no.
+        An unknown value that could mean yes or no is counted in ``unread``.
         """
         if is_parted and (statement := self._read_list(label.lower().removesuffix(" findings"), value)):
             return statement
         bare_value = value.strip(" .()").lower()
         if not is_parted and (not self._is_bare(bare_value) or _SENTENCE_END.search(f"{label} {bare_value}")):
-            return None  # prose: most lines end here
+            return None  # prose, as most lines are
         name = _QUESTION_WORDS.sub("", _CHOICES.sub("", label).strip(" ?:")).lower()
         is_bare = is_parted and self._is_bare(bare_value)
         is_side = not _SIDE.isdisjoint(name.split()) and self.is_place(name)
@@ -316,18 +311,18 @@ class _LineReader:
             return f"{subject.capitalize()}{', ' + details if details else ''}."
         num_words = len(_LONG_WORD.findall(value))
         self.unread += is_parted and num_words <= _MOST_WORDS
-        self.is_form |= is_parted and num_words == 0  # "Effusion: 2" is no prose
+        self.is_form |= is_parted and num_words == 0  # "Effusion: 2" is not prose
         return None
 
     def _has_marked_finding(self, line: str) -> bool:
-        """True if a line has a finding and a sign or a value as only forms have it."""
+        """True if a line contains a finding, and a sign or value that only forms use."""
         if not (_FIELD_MARK.search(line) or _VALUE_BEHIND.search(line)):
             return False
         ends = self.phrases.find_ends(line)
         return bool(ends and _FIELD_MARK.search(line)) or any(_VALUE_BEHIND.match(line, end) for end in ends)
 
     def _is_broken_off(self, text: str) -> bool:
-        """True if a short line is a finding's name and something that is neither a place, a detail nor a sentence."""
+        """True if a short line is a finding plus something that is neither a location, a detail nor a sentence."""
         words = text.strip(" :").split()
         if text.endswith(".") or not 1 <= len(words) <= _MOST_WORDS:
             return False
@@ -340,7 +335,7 @@ class _LineReader:
         return is_choice or bool(re.search(r"\d|[*+/<>=?_✓✔✗✘×-]|^[a-z]$", remainder))
 
     def _read_list(self, label: str, value: str) -> str | None:
-        """Return the sentence of a value and its findings ("Absent: consolidation, edema"), None of anything else."""
+        """Return a sentence for a value and its findings ("Absent: consolidation, edema"); None for anything else."""
         names = [name.strip() for name in re.split(r"[,;/]|\band\b", value.lower())]
         if not self._is_bare(label) or not all(map(self.is_finding, names)):
             return None
@@ -348,7 +343,7 @@ class _LineReader:
         return f"No {subjects}." if label in self.words.absent else f"{subjects.capitalize()}."
 
     def _split_present(self, value: str) -> tuple[str, str]:
-        """Return ("present", details) of a value that affirms, ("", "") of another."""
+        """Split an affirming value into (affirming word, details); return ("", "") for any other value."""
         for word in sorted(self.words.present, key=len, reverse=True):
             remainder = value.removeprefix(word)
             if remainder != value and not remainder[:1].isalnum():
@@ -363,13 +358,13 @@ class _LineReader:
         return is_known or self.is_place(value)
 
     def _read_boxes(self, line: str, boxes: Sequence[re.Match]) -> str:
-        """Return what the ticked boxes of a line say, "" if none is ticked."""
+        """Convert the ticked boxes of a line to sentences; return "" if none is ticked."""
         self.kinds.add(TICKS)
         label = _BULLET.sub("", line[: boxes[0].start()]).strip(" \t:-–")
         ends = [*(box.start() for box in boxes[1:]), len(line)]
         texts = [line[box.end() : end].strip(" \t,;") for box, end in zip(boxes, ends, strict=True)]
         ticked = [bool(_TICKED & set(box.group())) for box in boxes]
-        if label and not texts[-1]:  # "Consolidation [ ]  Effusion [x]": each label stands before its box
+        if label and not texts[-1]:  # "Consolidation [ ]  Effusion [x]": each label precedes its box
             texts, label = [label, *texts[:-1]], ""
             # "Effusion: right [ ] left [x]", or marks in columns
             self.unread += not all(text and not self.is_place(text.lower()) for text in texts) or ":" in texts[0]
@@ -387,13 +382,13 @@ class _LineReader:
         return f"\n{sentence}\n"
 
     def read_table(self, block: list[str]) -> Iterator[str]:
-        """Yield the sentences of a table, the lines themselves if its first line names no known columns.
+        """Yield the sentences of a table, or of each single line if the first line has no known column names.
 
-        Counts the rows of findings that it cannot read.
+        Rows of findings that cannot be read are counted in ``unread``.
         """
         rows = [_cells(line) for line in block if re.search(r"\w", line)]
         kinds = [self.words.columns.get(name.lower()) for name in rows[0][1:]] if rows else []
-        kinds = [] if kinds in (["yes"], ["no"]) else kinds  # "Effusion | no" is no heading
+        kinds = [] if kinds in (["yes"], ["no"]) else kinds  # "Effusion | no" is not a heading
         if not any(kinds):
             findings = sum(len(row) > 2 and self.is_finding(row[0].lower()) for row in rows)
             self.unread += findings
@@ -416,12 +411,13 @@ class _LineReader:
                 yield f"\n{sentence or f'{row[0]}: {value}.'}\n"
 
     def _is_bare(self, value: str) -> bool:
-        """True if a value only says that the finding is there, or that it is not."""
+        """True if a value only states that the finding is present or absent."""
         return value.lower() in self.words.absent | self.words.present
 
 
 def _parted(piece: str) -> tuple[str, str, bool]:
-    """Return the label and the value of a statement, and whether a separator parts them; without one: the last word."""
+    """Return (label, value, is_parted); without a separator, the value is the text in final brackets or the last
+    word."""
     parts = _SEPARATOR.split(piece, 1)
     if len(parts) == 2:
         return parts[0], parts[1], True
@@ -433,5 +429,5 @@ def _parted(piece: str) -> tuple[str, str, bool]:
 
 
 def _as_paragraphs(sentences: Iterable[str]) -> str:
-    """Return sentences parted by blank lines, so that no line is taken for the continuation of another."""
+    """Join sentences with blank lines, so that no line is read as the continuation of another."""
     return "\n" + "\n\n".join(sentences) + "\n"

@@ -1,12 +1,12 @@
 """Handing over reports from the rules to a language model (engine both), and the denials on which the two agree.
 
-A report is handed over if the rules refuse it (``REFUSALS``), or if they leave something in it open (``find_gap``). The
-model's reading then replaces that of the rules, which can still forbid denials:
+A report is handed over if the rules refuse it (``REFUSALS``) or leave something in it open (``find_gap``). The model's
+tuples then replace those of the rules, but the rules can still forbid denials:
 
-* Nothing is denied of a report that the rules refuse: there is no second reading that could agree.
-* In any other, the model's denial of a lesion type counts only where the rules deny the type too, at the same place,
-  and leave it open nowhere. What the rules affirm blocks negatives, and a witness needs both readings. So no negative
-  with a witness is allowed that the rules alone would not allow.
+* In a report that the rules refuse, nothing is denied: there is no second reading that could agree.
+* In all other reports, a denial by the model counts only if the rules deny the same lesion type at the same location
+  and leave that type open nowhere in the report. Findings that the rules affirm block negatives, and a witness needs
+  both readings. So every negative with a witness would also be allowed by the rules alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ UNKNOWN_WORDS, DENIAL, MENTION = "unknown_words", "denial_not_understood", "neit
 
 @dataclass(frozen=True)
 class HandOver:
-    """A report that is handed over: the section that the model reads, why, and the rules' line unless they refuse."""
+    """A report that is handed over: the section to read, the reason, and the rules' line (None if they refuse it)."""
 
     section: reading.Section
     reason: str
@@ -37,9 +37,9 @@ def find_hand_over(
     outcome: dict | tuple[str, str],
     options: reading.ReadingOptions,
 ) -> HandOver | None:
-    """Return what a study hands over, None if nothing.
+    """Return the hand-over of a study; None if the report stays with the rules.
 
-    ``section``: as the study's report was read; ``outcome``: the rules' line, or (reason, detail).
+    ``section``: the section read from the report; ``outcome``: the rules' line, or (reason, detail).
     """
     if isinstance(outcome, dict):
         assert isinstance(section, reading.Section)
@@ -54,10 +54,10 @@ def find_hand_over(
 
 
 def find_gap(line: Mapping) -> str | None:
-    """Return what the rules leave open in a report, None if nothing.
+    """Return the reason why the rules' reading of a report is incomplete; None if it is complete.
 
-    A word that could be a finding is unknown, the second reader does not understand a denial, or a lesion type is
-    mentioned and neither affirmed nor denied.
+    Reasons: an unknown word could be a finding, the second reader does not understand a denial, or a lesion type is
+    mentioned but neither affirmed nor denied.
     """
     if any(row["finding"] for row in line["unknown_words"]):
         return UNKNOWN_WORDS
@@ -74,7 +74,7 @@ def find_gap(line: Mapping) -> str | None:
 
 
 def limit_denials(line: dict, hand_over: HandOver) -> dict:
-    """Return the model's line of a study with only the denials on which it and the rules agree."""
+    """Return the model's line of a study, keeping only the denials that the rules share."""
     line = line | {"handed_over": hand_over.reason}
     rules_line = hand_over.rules_line
     if rules_line is None:
@@ -110,7 +110,7 @@ def _denies(item: Mapping) -> bool:
 
 
 def _is_shared(denial: Mapping, rules_tuples: Sequence[Mapping]) -> bool:
-    """True if the rules deny the type of the model's ``denial`` at its places, and leave it open nowhere."""
+    """True if the rules deny the type of the model's ``denial`` at its location, and leave that type open nowhere."""
     negatives = [
         item for item in rules_tuples if item["presence"] == "negative" and item["lesion_type"] == denial["lesion_type"]
     ]
@@ -120,5 +120,5 @@ def _is_shared(denial: Mapping, rules_tuples: Sequence[Mapping]) -> bool:
 
 
 def _locations(item: Mapping) -> set[str]:
-    """Return the labels of a tuple, and the zones of its whole lungs."""
+    """Return the labels of a tuple, plus the zones of each label that is a whole lung."""
     return set(item["labels"]).union(*(zones_of(side_of(label)) for label in item["labels"] if label in LUNGS))

@@ -1,4 +1,4 @@
-"""Detecting sections that are not English, by common words of other languages and letters of other scripts.
+"""Detection of sections that are not in English, by common words of other languages and letters of other scripts.
 
 The rules engine reads only English: it would read the Spanish denial "Sin edema" as an edema.
 """
@@ -13,20 +13,20 @@ from cxr.language.reports.layouts import fold_case
 from cxr.language.reports.vocabulary import WORD, Vocabulary
 
 _CLEAR = 2
-"""Number of words of another language from which a sentence in an English section counts as that language."""
+"""A sentence is foreign if it has at least this many foreign words, and at least this many per English word."""
 _FUNCTION_WORDS = frozenset(
     ("the", "of", "is", "are", "was", "were", "and", "with", "without", "there", "which", "has", "have", "been", "be",
      "from", "or", "this", "that", "to", "by", "at", "not")
 )  # fmt: skip
-"""Words that hardly any English sentence lacks; no other language of the table uses one in reports."""
-_LATIN_LETTERS = 0.7
+"""Common words: nearly every English sentence has one, and no other language of the table uses one in reports."""
+_LATIN_LETTERS = 0.7  # minimum fraction of Latin letters
 _UNKNOWN, _ENOUGH_WORDS = 0.7, 8
-"""Fraction of unknown words, and number of words, from which a section is in a language without a table."""
+"""A section is in an unlisted language if it has ``_ENOUGH_WORDS`` distinct words and a larger fraction is unknown."""
 
 
 @dataclass(frozen=True)
 class Language:
-    """``words``: not used in English reports; ``loose``: words that count only together with those."""
+    """A foreign language. ``words``: not used in English reports; ``loose``: all its words, not counted as English."""
 
     name: str
     words: frozenset[str]
@@ -35,7 +35,7 @@ class Language:
 
 @cache
 def load_languages(vocabulary: Vocabulary) -> tuple[Language, ...]:
-    """Read ``resources/reading/languages.yaml``; words that are also English are loose."""
+    """Read ``resources/reading/languages.yaml``; words that are also English are only in ``loose``."""
     languages = []
     for name, table in load_texts("reading/languages.yaml").items():
         words, loose = set(table["words"]), set(table["loose"])
@@ -47,9 +47,9 @@ def load_languages(vocabulary: Vocabulary) -> tuple[Language, ...]:
 def detect_foreign(sentences: list[str], languages: tuple[Language, ...], vocabulary: Vocabulary) -> str | None:
     """Return the language of a section that is not entirely English; None for English.
 
-    A section is foreign if it has more words of another language than of English, a sentence with two words of another
-    language and at most half as many English ones, or any of another language and no English function word: languages
-    share the names of findings ("Nessuna pneumonia").
+    A section is foreign if it has more foreign than English words, or a sentence with at least two foreign words and at
+    most half as many English words. It is also foreign if it has a foreign word but no English function word, because
+    languages share the names of findings ("Nessuna pneumonia").
     """
     text = " ".join(sentences)
     if script := _foreign_script(text):
@@ -68,7 +68,7 @@ def detect_foreign(sentences: list[str], languages: tuple[Language, ...], vocabu
 
 
 def _has_plain_word(sentences: list[str], foreign_words: frozenset[str]) -> bool:
-    """True if a foreign word is no name and no part of a compound: in lower case or first, and without a hyphen."""
+    """True if a foreign word is not a name (lower case, or first in its sentence) and does not follow a hyphen."""
     return any(
         fold_case(word) in foreign_words and (number == 0 or word.islower()) and f"-{word}" not in sentence
         for sentence in sentences
@@ -78,12 +78,12 @@ def _has_plain_word(sentences: list[str], foreign_words: frozenset[str]) -> bool
 
 @cache
 def all_foreign_words(languages: tuple[Language, ...]) -> frozenset[str]:
-    """Return the words of all other languages: most English sections contain none of them."""
+    """Return the foreign words of all languages; most English sections contain none of them."""
     return frozenset().union(*(language.words for language in languages))
 
 
 def _likeliest_language(words: list[str], languages: tuple, vocabulary: Vocabulary) -> tuple[int, int, str]:
-    """Return the number of words in the most likely other language, the number of English words, and its name."""
+    """Return (number of foreign words, number of English words, name) of the language that best matches the words."""
 
     def count(language: Language) -> tuple[int, int]:
         return sum(word in language.words for word in words), sum(word in language.loose for word in words)
@@ -95,7 +95,7 @@ def _likeliest_language(words: list[str], languages: tuple, vocabulary: Vocabula
 
 
 def _foreign_script(text: str) -> str | None:
-    """Return the script of a text that is mostly in letters other than Latin."""
+    """Return the name of the first non-Latin script if less than 70 % of the letters are Latin; None otherwise."""
     if text.isascii():
         return None
     letters = re.findall(r"[^\W\d_]", text)

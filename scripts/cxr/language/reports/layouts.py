@@ -1,13 +1,13 @@
-"""Splitting reports of any layout into sections by a tolerant detection of headings (our choice).
+"""Splitting reports of any layout into sections by tolerant detection of headings (not from the paper).
 
-A heading is a phrase in ``resources/reading/headings.yaml``
+A heading is a phrase of ``resources/reading/headings.yaml`` that is
 
-* at the start of a line (after blanks, a number, a bullet or Markdown's signs) that ends the line, or is followed by a
+* at the start of a line (after blanks, a number, a bullet or Markdown signs) and ends the line, or is followed by a
   colon, a dash, a tab or several blanks, or is in capitals before a text that is not;
-* or inside a line before a colon, either after the end of a sentence or in capitals.
+* or inside a line before a colon, and either follows the end of a sentence or is in capitals.
 
-Other text that looks like a heading ("LINES AND TUBES:") stays in its section. A text without headings is one findings
-section. :mod:`cxr.language.reports.sections` implements the official rules of MIMIC-CXR.
+Other text that looks like a heading ("LINES AND TUBES:") stays in its section. A text without headings becomes one
+findings section. :mod:`cxr.language.reports.sections` implements the official rules of MIMIC-CXR.
 """
 
 import re
@@ -23,9 +23,9 @@ from cxr.language.reports.decoding import normalize_text
 
 RESOURCE_FILES = ("reading/headings.yaml",)
 _NARROWEST = 60
-"""Line width below which a report does not count as wrapped, unless most of its lines are full."""
+"""Minimum line width, in characters, of a wrapped report, unless most of its lines are full."""
 _FEWEST = 3
-"""Number of lines from which full lines show that a text is wrapped."""
+"""Minimum number of pairs of consecutive lines from which full lines show that a text is wrapped."""
 _LABEL = re.compile(r"\s*[A-Z][\w /&,-]{0,40}:(?:\s|$)")
 _ITEM = re.compile(r"\(?\d{1,2}[.)]|[-*•·]\s")
 _GOES_ON = re.compile(r"(?:[,/-]|\b(?:and|or|of|the|a|an|with|without|in|at|to|for|no|is|are|by|from|on))$", re.I)
@@ -33,7 +33,7 @@ _HYPHEN = re.compile(r"([^\W\d_]+)-$")
 
 
 def line_width(text: str) -> int:
-    """Return the column at which a text is wrapped."""
+    """Return the column at which the lines of a text are wrapped."""
     lines = [line.rstrip() for line in text.split("\n")]
     longest = max(map(len, lines))
     pairs = [(line, after.split()[0]) for line, after in pairwise(lines) if line and after.strip()]
@@ -42,16 +42,16 @@ def line_width(text: str) -> int:
 
 
 def paragraphs(text: str, width: int, hyphenated: Set[str]) -> str:
-    """Return a text with single blanks and its wrapped lines joined.
+    """Join the wrapped lines of a text and reduce blanks to single ones.
 
-    Statements on separate lines are separated by a blank line, so that each becomes a sentence. ``width``: see
-    :func:`line_width`. ``hyphenated``: words that keep a hyphen at the end of a line ("left-" "sided"); other words are
-    joined ("pneumo-" "thorax").
+    Statements on separate lines are separated by a blank line, so that each becomes a sentence. ``width``: from
+    :func:`line_width`. ``hyphenated``: words that keep a hyphen at the end of a line ("left-" "sided"); other words
+    lose it ("pneumo-" "thorax").
     """
     parts: list[str] = []
     joins = False
     lines = text.split("\n")
-    small = text.lstrip()[:1].islower()  # in a text without capitals, a small letter does not show a continuation
+    small = text.lstrip()[:1].islower()  # if the text starts in lower case, a lower-case line is not a continuation
     for number, raw in enumerate(lines):
         line = " ".join(raw.split())
         if not line:
@@ -73,7 +73,7 @@ def _joined(before: str, line: str, hyphenated: Set[str]) -> str:
 
 
 def _wrapped(line: str, following: str, width: int, small: bool) -> bool:
-    """True if a line continues in the following one."""
+    """True if a line continues on the following line."""
     if not following.strip():
         return False
     if line[-1] in ".!?:;" or _GOES_ON.search(line) or (following.lstrip()[0].islower() and not small):
@@ -86,11 +86,11 @@ def _wrapped(line: str, following: str, width: int, small: bool) -> bool:
 UNUSED = frozenset(
     ("indication", "history", "technique", "comparison", "examination", "patient", "recommendation", "notification")
 )
-"""Sections whose text is never used, except for a last paragraph."""
-_NEVER_LAST = frozenset(("patient", "recommendation", "notification"))
+"""Sections whose text is never read, except as a last paragraph."""
+_NEVER_LAST = frozenset(("patient", "recommendation", "notification"))  # never the source of a last paragraph
 _ONE_SENTENCE = frozenset(("comparison", "technique", "examination"))
-"""Sections of one sentence: further text becomes the report if there is no other text. A history may be longer."""
-_SHORTEST_IN_CAPITALS = 4
+"""Sections of one sentence: any further text is the report if there is no other text. A history may be longer."""
+_SHORTEST_IN_CAPITALS = 4  # letters of a heading recognised by its capitals
 _BEHIND_A_SENTENCE = frozenset(".!?;)]")
 _DECORATION = r"(?:(?:\(?\d{1,2}[.):]|\(?[a-z][.)]|\(?[ivx]{2,4}[.)]|[-•·*>#=]+)[ \t]*)*"
 _EMPHASIS = re.compile(r"\*\*+|(?<![\w*])\*(?=\w)|(?<=[\w:.])\*(?![\w*])|(?<![\w_])__(?=[^\W_])|(?<=[^\W_])__(?![\w_])"
@@ -98,7 +98,7 @@ _EMPHASIS = re.compile(r"\*\*+|(?<![\w*])\*(?=\w)|(?<=[\w:.])\*(?![\w*])|(?<![\w
 _RULE = re.compile(r"^[ \t]*[-=_*~#.]{3,}[ \t]*$", re.MULTILINE)
 _SENTENCE = re.compile(r"[^.]*(?:\.(?=\d)[^.]*)*(?:\.\s*|$)")
 _BARE = {"ø": "o", "æ": "a", "ł": "l", "ß": "s", "ı": "i", "đ": "d"}
-"""Letters that do not decompose into a letter and an accent, and their plain forms."""
+"""Plain forms of letters that do not decompose into a letter and an accent."""
 _WORD = re.compile(r"[^\W_]+(?:[/-][^\W_]+)*")
 _NOTHING = re.compile(r"\W*(?:none|nil|n/?a|not applicable|not given|not provided|_+)?\W*", re.I)
 _COLON = re.compile(r"[:：](?!\d)")
@@ -111,8 +111,8 @@ _LETTERS = re.compile(r"[^\W\d_]")
 
 @dataclass(frozen=True)
 class Headings:
-    """Contents of ``headings.yaml``: {phrase: section}, kinds of phrases, words of prose, and words that keep their
-    hyphen."""
+    """Contents of ``headings.yaml``. ``names``: {phrase: section}; ``titles``, ``plain``: kinds of phrases; ``prose``:
+    words after which a phrase is not a heading; ``hyphenated``: words that keep their hyphen."""
 
     names: dict[str, str]
     titles: frozenset[str]
@@ -123,7 +123,7 @@ class Headings:
 
 
 class _Heading(NamedTuple):
-    """A heading: its section, and the characters at which it and its text start."""
+    """A heading: its section, and the indices of the first characters of the heading and of its text."""
 
     section: str
     start: int
@@ -132,7 +132,7 @@ class _Heading(NamedTuple):
 
 @cache
 def load_headings() -> Headings:
-    """Read the headings."""
+    """Read ``headings.yaml``."""
     data = load_texts(RESOURCE_FILES[0])
     names = {phrase: section for section, phrases in data["sections"].items() for phrase in phrases}
     every = phrase_pattern({*names, *data["parts"]}, r"[ \t]+")
@@ -144,9 +144,9 @@ def load_headings() -> Headings:
 
 
 def split_layout(text: str, column: str = "") -> dict[str, str]:
-    """Return {section: text} of a report; the texts of sections with the same name are joined.
+    """Split a report into {section: text}; the texts of sections with the same name are joined.
 
-    ``column``: the section of a text before the first heading; without it, that text may be a letterhead.
+    ``column``: section of the text before the first heading; if empty, that text may be a letterhead.
     """
     headings = load_headings()
     text = _RULE.sub("", _EMPHASIS.sub("", normalize_text(text)))
@@ -171,9 +171,9 @@ def split_layout(text: str, column: str = "") -> dict[str, str]:
 
 
 def remaining_text(section_texts: dict[str, str], section_name: str) -> str:
-    """Return the text outside the section to use, the findings, the impression and what is never used.
+    """Return the text of all sections except ``section_name``, findings, impression, addendum and ``UNUSED``.
 
-    A comparison or technique is one sentence: further text counts.
+    Comparison, technique and examination are one sentence each; further text in them is included.
     """
     read_names = {section_name, "findings", "impression", "addendum"}
     texts = [text for name, text in section_texts.items() if name not in read_names | UNUSED]
@@ -184,7 +184,7 @@ def remaining_text(section_texts: dict[str, str], section_name: str) -> str:
 def _assign_loose_text(sections: dict[str, str], order: list[str], short: Set[str]) -> dict[str, str]:
     """Assign text under a title, a comment or no heading to the findings or the last paragraph.
 
-    ``short``: sections that own only their first sentence if the report has no other text.
+    ``short``: sections that keep only their first sentence if the report has no other text.
     """
     title = sections.pop("title", "")
     if not sections.get("findings") and title:
@@ -201,7 +201,7 @@ def _assign_loose_text(sections: dict[str, str], order: list[str], short: Set[st
 
 
 def _headings(text: str, headings: Headings) -> Iterator[_Heading]:
-    """Yield the headings of a text in order of position."""
+    """Yield the headings in text order."""
     plain = fold_case(text)
     letters = _LETTERS.findall(text[:5000])
     shouted = sum(letter.isupper() for letter in letters) > 0.8 * len(letters)
@@ -223,7 +223,7 @@ def _headings(text: str, headings: Headings) -> Iterator[_Heading]:
         if kind == "part":
             if inside in UNUSED or inside == "preamble":
                 inside = "findings"
-                yield _Heading("findings", line, start)  # the part's name belongs to its text
+                yield _Heading("findings", line, start)  # the text includes the name of the part
             continue
         inside, taken = kind, end
         yield _Heading(kind, line, end)
@@ -272,7 +272,7 @@ def _is_after_break(text: str, position: int) -> bool:
 
 
 def _heading_before_colon(text: str, plain: str, colon: int, headings: Headings, shouted: bool) -> int | None:
-    """Return the start of the heading before a colon inside a line, None if there is none."""
+    """Return the start of the heading that ends at a colon inside a line; None if there is none."""
     line = max(plain.rfind("\n", 0, colon) + 1, colon - 120)
     before = _MORE.sub("", plain[line:colon])
     words = list(_WORD.finditer(before))
@@ -280,7 +280,7 @@ def _heading_before_colon(text: str, plain: str, colon: int, headings: Headings,
         return None
     for word in words[-_MOST_WORDS:]:
         phrase = " ".join(before[word.start() :].split())
-        if phrase in headings.names and before[: word.start()].strip():  # the start of a line was looked at
+        if phrase in headings.names and before[: word.start()].strip():  # line starts: see at_start
             start = line + word.start()
             name = text[start : line + words[-1].end()]
             is_heading = _is_heading_in_line(name, phrase, before[: word.start()], headings, shouted)
@@ -289,7 +289,7 @@ def _heading_before_colon(text: str, plain: str, colon: int, headings: Headings,
 
 
 def _is_heading_in_line(name: str, phrase: str, before: str, headings: Headings, shouted: bool) -> bool:
-    """True if a phrase before a colon, with ``before`` on its line, is a heading."""
+    """True if a phrase before a colon is a heading. ``before``: the text before the phrase on its line."""
     capitals = name.isupper() and not shouted and len(name) >= _SHORTEST_IN_CAPITALS
     is_plain = phrase in headings.plain
     end = before.rstrip()[-1]
@@ -301,7 +301,7 @@ def _is_heading_in_line(name: str, phrase: str, before: str, headings: Headings,
 
 
 def fold_case(text: str) -> str:
-    """Return a text in lower case and without accents, of the same length."""
+    """Convert a text to lower case without accents; its length stays the same."""
     if text.isascii():
         return text.lower()
     return "".join(map(_fold, text))

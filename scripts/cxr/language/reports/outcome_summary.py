@@ -1,4 +1,4 @@
-"""Summary of the outcomes of a cohort's reports, as a table and as a sentence for the screen."""
+"""Sentences for the screen that summarize the outcomes of a cohort's reports."""
 
 import csv
 import sys
@@ -15,7 +15,7 @@ MAX_REASONS = 4
 
 
 def summarize_outcomes(table: list[dict]) -> str:
-    """Return the summary in a sentence; empty if every report was read."""
+    """Return a sentence on the studies without a usable report; empty if every report was read."""
     lost_rows = [row for row in table if row["outcome"] not in MEANINGS and int(row["studies"])]
     if not lost_rows:
         return ""
@@ -31,9 +31,9 @@ def summarize_outcomes(table: list[dict]) -> str:
 
 
 def summarize_forms(table: list[dict]) -> str:
-    """Return how many reports are forms, and of which kinds, in a sentence; empty if none is a form.
+    """Return a sentence on the number and kinds of reports that are forms; empty if there are none.
 
-    A report of several kinds counts for each.
+    A report of several kinds counts for each kind.
     """
     num_by_kind: Counter[str] = Counter()
     num_forms = num_unread = 0
@@ -52,7 +52,7 @@ def summarize_forms(table: list[dict]) -> str:
 
 
 def read_summary(path: Path) -> str:
-    """Return the sentence for ``reading.tsv``; empty if there is no such table, or nothing to report."""
+    """Return the summary sentence of ``reading.tsv``; empty if the table is missing or every report was read."""
     try:
         with open(path, newline="", encoding="utf-8") as file:
             summary = summarize_outcomes(list(csv.DictReader(file, delimiter="\t")))
@@ -62,6 +62,6 @@ def read_summary(path: Path) -> str:
 
 
 def print_summary(reading: Path) -> None:
-    """Print :func:`read_summary` to stderr, if there are any, at the end of a run."""
+    """Print the sentence of :func:`read_summary`, if any, to stderr; called at the end of a run."""
     if summary := read_summary(reading):
         print(f"cxr-ils: {summary}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The reports stage: writes one line per study with the chosen section, its sentences and its tuples."""
+"""The reports stage: writes one line per study with the section read, its sentences and its tuples."""
 
 import hashlib
 import logging
@@ -21,12 +21,12 @@ from cxr.language.reports.settings import NOTHING_SHARE, ReadingSettings
 from cxr.language.reports.vocabulary import load_substance, load_vocabulary
 
 RULES, MODEL, BOTH = "rules", "vllm", "both"
-"""Engines. ``rules`` reads only English, with the words of the lexicon."""
-NOTHING = "no_report", "the text says nothing of the chest"
+"""Names of the engines. ``rules`` reads only English, with the words of the lexicon."""
+NOTHING = "no_report", "the text does not describe the chest"
 
 
 class ReportsOptions(ReadingSettings):
-    """Settings of the stage, with what the plan adds; ``sections`` is ``mimic`` or ``tolerant``."""
+    """Settings of the stage, plus what the workflow adds; ``sections`` is ``mimic`` or ``tolerant``, never ``auto``."""
 
     scrub: bool = key(
         True,
@@ -37,7 +37,7 @@ class ReportsOptions(ReadingSettings):
 
 @dataclass(frozen=True)
 class _Reader:
-    """What converts a study's row to its line. ``options.engine`` reads first; a model what the rules hand over."""
+    """Converts a study's row to its line. ``options.engine`` reads first; a model reads what the rules hand over."""
 
     options: ReportsOptions
     structures: dict[str, engine.Structure]
@@ -58,9 +58,9 @@ def run_shard(
     """Structure the reports of one cohort shard.
 
     Writes ``output`` (JSON Lines, one line per study, sorted by study_id) and ``excluded`` (one row for each image of a
-    study without a usable report). ``files_read``: table for the states of the report files. ``files``: those in the
-    engine's ``INPUTS``. ``threads`` is not used: one core reads hundreds of reports per second. Raises UserError for an
-    unknown engine.
+    study without a usable report). ``files_read``: output table with the states of the report files. ``files``: input
+    files by the keys of the engine's ``INPUTS``. ``threads`` is ignored: one core reads hundreds of reports per second.
+    Raises UserError for an unknown engine.
     """
     del threads
     reader = make_reader(options, str(attrs.get("code_digest", "")), **files)
@@ -75,7 +75,7 @@ def run_shard(
 
 
 def make_reader(options: ReportsOptions, code_digest: str = "", **files: str) -> _Reader:
-    """Return the reader for :func:`study_line`. Raises UserError for an unknown engine."""
+    """Load the engines and return the reader for :func:`study_line`. Raises UserError for an unknown engine."""
     settings = engine.EngineOptions(options.effusion_without_side, files)
     structures = {name: engine.load_engine(name, settings) for name in (options.engine, RULES)}
     if BOTH in structures:
@@ -122,7 +122,7 @@ def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
 
 
 def read_study(row: dict, section: reading.Section | tuple[str, str], reader: _Reader) -> dict | tuple[str, str]:
-    """Return the line of one study, by the language model if the rules hand it over; or (reason, detail)."""
+    """Return the line of one study, or (reason, detail). The language model reads what the rules hand over."""
     outcome = section_line(row, section, reader)
     if reader.options.engine != RULES or MODEL not in reader.structures:
         return outcome
@@ -136,19 +136,19 @@ def read_study(row: dict, section: reading.Section | tuple[str, str], reader: _R
 
 
 def find_hand_over(row: dict, reader: _Reader) -> hand_over.HandOver | None:
-    """Return what a study hands over to a language model, None if nothing. ``reader``: of the engine rules."""
+    """Return the hand-over of a study to a language model; None if there is none. ``reader``: with the engine rules."""
     section = reading.read_section(row, reader.options)
     return hand_over.find_hand_over(row, section, section_line(row, section, reader), reader.options)
 
 
 def section_line(row: dict, section: reading.Section | tuple[str, str], reader: _Reader) -> dict | tuple[str, str]:
-    """Return the line of one study from its section, or (reason, detail) if that cannot be used."""
+    """Return the line of one study from its section, or (reason, detail) if the section cannot be used."""
     if not isinstance(section, reading.Section):
         return section
     line = _line(row, section, reader)
     second_section = section.second_section
     if line == NOTHING and second_section and section.name == "findings":
-        # "FINDINGS: PA and lateral views." holds no finding, so the impression is used
+        # "FINDINGS: PA and lateral views." does not describe the chest, so the impression is used
         return _line(row, second_section, reader)
     return line
 
@@ -176,12 +176,12 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
         return NOTHING
     addendum = _sentences(section.addendum)
     if addendum and (lesion := corrections.find_contradiction(tuples, rules(addendum))):
-        return "corrected_report", f"its addendum contradicts it about {lesion}"
-    # the second section only blocks and vetoes
+        return "corrected_report", f"the addendum contradicts the report about {lesion}"
+    # tuples of the second section only block and veto negatives
     other_tuples = _tuples(second_section, rules) if second_section else []
     other_texts = second_section.sentences if second_section else []
     neighbours = []
-    for item in (*tuples, *other_tuples):  # a tuple keeps its first neighbour; the line has the others
+    for item in (*tuples, *other_tuples):  # a tuple keeps its first related type; the others go to the line
         if isinstance(item["related"], list):
             neighbours += item["related"][1:]
             item["related"] = item["related"][0]
@@ -216,7 +216,7 @@ def _sentences(text: str) -> list[str]:
 
 
 def _tuples(section: reading.Section, structure: engine.Structure) -> list[dict]:
-    """Return an engine's tuples, with spans in characters of the section."""
+    """Return an engine's tuples; each ``span`` is converted to characters of the section."""
     tuples, spans = structure(section.sentences), section.spans
     for item in tuples:
         offset = spans[item["sentence_index"] - 1][0] if 0 < item["sentence_index"] <= len(spans) else 0

@@ -1,4 +1,4 @@
-"""Reading a study's report: its sections without identifiers, the section to use, and its sentences."""
+"""Reading a study's report: its sections without identifiers, the section to read, and its sentences."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -18,12 +18,12 @@ from cxr.language.reports.sentences import split_sentences
 COLUMNS = ("findings", "impression")
 CORRECTED = "a heading that the official table names wrongly is corrected"
 _BYTES_A_CHARACTER = 64
-"""Largest number of bytes per allowed character of a file: RTF and HTML need many."""
+"""Maximum number of bytes of a file per allowed character: RTF and HTML need many."""
 
 
 class ReadingOptions(Protocol):
-    """Options of all stages that read reports: the reader, its corrections, the longest report, and whether
-    identifiers are removed."""
+    """Options of all stages that read reports: removal of identifiers, section rules, section corrections, and maximum
+    length."""
 
     scrub: bool
     sections: str
@@ -33,10 +33,10 @@ class ReadingOptions(Protocol):
 
 @dataclass(frozen=True)
 class Section:
-    """The section to use: name, text, [start, end) of its sentences, and the other section (name, text).
+    """The section to read: name, text, [start, end) of its sentences, and ``beside``: the other section (name, text).
 
-    ``removed``: number of identifiers of each kind in the report. ``corrected``: a known mistake of the official table
-    was corrected for a heading.
+    ``removed``: number of identifiers of each kind removed from the report. ``corrected``: a heading was renamed
+    because the official table names it wrongly.
     """
 
     name: str
@@ -44,10 +44,10 @@ class Section:
     spans: list[tuple[int, int]]
     beside: tuple[str, str] | None
     addendum: str = ""
-    further_text: str = ""  # The text of further sections (a comment), which only forbids denials
+    further_text: str = ""  # Text of all other sections (a comment); it only forbids denials
     removed: Mapping[str, int] = field(default_factory=dict)
     corrected: bool = False
-    written: tuple[str, ...] = (forms.PROSE,)  # How the report is written: the kinds of form in it
+    written: tuple[str, ...] = (forms.PROSE,)  # Kinds of form in the report
 
     @property
     def sentences(self) -> list[str]:
@@ -55,7 +55,7 @@ class Section:
 
     @cached_property
     def second_section(self) -> "Section | None":
-        """The section that is not read first, if there is one."""
+        """The other section, if there is one."""
         if self.beside is None:
             return None
         name, text = self.beside
@@ -63,13 +63,13 @@ class Section:
 
 
 class _Unusable(Exception):
-    """A report that cannot be used: (reason, detail)."""
+    """Raised for a report that cannot be used, with (reason, detail)."""
 
 
 def read_section(row: dict, options: ReadingOptions, *, is_checked: bool = True) -> Section | tuple[str, str]:
-    """Return the section to use of a study's row, or (reason, detail) if it has none.
+    """Return the section of a study to read, or (reason, detail) if there is none.
 
-    ``is_checked``: a form or correction that is not understood refuses the report; otherwise it stays as it is.
+    ``is_checked``: a form or correction that is not understood makes the report unusable; if false, it stays unchanged.
     """
     removed: dict[str, int] = {}
     written: set[str] = set()
@@ -80,7 +80,7 @@ def read_section(row: dict, options: ReadingOptions, *, is_checked: bool = True)
         return reason, detail
     name_and_text = sections.choose_section(section_texts)
     if name_and_text is None and removed:
-        return "no_report", "nothing is left of its sections without signatures and identifiers"
+        return "no_report", "no text is left after signatures and identifiers are removed"
     if name_and_text is None:
         reason = "no text in " + ", ".join(sections.SECTION_NAMES)
         return "empty_report", f"{reason}; {CORRECTED}" if corrected else reason
@@ -99,7 +99,7 @@ def read_section(row: dict, options: ReadingOptions, *, is_checked: bool = True)
 
 
 def read_whole_report(row: dict, options: ReadingOptions) -> Section | tuple[str, str]:
-    """Return all sections of a study's report as one, with the forms and corrections that are not understood."""
+    """Return all sections of a report as one; forms and corrections that are not understood stay unchanged."""
     section = read_section(row, options, is_checked=False)
     if not isinstance(section, Section):
         return section
@@ -109,9 +109,9 @@ def read_whole_report(row: dict, options: ReadingOptions) -> Section | tuple[str
 
 
 def report_row(images: Sequence[dict]) -> dict:
-    """Return a study's row with the report: the first with a text or a file, else the first with a missing file.
+    """Return the row of a study that has its report: the first with text or a file, else the first with a missing file.
 
-    A manifest may name the report in only one row of the study.
+    A manifest may name the report in only one row of a study.
     """
     rows_with_report = (
         row for row in images if row.get("report_path") or any((row.get(name) or "").strip() for name in COLUMNS)
@@ -121,16 +121,16 @@ def report_row(images: Sequence[dict]) -> dict:
 
 
 def report_file(row: dict) -> str | None:
-    """Return the file that holds the report of a study's row; None if there is none, or the row holds the text."""
+    """Return the path of a study's report file; None if there is none or the row itself contains the text."""
     return None if any((row.get(name) or "").strip() for name in COLUMNS) else row.get("report_path")
 
 
 def _read_sections(
     row: dict, options: ReadingOptions, removed: dict[str, int], written: set[str], *, is_checked: bool
 ) -> tuple[dict[str, str], bool]:
-    """Return the sections of a study from its columns or its file, and whether a heading was corrected.
+    """Return {name: text} of the sections in a study's columns or file, and whether a heading was corrected.
 
-    Counts what was ``removed``, and adds how the report is ``written``. Raises _Unusable if it has neither.
+    Adds counts of identifiers to ``removed`` and kinds of form to ``written``. Raises _Unusable if there is no text.
     """
 
     def scrubbed(text: str) -> str:
@@ -155,12 +155,12 @@ def _read_sections(
         return {name: "\n\n".join(texts) for name, texts in texts_by_name.items()}, False
     if path := report_file(row):
         text = _read_text(Path(path), options)
-        if options.sections == "mimic":  # its corrections count characters of the original text
+        if options.sections == "mimic":  # the official corrections give offsets in the original text
             section_texts, corrected = _split_official(text, row["study_id"], options)
             return {name: scrubbed(part) for name, part in section_texts.items()}, corrected
         return layouts.split_layout(read_form(text)), False
     if row.get("report_missing"):
-        raise _Unusable("missing_report", "the file that the cohort names for it does not exist")
+        raise _Unusable("missing_report", "the report file named in the cohort does not exist")
     if any(row.get(name) is not None for name in COLUMNS):
         return {}, False
     raise _Unusable("no_report", "")
@@ -175,11 +175,11 @@ def _split_official(text: str, study_id: str, options: ReadingOptions) -> tuple[
 
 
 def _read_form(text: str, *, scrubbed: Callable[[str], str], written: set[str], is_checked: bool) -> str:
-    """Return a report's text without identifiers, the lines of forms as sentences; adds how it is ``written``.
+    """Return a report's text without identifiers, its form lines as sentences; add kinds of form to ``written``.
 
     Raises _Unusable for a form or correction that is not understood, if ``is_checked``.
     """
-    from cxr.language.reports.witnesses import load_second_reader  # spaCy, which a plan does without
+    from cxr.language.reports.witnesses import load_second_reader  # imports spaCy, which planning does not need
 
     words, reader = forms.load_words(), load_second_reader()
     normal_text = normalize_text(text)
@@ -193,7 +193,7 @@ def _read_form(text: str, *, scrubbed: Callable[[str], str], written: set[str], 
         form = forms.read_lines(form, words, reader)
     except forms.UnreadForm as unread:
         _refuse("unread_form", unread, is_checked)
-        form.text = form.text.replace("\n", "\n\n")  # each line is a sentence
+        form.text = form.text.replace("\n", "\n\n")  # makes each line a sentence
     try:
         form.text = apply_corrections(form.text)
     except CorrectedReport as correction:
@@ -208,7 +208,7 @@ def _refuse(reason: str, error: Exception, is_checked: bool) -> None:
 
 
 def _read_text(path: Path, options: ReadingOptions) -> str:
-    """Return the text of a report file. Raises _Unusable for a missing, unreadable or overlong one."""
+    """Return the text of a report file. Raises _Unusable if it is missing, unreadable or too long."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -221,11 +221,11 @@ def _read_text(path: Path, options: ReadingOptions) -> str:
     except NoText as no_text:
         raise _Unusable("unreadable_report", str(no_text)) from None
     except FileNotFoundError:
-        raise _Unusable("missing_report", "the file has gone since the cohort was read") from None
+        raise _Unusable("missing_report", "the file was removed after the cohort was read") from None
     except (OSError, ValueError) as error:
         if broken_part(error):
             raise
-        reason = getattr(error, "strerror", None) or "its name cannot be a path"
+        reason = getattr(error, "strerror", None) or "the path is invalid"
         raise _Unusable("unreadable_report", f"the file cannot be opened: {reason}") from None
     _check_length(len(text), options)
     return text

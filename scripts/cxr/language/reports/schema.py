@@ -1,4 +1,4 @@
-"""The result of every engine: one tuple per finding that a sentence affirms or denies, and one line per study."""
+"""Output of every engine: one tuple per finding that a sentence affirms or denies, and one JSON line per study."""
 
 import json
 from dataclasses import dataclass, field
@@ -8,35 +8,35 @@ from cxr.base.vocabulary import LESIONS
 
 RESOURCE_FILES = ("reading/line.schema.json",)
 HEDGES = ("definite", "strong", "weak")
-"""Grades of an assertion, most certain first. Certainty is ``definitive`` if definite without a hedged explanation."""
+"""Certainty grades of a statement, most certain first. A positive tuple is ``definitive`` if all its hedges are
+definite."""
 
 
 class Quarantined(Exception):
-    """An engine's answer for a section cannot be used. The message says why and quotes no text."""
+    """Raised if an engine's answer for a section cannot be used. The message gives the reason and quotes no text."""
 
 
 @dataclass(frozen=True)
 class Finding:
     """One finding of a report (paper Figure 9).
 
-    entity: name of the finding without its place.
-    sentence_index: sentence of the section, from 1.
+    entity: name of the finding, without its location.
+    sentence_index: number of the sentence in the section, from 1.
     presence, certainty: as in Figure 9.
-    location: the places as the text names them, null if it names none.
-    predicted_lesion_type: the one disease that the finding is said to stand for: one of the seven lesion types or
-        another name ("scar", "nipple shadow"); null if none or several.
-    category: one of the 17 of Figure 10, null if unmapped.
+    location: location phrases of the text; null if the text names none.
+    predicted_lesion_type: the single disease that the finding represents: one of the seven lesion types or another name
+        ("scar", "nipple shadow"); null if there is none or more than one.
+    category: one of the 17 categories of Figure 10; null if unmapped.
     labels: zone labels of Figure 10, for positive and negative tuples.
-    lesion_type: the entity's own type of the seven, null for another finding.
-    hedge: grade of the statement that the entity is there (or not).
+    lesion_type: the entity's own lesion type, one of the seven; null for another finding.
+    hedge: certainty grade of the statement that the finding is present (or absent).
     span: [start, end) in characters of the section's text.
-    candidates: every disease the finding may stand for (also the single one); empty if none.
-    predicted_hedge: grade of the statement that links the entity to ``candidates``; null without one.
-    related: lesion type whose negatives this affirmed finding, or a disease it may stand for, blocks in the whole
-        study, a list if they are several types; equal to ``lesion_type`` (a borderline heart) it makes no pair of its
-        own either.
-    block: valid locations that a positive finding without labels could be in, and those that a word such as
-        "infrahilar" leaves open beside its label; else empty.
+    candidates: all diseases that the finding may represent, including a single one; empty if there are none.
+    predicted_hedge: certainty grade of the statement that links the finding to ``candidates``; null without candidates.
+    related: lesion type (or list of types) whose negatives this affirmed finding or one of its candidates blocks in the
+        whole study. If it equals ``lesion_type`` (a borderline heart), the finding yields no pair either.
+    block: valid locations where a positive finding without labels could be, or that a word such as "infrahilar" leaves
+        open in addition to the label; otherwise empty.
     denies: whether a negative tuple denies the finding ("no new X" does not); true for positives.
     """
 
@@ -59,23 +59,23 @@ class Finding:
 
 
 def line_schema() -> dict:
-    """Return the JSON schema (draft 2020-12) of a line of ``results/reports/{shard}.jsonl``: one study."""
+    """Return the JSON schema (draft 2020-12) of one study, a line of ``results/reports/{shard}.jsonl``."""
     schema = json.loads((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-    lesion, own_lesion = list(LESIONS), [*LESIONS, None]  # the vocabulary may have more types than the file
+    lesion, own_lesion = list(LESIONS), [*LESIONS, None]  # the vocabulary may define more types than the file
     schema["$defs"] |= {"lesion": {"enum": lesion}, "own_lesion": {"enum": own_lesion}}
     return schema
 
 
 def json_schema() -> dict:
-    """Return the JSON schema of a list of tuples, which every engine must satisfy."""
+    """Return the JSON schema of a list of tuples; the output of every engine must match it."""
     schema = line_schema()
     return {"$defs": schema["$defs"]} | schema["properties"]["tuples"]
 
 
 def problems(tuples: list[dict], sentences: int) -> list[str]:
-    """Return the violations of the schema or its logic, empty if there are none. ``sentences``: their number.
+    """Return the violations of the schema, of sentence numbers and of spans; empty if there are none.
 
-    The result quotes no text of the report, so that it may go into a ledger.
+    ``sentences``: number of sentences. The result quotes no text of the report, so it may go into a ledger.
     """
     import jsonschema
 

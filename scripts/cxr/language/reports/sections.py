@@ -1,9 +1,9 @@
-"""Splitting a MIMIC-CXR report into sections by the official parser's rules, and choosing the section to use.
+"""Splitting a MIMIC-CXR report into sections by the official parser's rules, and choosing the section to read.
 
-The tables (header names, view phrases, overrides) are data in ``resources/sections.yaml``. The parser's quirks remain:
-a header needs a line that starts with one space, capitals and a colon; a header on the line directly after another
-header is ignored; of several sections with the same name the last one counts. Its known mistakes are
-corrected on demand.
+The tables (header names, view phrases, overrides) are data in ``resources/sections.yaml``. Quirks of the official
+parser are kept: a header is a line that starts with one space, capitals and a colon; a header on the line directly
+after another header is ignored; if several sections have the same name, the last one counts. Known mistakes of the
+official table are corrected only on request.
 """
 
 import re
@@ -15,11 +15,11 @@ RESOURCE_FILES = ("sections.yaml",)
 HEADER = re.compile(r"\n ([A-Z ()/,-]+):\s")
 BLANK_LINE = "\n \n"
 SECTION_NAMES = ("findings", "impression", "last_paragraph")
-"""Names of sections that may be used, in the paper's order of preference (A.1)."""
+"""Names of the sections that may be read, in the paper's order of preference (A.1)."""
 
 
 class Section(NamedTuple):
-    """A named piece of a report and the character at which it starts."""
+    """A named part of a report. ``start``: index of its first character in the report."""
 
     name: str
     text: str
@@ -31,14 +31,14 @@ def _tables() -> dict:
 
 
 def needs_correction(text: str) -> bool:
-    """True if a report has a header that the official table names wrongly."""
+    """True if the official table gives a wrong name to a header of the report."""
     return any(header.lower().strip() in _tables()["corrections"] for header in HEADER.findall(text))
 
 
 def normal_name(header: str, *, corrected: bool = False) -> str:
-    """Return the usual name of a header: the table, else a main section inside it, else a view phrase, else itself.
+    """Convert a header to a section name: from the table, else the main section or view it contains, else unchanged.
 
-    ``corrected``: without the table's known mistakes.
+    ``corrected``: also use the corrections of the table's known mistakes.
     """
     tables, name = _tables(), header.lower().strip()
     names = tables["names"] | tables["corrections"] if corrected else tables["names"]
@@ -49,7 +49,7 @@ def normal_name(header: str, *, corrected: bool = False) -> str:
 
 
 def split_report(text: str, *, corrected: bool = False) -> list[Section]:
-    """Split a report into its sections, in order. A text without a header is one section ``full report``.
+    """Split a report into its sections, in order. A text without a header becomes one section, ``full report``.
 
     ``corrected``: as in :func:`normal_name`.
     """
@@ -78,15 +78,15 @@ def _with_last_paragraph(sections: list[Section]) -> list[Section]:
 
 
 def text_by_name(sections: list[Section]) -> dict[str, str]:
-    """Return {name: stripped text}; of several sections of one name the last one counts."""
+    """Return {name: stripped text}; if several sections have the same name, the last one counts."""
     return {section.name: section.text.strip() for section in sections}
 
 
 def manual_sections(text: str, study_id: str) -> dict[str, str] | None:
-    """Return the sections of a study that the official code corrects manually, None for any other study.
+    """Return the sections of a study that the official code corrects manually; None for any other study.
 
-    ``study_id`` with or without its leading ``s``. Text at custom offsets is used as findings (the table's ``[0, 0]``:
-    none); text in a section of an unusual name is used as the impression.
+    ``study_id``: with or without its leading ``s``. Text at custom offsets becomes the findings (empty for ``[0, 0]``);
+    the section that the table names for a study becomes the impression.
     """
     tables, key = _tables(), "s" + str(study_id).removeprefix("s")
     if key in tables["custom_indices"]:
@@ -97,12 +97,12 @@ def manual_sections(text: str, study_id: str) -> dict[str, str] | None:
 
 
 def choose_section(sections: dict[str, str]) -> tuple[str, str] | None:
-    """Return (name, text) of the section to use: findings, else impression, else last paragraph; blank is absent."""
+    """Return (name, text) of the first section of ``SECTION_NAMES`` that is not blank; None if there is none."""
     return next(((name, sections[name]) for name in SECTION_NAMES if (sections.get(name) or "").strip()), None)
 
 
 def other_section(sections: dict[str, str], section_name: str) -> tuple[str, str] | None:
-    """Return the other section (findings or impression, and an addendum), which can veto; None if there is none."""
+    """Return (name, text) of the unread findings or impression, plus the addendum, which can veto; else None."""
     names = () if section_name == "last_paragraph" else ("findings", "impression")
     other_names = [name for name in (*names, "addendum") if name != section_name and (sections.get(name) or "").strip()]
     return (other_names[0], "\n\n".join(sections[name] for name in other_names)) if other_names else None

@@ -1,4 +1,4 @@
-"""A test of the rules engine before the first report of a cohort: sentences whose reading is known."""
+"""Self-test of the rules engine: it reads sentences with known results before the first report of a cohort."""
 
 from collections.abc import Callable
 from importlib.metadata import version
@@ -12,13 +12,13 @@ PACKAGES = ("spacy", "negspacy")
 
 
 def read_cases() -> list[tuple[str, str, str]]:
-    """Return (sentence, lesion type, reading) of each case; a reading is a key of :data:`PRESENCE`."""
+    """Return (sentence, lesion type, reading) of each case; ``reading`` is a key of :data:`PRESENCE`."""
     cases_by_reading = load_texts(RESOURCE_FILES[0]).items()
     return [(sentence, lesion, reading) for reading, cases in cases_by_reading for sentence, lesion in cases]
 
 
 def check_engine(structure: Callable[[list[str]], list[dict]]) -> None:
-    """Raise UserError if an engine reads a known sentence otherwise than it should. ``structure``: of one section."""
+    """Raise UserError if an engine reads a known sentence wrongly. ``structure``: the engine's function."""
     cases = read_cases()
     wrong = []
     for sentence, lesion, reading in cases:

@@ -1,4 +1,4 @@
-"""Splitting a report section into sentences, with radiologists' abbreviations, enumerators and wrapped lines."""
+"""Splitting a report section into sentences; handles radiologists' abbreviations, enumerators and wrapped lines."""
 
 import re
 from functools import lru_cache
@@ -14,13 +14,13 @@ _WORD = re.compile(r"\w")
 def split_sentences(text: str) -> list[tuple[int, int]]:
     """Return [start, end) of each sentence, in characters of ``text``.
 
-    A full stop inside a number, after an abbreviation or after an enumerator does not end a sentence; a blank line and
-    a new list item do. Enumerators belong to no sentence. A piece without a letter or digit is not a sentence.
+    A full stop inside a number, after an abbreviation or after an enumerator does not end a sentence; a blank line or a
+    new list item does. Enumerators are not part of a sentence. A piece without a letter or digit is not a sentence.
     """
     return list(_split(text))
 
 
-@lru_cache(maxsize=1 << 12)  # one reading of a report splits the same lines several times
+@lru_cache(maxsize=1 << 12)  # the same text is split several times while a report is read
 def _split(text: str) -> tuple[tuple[int, int], ...]:
     spans: list[tuple[int, int]] = []
     start = 0
@@ -35,7 +35,7 @@ def _split(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _skip(text: str, start: int, end: int) -> int:
-    """Move past blanks and one enumerator."""
+    """Return the position after blanks and at most one enumerator."""
     while start < end and text[start].isspace():
         start += 1
     enumerator = _ENUMERATOR.match(text, start, end)
@@ -48,7 +48,7 @@ def _skip(text: str, start: int, end: int) -> int:
 
 
 def _sentence_continues(text: str, start: int, match: re.Match) -> bool:
-    """True if this mark does not end the sentence that begins at ``start``."""
+    """True if the punctuation ``match`` does not end the sentence that begins at ``start``."""
     if match.group()[0] == "\n":
         return False
     before = text[max(start, match.start() - 8) : match.start()]

@@ -6,7 +6,7 @@ from cxr.base.settings import PAPER, Section, key, redefine
 from cxr.llm.settings import LanguageModel
 
 NOTHING_SHARE = 0.1
-"""Fraction of studies without a usable report above which the log warns."""
+"""The log warns if a larger fraction of the studies has no usable report."""
 
 
 class LocationMapping(LanguageModel):
@@ -27,7 +27,7 @@ class ReportsLlm(Section):
 
 
 class ReadingSettings(Section):
-    """How reports are read by every engine."""
+    """Settings for reading reports, the same for every engine."""
 
     engine: Literal["rules", "vllm", "both"] = key(
         "rules",

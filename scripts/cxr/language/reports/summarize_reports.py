@@ -1,4 +1,4 @@
-"""Counting the outcomes of all shards' reports, and their unknown words."""
+"""Summary of the reports of all shards: number of studies by outcome, and by unknown word."""
 
 import logging
 import re
@@ -17,12 +17,12 @@ from cxr.language.reports.settings import NOTHING_SHARE
 
 WORDS = {
     "word": Column(pl.String, "Word that was not understood."),
-    "studies": Column(pl.Int64, "Studies that have it."),
-    "hiding": Column(pl.Int64, "Of these, studies where a sentence with it could hold a finding."),
+    "studies": Column(pl.Int64, "Number of studies with the word."),
+    "hiding": Column(pl.Int64, "Number of these in which a sentence with the word could hold a finding."),
     "example": Column(
         pl.String,
-        "First such sentence in order of `study_id`; `withheld` where `release.withhold` names `report_text`. Then "
-        "words of fewer than `privacy.least_subjects` subjects, and words that may be names, are left out too.",
+        "First such sentence in order of `study_id`; `withheld` if `release.withhold` names `report_text`. Then "
+        "words of fewer than `privacy.least_subjects` subjects and words that may be names are excluded, too.",
     ),
 }
 READING = {
@@ -30,11 +30,11 @@ READING = {
         pl.String,
         "`findings`, `no_findings`, or the code of the reason why a report was not used ([reasons.md](reasons.md)).",
     ),
-    "form": Column(pl.String, "Kinds of form in their reports; empty: prose, or not used."),
-    "studies": Column(pl.Int64, "Studies with that outcome and form."),
-    "handed_over": Column(pl.Int64, "Of these, studies that the rules handed over to a language model (engine both)."),
-    "example_study": Column(pl.String, "One of them."),
-    "meaning": Column(pl.String, "The outcome in words."),
+    "form": Column(pl.String, "Kinds of form in the reports; empty for prose and for unused reports."),
+    "studies": Column(pl.Int64, "Number of studies with this outcome and form."),
+    "handed_over": Column(pl.Int64, "Number of these that the rules handed over to a language model (engine both)."),
+    "example_study": Column(pl.String, "Example of such a study."),
+    "meaning": Column(pl.String, "Description of the outcome."),
 }
 OUTCOMES = {"outcome": pl.String, "form": pl.String, "example_study": pl.String, "handed_over": pl.Boolean}
 USES = {"word": pl.String, "hiding": pl.Boolean, "study_id": pl.String, "subject_id": pl.String, "sentence": pl.String,
@@ -44,8 +44,8 @@ WITHHELD = "withheld"
 
 @dataclass(frozen=True)
 class SummaryOptions:
-    """engine: of the reports; withheld: no text of a report may be shown (``release.withhold``), nor a word of fewer
-    than ``least_subjects`` subjects, nor a word that is always capitalised inside its sentences (it may be a name).
+    """engine: engine that read the reports. withheld: ``release.withhold`` names the report text, so sentences are
+    hidden, and words are excluded if fewer than ``least_subjects`` subjects have them or if they may be names.
     """
 
     engine: str
@@ -54,7 +54,7 @@ class SummaryOptions:
 
 
 def run(*, reports: list[str], excluded: list[str], words: str, reading: str, options: SummaryOptions) -> None:
-    """Write ``words`` (unknown words by number of studies) and ``reading`` (outcomes), and log a summary."""
+    """Write ``words`` (unknown words with numbers of studies) and ``reading`` (outcomes), and log a summary."""
     outcomes, unknown = [], []
     for line in (line for path in reports for line in read_lines(path)):
         outcome = outcome_summary.FINDINGS if line["tuples"] else outcome_summary.NO_FINDINGS
@@ -65,7 +65,7 @@ def run(*, reports: list[str], excluded: list[str], words: str, reading: str, op
             is_like_a_name = _is_like_a_name(word, sentence)
             unknown.append((word, row["finding"], line["study_id"], line["subject_id"], sentence, is_like_a_name))
     for study_id, reason in pl.concat([_lost_studies(path) for path in excluded]).iter_rows():
-        # only the answers of a model are quarantined
+        # only a model's answers are quarantined
         outcomes.append((reason, "", study_id, options.engine == "both" and reason == "quarantined"))
     word_uses = (
         pl.DataFrame(unknown, USES, orient="row")
@@ -102,7 +102,7 @@ def _lost_studies(excluded: str) -> pl.DataFrame:
 
 
 def _is_like_a_name(word: str, sentence: str) -> bool:
-    """True if a word stands inside its sentence with a capital, as names do; False in a sentence in capitals."""
+    """True if a word is capitalised inside its sentence, as names are; False for a sentence in capitals."""
     match = re.search(rf"(?<!\w){re.escape(word)}", sentence, re.IGNORECASE)
     return match is not None and match.start() > 0 and sentence[match.start()].isupper() and not sentence.isupper()
 
@@ -110,7 +110,7 @@ def _is_like_a_name(word: str, sentence: str) -> bool:
 def _log_summary(rows: list[dict], words: int, reading: str, options: SummaryOptions) -> None:
     total = sum(row["studies"] for row in rows)
     lost = sum(row["studies"] for row in rows if row["outcome"] not in outcome_summary.MEANINGS)
-    every = f"all of {total} studies have a usable report" if total else "no study has come this far"
+    every = f"all of {total} studies have a usable report" if total else "no study has reached this stage"
     sentence = outcome_summary.summarize_outcomes(rows) or f"reports: {every}"
     level = logging.WARNING if lost > NOTHING_SHARE * total else logging.INFO
     log.log(level, "%s (%s)", sentence, reading)
@@ -122,4 +122,4 @@ def _log_summary(rows: list[dict], words: int, reading: str, options: SummaryOpt
         log.info(message, num_handed_over, total, 1000 * num_handed_over / max(1, total))
     if options.engine != "vllm":
         understood = count_phrase(words, "word was", "words were")
-        log.info("reports: %s not understood (unknown_words.tsv beside it)", understood)
+        log.info("reports: %s not understood (see unknown_words.tsv in the same folder)", understood)

@@ -1,4 +1,4 @@
-"""The paper's engine: joins a language model's answers for a shard's texts with its mapping of all locations."""
+"""The paper's engine: joins the language model's answers for a shard's texts with the mapping of location phrases."""
 
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines
@@ -6,11 +6,11 @@ from cxr.language.reports.engine import Structure
 from cxr.language.reports.schema import Quarantined
 
 INPUTS = {"structured": "results/reports/structured/{shard}.jsonl", "mapping": "results/reports/mapping.jsonl"}
-"""The engine's inputs besides the cohort. Separate rules make them, because the models run there."""
+"""Input files of the engine besides the cohort. Separate rules create them, because the models run there."""
 
 
 def load(options) -> Structure:
-    """Return the engine. ``options``: those of the rules engine and ``files`` (paths by the names of ``INPUTS``)."""
+    """Return the engine's function. ``options``: of the rules engine, plus ``files`` ({key of ``INPUTS``: path})."""
     from cxr.language.reports import rules
     from cxr.language.reports.llm.join import Joiner
     from cxr.language.reports.rules import lexicon
@@ -32,8 +32,8 @@ def load(options) -> Structure:
         line = line_by_text.get(texts_key(sentences))
         if line is None:
             raise UserError(
-                f"{options.files['structured']} has no answer for a report of this shard, which was edited since: "
-                "run again with --forcerun reports_structured"
+                f"{options.files['structured']} has no answer for a report of this shard, because the report changed: "
+                "rerun with --forcerun reports_structured"
             )
         if line["findings"] is None:
             raise Quarantined(line["problem"])

@@ -1,4 +1,4 @@
-"""Finding a report's unknown words, in neither the lexicon nor the list of common English words, and empty texts.
+"""Detection of unknown words (neither in the lexicon nor common English), and of reports that state nothing.
 
 A sentence with an unknown word may hold a finding that was not understood.
 """
@@ -12,7 +12,7 @@ from cxr.base.resources import load_texts, phrase_pattern
 
 RESOURCE_FILES = ("reading", "lexicon")
 WORD = re.compile(r"[^\W\d_]+")
-LONGEST_WORD = 40
+LONGEST_WORD = 40  # characters; longer words are truncated
 _ENDINGS = (
     ("s", ("",)), ("es", ("", "e")), ("ies", ("y",)), ("ed", ("", "e")), ("ied", ("y",)), ("ing", ("", "e")),
     ("ly", ("", "le")), ("ally", ("",)), ("er", ("", "e")), ("est", ("", "e")), ("al", ("",)), ("able", ("", "e")),
@@ -20,27 +20,27 @@ _ENDINGS = (
 )  # fmt: skip
 _BEGINNINGS = ("un", "non", "re", "pre", "post", "sub", "mid", "infra", "supra", "inter", "intra", "extra", "peri",
                "para")  # fmt: skip
-_SHORTEST_STEM, _SHORTEST_REST = 3, 4
+_SHORTEST_STEM, _SHORTEST_REST = 3, 4  # minimum letters without an ending, and without a prefix
 _NAMED = frozenset(("dr", "drs", "doctor", "mr", "mrs", "ms", "prof"))
-"""Titles: capitalised words after them are names."""
+"""Titles; the capitalised words after a title are names."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """``words`` in lower case; ``talk``: words of sentences about the report itself, not about a finding."""
+    """``words``: known words in lower case; ``talk``: words of sentences about the report itself, not a finding."""
 
     words: frozenset[str]
     talk: frozenset[str]
 
     def is_known(self, word: str) -> bool:
-        """True if a word in lower case is known, or is a regular form of a known word."""
+        """True if a lower-case word is known or is a regular form of a known word."""
         return word in self.words or _is_derived(self, word)
 
     def unknown(self, sentences: list[str]) -> list[dict]:
-        """Return {word, sentence_index (from 1), finding} of each unknown word at its first place, in their order.
+        """Return {word, sentence_index (from 1), finding} of each unknown word at its first occurrence, in text order.
 
-        ``finding`` tells whether a sentence with the word could hold a finding. Single letters, numbers, placeholders
-        ("XXXX", "___") and names behind a title are no words.
+        ``finding``: whether a sentence with the word could hold a finding. Ignored: single letters, numbers,
+        placeholders ("XXXX", "___") and names after a title.
         """
         row_by_word: dict[str, dict] = {}
         for number, sentence in enumerate(sentences, start=1):
@@ -60,7 +60,7 @@ class Vocabulary:
 
 
 def _without_names(words: list[str]) -> list[str]:
-    """Drop up to two capitalised words after a title ("Dr. Anna Kowalczyk")."""
+    """Drop titles and up to two capitalised words after each title ("Dr. Anna Kowalczyk")."""
     remaining_words, names = [], 0
     for word in words:
         if word.lower() in _NAMED:
@@ -99,7 +99,7 @@ def _bases(word: str) -> list[str]:
 def load_vocabulary(misspellings: bool = True) -> Vocabulary:
     """Read the words of the folders ``resources/reading`` and ``resources/lexicon``.
 
-    ``misspellings``: also those that the rules engine reads as words of the lexicon, which needs spaCy and seconds.
+    ``misspellings``: also include misspelt words that the rules engine corrects; this loads spaCy and takes seconds.
     """
     english = load_texts("reading/english.yaml")
     talk = frozenset(english["talk"])
@@ -129,7 +129,7 @@ class Substance:
     says: frozenset[str]
 
     def lacks(self, sentences: list[str]) -> bool:
-        """True if no sentence says anything of the chest."""
+        """True if no sentence describes the chest."""
         chest_sentences = (sentence.lower() for sentence in sentences if not self.phrases.search(sentence))
         return all(self.says.isdisjoint(WORD.findall(sentence)) for sentence in chest_sentences)
 

@@ -1,13 +1,13 @@
-"""A second reader of a report, which decides what its text may deny.
+"""A second reader of reports, which decides what a text may deny.
 
-The rules engine reads every wording it knows, and takes the nearest word of denial. This reader has the opposite
-temper: a closed grammar of whole clauses, which drops whatever it does not wholly parse. Per lesion type, a text
+The rules engine reads every phrase it knows and applies the nearest denial. This reader is stricter: its closed grammar
+covers whole clauses, and it ignores whatever it cannot parse completely. For each lesion type, a text
 
-* *denies explicitly* where the engine denies it, the grammar understands a denial of it, and every other mention of the
-  type in the text lies in such a denial or in a sentence that affirms the type;
-* *is silent*, in a lung, where it never mentions the type, and no neighbouring term ("blunting" for an effusion) stands
-  there outside a denial or a normal statement;
-* *leaves a standing type's other places alone* where a word such as "diffuse" or "worse" makes its reach unclear.
+* *denies explicitly* if the engine denies the type, the grammar understands a denial of it, and every other mention of
+  the type is in such a denial or in a sentence that affirms the type;
+* *is silent* about a lung if it never mentions the type there, and has no neighbouring term ("blunting" for an
+  effusion) there outside a denial or a normal statement;
+* *denies an affirmed type nowhere else* if a word such as "diffuse" or "worse" makes the extent of the type unclear.
 
 Words are in ``resources/reading/witnesses.yaml`` and ``neighbours.yaml``.
 """
@@ -33,12 +33,12 @@ _HEART_PARTS = ("the", "size", "shadow", "contour", "index", ":")
 _VERBS = ("is", "are", "was", "were", "be", "been")
 _CLAUSE_ENDS = (",", ";", ".", "but")
 _WHOLE_WORD = 3
-"""Length up to which a neighbouring term is a whole word, not a stem."""
+"""Maximum length of a neighbouring term that must match a whole word; a longer term matches the start of a word."""
 
 
 class Denied(NamedTuple):
-    """An understood denial: tokens [start, end), the lesion type that it denies (None: another finding, or a degree
-    only, as in "no large effusion"), and whether it names a place."""
+    """A denial that the grammar understands: tokens [start, end), the denied lesion type (None for another finding, or
+    if only a degree is denied: "no large effusion"), and whether it names a location."""
 
     start: int
     end: int
@@ -47,8 +47,8 @@ class Denied(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """What a sentence bears: types that it denies, mentions, and mentions outside its denials; neighbouring terms as
-    (type, side, term); and whether a word makes the reach of a finding unclear."""
+    """Evidence in a sentence: lesion types denied, mentioned, and mentioned outside denials; neighbouring terms as
+    (type, side, term); and whether a word makes the extent of a finding unclear."""
 
     denied: tuple[str, ...]
     mentioned: frozenset[str]
@@ -59,18 +59,18 @@ class Sentence(NamedTuple):
 
 @dataclass
 class Witness:
-    """What the text bears of one lesion type."""
+    """Evidence in a report about one lesion type."""
 
     quotes: list[tuple[int, str]] = field(default_factory=list)
-    """Section (0: the section, 1: the other) and sentence of each understood denial; empty without an explicit one."""
+    """(section, sentence) of each understood denial; section 0 is the one read. Empty without explicit denial."""
     is_mentioned: bool = False
     silent: list[str] = field(default_factory=list)  # Sides where the text is silent about the type
-    neighbour: str | None = None  # The first neighbouring term that breaks the silence
-    elsewhere: bool = True  # Whether the other places of a standing type may be denied
+    neighbour: str | None = None  # First neighbouring term that breaks the silence
+    elsewhere: bool = True  # Whether an affirmed type may be denied at other locations
 
 
 class _Phrases:
-    """Phrases by first word, for the longest match at a token."""
+    """Phrases indexed by their first word, to find the longest match at a token."""
 
     def __init__(self, values: dict[str, object]):
         self._by_first: dict[str, dict[int, dict[tuple[str, ...], object]]] = {}  # word -> length, longest first
@@ -89,7 +89,7 @@ class _Phrases:
 
 
 class SecondReader:
-    """The grammar and the neighbouring terms, with the nouns and places of a lexicon."""
+    """A second reader of denials: its own grammar and neighbouring terms, the lexicon's nouns and locations."""
 
     def __init__(self) -> None:
         self._lexicon = lexicon = load_lexicon()
@@ -131,7 +131,7 @@ class SecondReader:
         self.read_sentence = lru_cache(maxsize=1 << 16)(self._read_sentence)
 
     def find_denials(self, words: Sequence[str]) -> list[Denied]:
-        """Return the understood denials of a sentence."""
+        """Return the denials of a sentence that the grammar understands."""
         denials = [denial for start, end in _clauses(words) for denial in self._read_resolved(words, start, end)]
         lead = self._leads.match(words, 0)
         at = lead[0] if lead is not None else 0
@@ -151,7 +151,7 @@ class SecondReader:
         return denials
 
     def _is_guarded(self, words: Sequence[str], at: int) -> bool:
-        """True if a word from token ``at`` on hedges, compares or limits what the sentence denies."""
+        """True if a word at or after token ``at`` hedges, compares or limits the denial."""
         if self._guards.isdisjoint(words):
             return False
         while at < len(words):
@@ -162,7 +162,7 @@ class SecondReader:
         return False
 
     def _find_normal_hearts(self, words: Sequence[str]) -> Iterator[tuple[int, int]]:
-        """Yield [start, end) of each clause that is wholly "the heart is not enlarged"."""
+        """Yield [start, end) of each clause that states only "the heart is not enlarged" or the like."""
         for start, end in _clauses(words, (";", ".", ",", "and", "but")):
             at = start
             while at < end and (words[at] in self._heart_words or words[at] in _HEART_PARTS):
@@ -178,7 +178,7 @@ class SecondReader:
                 yield start, at
 
     def _has_lead(self, words: Sequence[str], at: int) -> bool:
-        """True if a negator stands at the start of the sentence or behind a boundary."""
+        """True if the negator at token ``at`` starts the sentence or follows a clause boundary."""
         if words[at] in ("do", "does", "fail", "fails", "i", "neg", "negative"):
             return True
         if at > 0 and words[at - 1] in ("not", "never", "hardly"):
@@ -190,18 +190,18 @@ class SecondReader:
         return at == 0 or any(tuple(words[max(0, at - n) : at]) in self._boundaries for n in (1, 2, 3, 4))
 
     def _read_list(self, words: Sequence[str], at: int) -> tuple[list[Denied], int]:
-        """Return the denied items of the list that starts at token ``at``, and where reading stopped.
+        """Return the denied items of the list that starts at token ``at``, and the token at which reading stopped.
 
-        An item that a word is left behind, and what hangs on it by "or", is void. A comma whose next item does not
-        parse ends the list.
+        An item followed by an unknown word is dropped, with the items that "or" joins to it. A comma ends the list if
+        the item after it cannot be parsed.
         """
         accepted: list[Denied] = []
-        group: list[Denied] = []  # the items since the last comma: they stand or fall together
+        group: list[Denied] = []  # items since the last comma: accepted or dropped together
         after = ""
         while True:
             item = self._read_item(words, at)
             if item is None:
-                # "no effusion, mild edema": the comma ends the list; "no effusion or ...": nothing is sure
+                # "no effusion, mild edema": the comma ends the list; "no effusion or ...": drop the group
                 return (accepted + group if after in (",", "and") else accepted), at
             noun, end = item
             if after in (",", "and") and noun.has_place:  # "no pneumothorax, left effusion" may affirm the second
@@ -233,7 +233,8 @@ class SecondReader:
                 at += 1
 
     def _read_item(self, words: Sequence[str], at: int) -> tuple[Denied, int] | None:
-        """Return an item of a list and its end: modifiers and places, one noun, a place, a verb; None if it is none."""
+        """Parse a list item (modifiers, locations, a noun, a location, a verb); return the item and its end, or
+        None."""
         has_place = is_degree = False
         start = at
         while (noun := self._nouns.match(words, at)) is None:
@@ -248,7 +249,7 @@ class SecondReader:
             else:
                 return None
         end, lesion = noun
-        if further := self._nouns.match(words, end):  # "airspace disease": one noun in two words of the list
+        if further := self._nouns.match(words, end):  # "airspace disease": two listed nouns form one
             if lesion is not None and further[1] is not None and further[1] != lesion:
                 return None
             end, lesion = further[0], lesion or further[1]
@@ -265,7 +266,7 @@ class SecondReader:
         return Denied(start, end, lesion if isinstance(lesion, str) and not is_degree else None, has_place), end
 
     def _skip_place(self, words: Sequence[str], at: int, has_place: bool = False) -> tuple[int, bool]:
-        """Return the token behind a place at ``at`` ("in the left lung"), and whether there is one."""
+        """Return the token after a location at ``at`` ("in the left lung"), and whether a location was found."""
         end = at
         while end < len(words) and words[end] in ("in", "at", "of", "on", "within", "the", "over"):
             end += 1
@@ -278,7 +279,7 @@ class SecondReader:
         return end, True
 
     def _read_resolved(self, words: Sequence[str], start: int, end: int) -> list[Denied]:
-        """Return the denials of a clause [start, end) that is wholly "X has resolved" or "X and Y are not seen"."""
+        """Return the denials of a clause [start, end) that states only "X has resolved" or "X and Y are not seen"."""
         clause = words[:end]
         at = start
         while at < end and clause[at] in self._before_resolved:
@@ -299,7 +300,7 @@ class SecondReader:
         return items if state is not None and at == end else []
 
     def is_finding(self, phrase: str) -> bool:
-        """True if a phrase is one known finding, with nothing but places and modifiers beside it."""
+        """True if a phrase is one known finding and otherwise contains only locations and modifiers."""
         words = [word for word, _, _ in self._lexicon.tokens(phrase)]
         item = self._read_item(words, 0)
         return item is not None and item[1] == len(words)
@@ -310,7 +311,7 @@ class SecondReader:
         return [tokens[end - 1][2] for _, end, _ in self.find_mentions([word for word, _, _ in tokens])]
 
     def is_place(self, phrase: str) -> bool:
-        """True if every word of a phrase names a place."""
+        """True if a phrase consists only of location words."""
         words, at = [word for word, _, _ in self._lexicon.tokens(phrase)], 0
         while place := self._places.match(words, at):
             at = place[0]
@@ -328,7 +329,7 @@ class SecondReader:
     def read(self, sections: Sequence[Sequence[str]], tuples: Sequence[Sequence[dict]]) -> dict[str, Witness]:
         """Return {lesion type: witness} of a report.
 
-        ``sections``: the sentences of the section and of each other section; ``tuples``: the engine's of each.
+        ``sections``: sentences of the section read and of each other section; ``tuples``: the engine's, by section.
         """
         witnesses = {lesion: Witness() for lesion in LESIONS}
         uncovered: set[str] = set()  # types with a mention that is neither an understood denial nor an affirmation
@@ -391,9 +392,9 @@ class SecondReader:
     def _find_neighbours(
         self, words: Sequence[str], written: Sequence[str], covered: set[int], broken: dict[str, dict[str, str]]
     ) -> None:
-        """Add the neighbouring terms of a sentence that stand outside its denials and normal statements.
+        """Add to ``broken`` the neighbouring terms of a sentence outside its denials and normal statements.
 
-        ``written``: what stands in the text for each word ("ards" for "acute respiratory distress syndrome").
+        ``written``: original text of each word ("ards" for "acute respiratory distress syndrome").
         """
         for at, term, lesions in chain(self._stems.find(words), self._stems.find(written)):
             if at in covered or self._is_normal(words, at) or self._is_neutral(words, at):
@@ -404,12 +405,12 @@ class SecondReader:
                     broken[lesion].setdefault(side, term)
 
     def _is_neutral(self, words: Sequence[str], at: int) -> bool:
-        """True if a token lies in a phrase such as "no change" or "degenerative changes"."""
+        """True if a token is part of a neutral phrase such as "no change" or "degenerative changes"."""
         phrases = (self._neutral.match(words, start) for start in range(max(0, at - 3), at + 1))
         return any(phrase is not None and phrase[0] > at for phrase in phrases)
 
     def _is_normal(self, words: Sequence[str], at: int) -> bool:
-        """True if the clause of a token calls what it names normal ("the costophrenic angles are sharp")."""
+        """True if the clause of a token describes a normal state ("the costophrenic angles are sharp")."""
         return any(
             self._calls_normal(words[start:end])
             for marks in (_CLAUSE_ENDS, (*_CLAUSE_ENDS, "and"))
@@ -422,13 +423,13 @@ class SecondReader:
         return not words.isdisjoint(_NORMAL) and self._guards.isdisjoint(words) and words.isdisjoint(_ABNORMAL)
 
     def _is_landmark(self, words: Sequence[str], at: int) -> bool:
-        """True if a heart word only says where something lies ("behind the heart", "the right heart border")."""
+        """True if a heart word only locates something else ("behind the heart", "the right heart border")."""
         leads = filter(None, (self._landmarks.match(words, start) for start in range(max(0, at - 3), at)))
         is_placed = any(end == at for end, _ in leads) or not self._heart_edges.isdisjoint(words[at + 1 : at + 2])
         return self._heart_abnormal.isdisjoint(words) and is_placed
 
     def _heart_is_normal(self, words: Sequence[str], covered: set[int]) -> bool:
-        """True if every heart word of a sentence is denied or called normal."""
+        """True if every heart word of a sentence is denied, called normal or a landmark."""
         is_normal = self._calls_normal(words) and self._heart_abnormal.isdisjoint(words)
         return all(
             at in covered
@@ -442,7 +443,7 @@ class SecondReader:
 
 
 def _clauses(words: Sequence[str], marks: Sequence[str] = (";", ".")) -> Iterator[tuple[int, int]]:
-    """Yield [start, end) of the clauses between ``marks``."""
+    """Yield [start, end) of the clauses separated by ``marks``."""
     start = 0
     for at, word in enumerate([*words, "."]):
         if word in marks:
@@ -451,7 +452,7 @@ def _clauses(words: Sequence[str], marks: Sequence[str] = (";", ".")) -> Iterato
 
 
 class _Stems:
-    """Neighbouring terms of each lesion type, by word."""
+    """Neighbouring terms of each lesion type, found by word."""
 
     def __init__(self, terms: dict[str, list]):
         short_words: dict[str, set[str]] = {}
@@ -487,11 +488,11 @@ def _phrases(phrases: Iterable[object]) -> _Phrases:
 
 @cache
 def load_second_reader() -> SecondReader:
-    """Read the words of the second reader and the lexicon, once per process."""
+    """Load the second reader, once per process."""
     return SecondReader()
 
 
 def digest_words() -> str:
-    """Return a short digest of the second reader's words."""
+    """Return a short digest of the word lists of the second reader."""
     contents = b"".join((RESOURCES / name).read_bytes() for name in RESOURCE_FILES)
     return hashlib.blake2b(contents, digest_size=8).hexdigest()

@@ -1,4 +1,4 @@
-"""Places carried over from one statement to another: "RUL opacity. Pneumonia is possible.", "in this region"."""
+"""Locations carried over between statements: "RUL opacity. Pneumonia is possible.", "in this region"."""
 
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ _PULMONARY = ("lung", "pleura")
 _OVERLAID = frozenset(
     ("superimposed", "underlying", "concurrent", "coexisting", "coexistent", "concomitant", "additional")
 )
-_NEAR = 8
+_NEAR = 8  # maximum number of tokens between a finding and "in this region"
 
 
 def carry_places(
@@ -22,10 +22,10 @@ def carry_places(
     places_by_finding: dict,
     lexicon: Lexicon,
 ):
-    """Assign carried-over places to the findings of a sentence without places; return its affirmed findings.
+    """Assign earlier locations to findings without any; return the affirmed findings of the sentence.
 
-    ``last``: the findings of the previous sentence; ``places_by_finding``: the last places of each finding, and under
-    None the last places of any finding.
+    ``last``: findings of the previous sentence; ``places_by_finding``: last locations by finding; the key None holds
+    those of any finding.
     """
     _headed(words, hits, mentions, lexicon)
     _in_this_region(words, hits, mentions, places_by_finding)
@@ -54,21 +54,21 @@ def carry_places(
 
 
 def place_after(words: list[str], hits: list[Hit], last: list[Mention], lexicon: Lexicon) -> None:
-    """ "There is an opacity. It is in the right base.": a sentence without a finding that places the one before."""
+    """Add the location in "There is an opacity. It is in the right base." to the finding of the sentence before."""
     places = [hit for hit in hits if hit[0] in SIDED]
     if last and not last[-1].places and places and words[0] in ("it", "this", "these", "they"):
         last[-1].places = resolve_places(words, places, lexicon)
 
 
 def _is_beside_previous(words: list[str], mention: Mention, previous_mention: Mention, lexicon: Lexicon) -> bool:
-    """True if a finding without a place lies beside the one told last ("Adjacent atelectasis.")."""
+    """True if a finding without a location is next to the previous finding ("Adjacent atelectasis.")."""
     pulmonary = all(m.entity.category in _PULMONARY for m in (mention, previous_mention))
     near = words[max(0, mention.start - 3) : mention.start]
     return pulmonary and not mention.places and not lexicon.beside.isdisjoint(near)
 
 
 def _headed(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """ "Right lung: basal consolidation": the side before the colon is that of the whole sentence."""
+    """Apply the side before a colon to the whole sentence: "Right lung: basal consolidation"."""
     colon = next((i for i, word in enumerate(words[:4]) if word in (":", "-")), None)
     if not colon or any(m.start < colon for m in mentions):
         return
@@ -86,7 +86,7 @@ def _headed(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon:
 
 
 def _in_this_region(words: list[str], hits: list[Hit], mentions: list[Mention], places_by_finding: dict) -> None:
-    """ "Residual opacity in this region": where the finding before it was told."""
+    """Assign the last location to the finding in "residual opacity in this region"."""
     findings = [m for m in mentions if m.entity is not None]
     for start, _ in spans_of(hits, "here"):
         mention = next(iter([m for m in findings if m.end <= start][-1:] or findings), None)
@@ -95,7 +95,7 @@ def _in_this_region(words: list[str], hits: list[Hit], mentions: list[Mention], 
 
 
 def _inherit(words: list[str], mention: Mention, earlier: list[Mention], last: list[Mention], lexicon: Lexicon) -> None:
-    """ "LLL opacity, likely atelectasis, but pneumonia is not excluded": a possible disease is that of the opacity."""
+    """Assign a finding's location to a possible disease: "LLL opacity, but pneumonia is not excluded"."""
     doubtful = mention.hedge != "definite" and mention.entity.name in lexicon.possible_diseases
     if mention.places or mention.consumed or not doubtful:
         return
@@ -113,7 +113,7 @@ def _bears(mention: Mention, disease: Mention) -> bool:
 
 
 def _on_its_level(mention: Mention, earlier: list[Mention], lexicon: Lexicon) -> None:
-    """ "Bibasilar opacities: atelectasis on the right": in the right base."""
+    """Add the level of an earlier finding to a side: "bibasilar opacities: atelectasis on the right" (right base)."""
     bearer = next((m for m in reversed(earlier) if m.entity.explained and m.places), None)
     bare = mention.places and all(p.sides and p.level is None and p.category is None for p in mention.places)
     if bearer is None or not bare or mention.entity.name not in lexicon.possible_diseases:

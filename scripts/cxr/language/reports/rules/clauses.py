@@ -6,19 +6,19 @@ from cxr.language.reports.rules.lexicon import Lexicon
 from cxr.language.reports.rules.mentions import Hit, Mention, tokens_of
 
 _COMMA = {",", "(", ")"}
-_REVERSED_GAP = 6
+_REVERSED_GAP = 6  # maximum number of tokens between a reversed link and its disease or finding
 _DENIAL_JOINTS = frozenset(("and", ",", "with", "plus", "/", ":"))
 _SENTENCE_ENDS = frozenset((";", ".", "but", "however"))
 _LISTED = {"or", "and", "nor", "/", "versus", "vs"}
 
 
 def find_clause_starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
-    """Return the tokens of one sentence at which a new clause begins (the first token not among them)."""
+    """Return the tokens of a sentence at which a new clause begins, without the first token."""
     phrases = longest_phrases(hits, ("end", "not_end", "link", "deny_not", "bound"))
     clause_starts = {s for tag, s, _ in phrases if tag == "end"}
     affirming = {s for tag, _, s, _ in hits if tag == "affirming"}
     inside = {i for m in mentions for i in range(m.start + 1, m.end)}
-    cued = {e for tag, _, _, e in hits if tag == "cue_with"}  # "consistent with mild edema" goes on
+    cued = {e for tag, _, _, e in hits if tag == "cue_with"}  # "consistent with mild edema" is one clause
     aside = {i for tag, s, e in phrases if tag == "not_end" for i in range(s, e)}
     for token in affirming:
         before = words[token - 1] if token and token - 1 not in aside else ""
@@ -44,9 +44,9 @@ def find_clause_starts(words: list[str], hits: list[Hit], mentions: list[Mention
 def find_links(
     words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon
 ) -> list[tuple[str, int, int]]:
-    """Return (grade, start, end) of the links that stand between a finding to be explained and a next mention.
+    """Return (grade, start, end) of the links between a finding to be explained and the next mention.
 
-    A link after a denial ("no opacity suggesting pneumonia") ties nothing: the denial reaches both.
+    A link after a denial ("no opacity suggesting pneumonia") is ignored: the denial reaches both mentions.
     """
     link_spans = []
     denials = [start for start, _ in longest_spans(hits, "deny", "deny_not", "no_new")]
@@ -62,7 +62,7 @@ def find_links(
             continue
         gap = words[end : after[0].start]
         if len(gap) > lexicon.links["gap"] or not lexicon.link_breaks.isdisjoint(gap):
-            continue  # the words do not lead straight to the disease
+            continue  # the words do not lead directly to the disease
         if any(before[-1].end <= s < after[0].start for s in refuted_starts + denials):
             continue
         if any(s < before[-1].start and not _ended(words, s, before[-1].start) for s in denials):
@@ -72,7 +72,7 @@ def find_links(
 
 
 def find_reversed_links(hits: list[Hit], mentions: list[Mention]) -> list[tuple[str, Mention, Mention]]:
-    """Return (grade, disease, finding) of links that tell the disease first ("atelectasis explains the opacity")."""
+    """Return (grade, disease, finding) of links that name the disease first ("atelectasis explains the opacity")."""
     disease_links = []
     for grade, start, end in longest_phrases(hits, ("reversed",)):
         before = [m for m in mentions if m.end <= start]
@@ -91,7 +91,7 @@ def _ended(words: list[str], start: int, end: int) -> bool:
 
 
 def longest_phrases(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
-    """Return (tag or link grade, start, end) of phrases of these tags, the longest of those that overlap."""
+    """Return (tag or link grade, start, end) of the phrases with these tags; the longest of overlapping phrases."""
     tagged_hits = [hit for hit in hits if hit[0] in tags]
     if not tagged_hits:
         return []
@@ -105,7 +105,7 @@ def longest_phrases(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
 
 
 def longest_spans(hits: list[Hit], tag: str, *longer_tags: str) -> list[tuple[int, int]]:
-    """Return [start, end) of the phrases of a tag that no longer phrase of the other tags covers."""
+    """Return [start, end) of the phrases with ``tag`` except where a longer phrase with another tag overlaps."""
     phrases = longest_phrases(hits, (tag, *longer_tags))
     return [(start, end) for phrase_tag, start, end in phrases if phrase_tag == tag]
 
@@ -113,7 +113,7 @@ def longest_spans(hits: list[Hit], tag: str, *longer_tags: str) -> list[tuple[in
 def find_refutations(
     words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon
 ) -> list[tuple[int, list[Mention]]]:
-    """Return (start, diseases) of words that deny what a finding stands for: "opacity *unlikely to be* pneumonia"."""
+    """Return (start, diseases) of phrases that deny an explanation: "opacity *unlikely to be* pneumonia"."""
     refutations = []
     sided, inside = tokens_of(hits, "side", "level", "fused"), lexicon.refuted_inside | lexicon.quantities
     for start, end in longest_spans(hits, "refuted", "deny_not"):
@@ -139,10 +139,10 @@ def find_refutations(
 
 
 def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
-    """Return joints behind a denial after which something stands: "no pneumothorax *and* stable left effusion".
+    """Return the joints between a denial and an affirmed finding: "no pneumothorax *and* stable left effusion".
 
-    Not in a list that "or" closes ("no pneumothorax, new opacity or effusion"), nor where the article only goes on
-    ("resolution of the edema and the effusion").
+    Lists that "or" closes ("no pneumothorax, new opacity or effusion") and repeated articles ("resolution of the edema
+    and the effusion") continue the denial.
     """
     denials = longest_spans(hits, "deny", "deny_not")
     states = {s for tag, _, s, _ in hits if tag == "states"}
@@ -174,9 +174,9 @@ def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], le
 
 
 def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
-    """Return commas before a statement with its own subject: "without effusion, *the* lungs show" ...
+    """Return commas that end a denial because a new statement follows: "without effusion, *the* lungs show ...".
 
-    Also the one of "effusion without edema, and atelectasis": a list of two has no comma.
+    This includes the comma in "effusion without edema, and atelectasis": a list of two items has no comma.
     """
     verbs = {s for tag, _, s, _ in hits if tag in ("verb", "link")}
     denials = [start for start, _ in longest_spans(hits, "deny", "deny_not")]
@@ -218,7 +218,7 @@ def _told_in_full(words: list[str], hits: list[Hit], mentions: list[Mention]) ->
 
 
 def _past_history(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
-    """Return where a history or a request ends: at the comma of "history of cough, pneumonia *is* possible"."""
+    """Return the ends of histories and requests, such as the comma in "history of cough, pneumonia *is* possible"."""
     verbs = {s for tag, _, s, _ in hits if tag == "verb"}
     first = min((s for tag, _, s, _ in hits if tag == "aside"), default=len(words))
     clause_ends = set()
@@ -233,7 +233,7 @@ def _past_history(words: list[str], hits: list[Hit], mentions: list[Mention]) ->
 
 
 def _hedged_after_comma(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
-    """Return the comma of "opacity, pneumonia not excluded": only the finding next to the hedge is meant."""
+    """Return the comma in "opacity, pneumonia not excluded": the hedge applies only to the finding next to it."""
     commas = set()
     for hedge in {s for tag, _, s, _ in hits if tag == "hedged"}:
         before = [m for m in mentions if m.end <= hedge][-2:]
@@ -246,7 +246,7 @@ def _hedged_after_comma(words: list[str], hits: list[Hit], mentions: list[Mentio
 
 
 def _verb_halves(words: list[str], hits: list[Hit], mentions: list[Mention], ends: set[int]) -> set[int]:
-    """Return joints ("and", a comma) with a verb of their own and a mention on both sides; ``ends``: clauses so far."""
+    """Return joints ("and", "or", a comma) between two statements with a verb each; ``ends``: known clause starts."""
     verbs = sorted({s for tag, _, s, _ in hits if tag == "verb" and (s == 0 or words[s - 1] != "to")})
     if len(verbs) < 2:
         return set()

@@ -1,4 +1,4 @@
-"""Ties of a sentence to those around it; a sentence without ties is read the same alone and in any text."""
+"""Ties of a sentence to its neighbours; a sentence without ties is read the same alone and in any text."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,15 @@ from cxr.language.reports.rules.lexicon import Lexicon
 from cxr.language.reports.rules.mentions import SIDED, Hit, Mention
 
 OVER = frozenset(("resolved", "cleared", "disappeared", "gone", "longer", "vanished"))
-"""Words of a denial that may speak of a finding told before."""
+"""Words of a denial that may refer to a finding named earlier."""
 _SUBJECTS = ("it", "this", "these", "they")
 
 
 @dataclass(frozen=True)
 class Ties:
-    """back: the sentence and earlier ones may affect each other's reading; on: so may the sentence and the next one.
+    """back: this sentence and earlier ones may affect each other's reading; on: so may this sentence and the next one.
 
-    takes: a finding may take the place of one in the previous sentence; gives: it has a finding with a place.
+    takes: a finding may take the location of a finding in the previous sentence; gives: a finding has a location.
     """
 
     back: bool
@@ -25,7 +25,7 @@ class Ties:
 
 
 def find_ties(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> Ties:
-    """Return the ties of a sentence that was read alone; some may have no effect."""
+    """Return the ties of a sentence that was read alone; some ties may have no effect."""
     tags = {hit[0] for hit in hits}
     back = (
         bool(tags & {"hedged", "here"})
@@ -41,19 +41,19 @@ def find_ties(words: list[str], hits: list[Hit], mentions: list[Mention], lexico
 
 
 def _stands_in(words: list[str], tags: set[str], mentions: list[Mention], lexicon: Lexicon) -> bool:
-    """True if a word may stand for a finding that the sentence has not told before it: "none on the right"."""
+    """True if a word may refer to a finding that the sentence has not named before it: "none on the right"."""
     first_mention_end = min((mention.end for mention in mentions), default=len(words))
     bare = not mentions and not tags.isdisjoint(SIDED) and not lexicon.one_sizes.isdisjoint(words)
     return bare or not lexicon.stand_ins.keys().isdisjoint(words[:first_mention_end])
 
 
 def _points(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
-    """True if a finding without a place may take that of the same one in any sentence before."""
+    """True if a finding without a location may take the location of the same finding in any earlier sentence."""
     pointed = not lexicon.pointers.isdisjoint(words[max(0, mention.start - 2) : mention.start])
     return pointed and mention.entity is not None and not mention.places
 
 
 def _inherits(mention: Mention, lexicon: Lexicon) -> bool:
-    """True if a disease without a place may take that of a finding in the sentence before."""
+    """True if a disease without a location may take the location of a finding in the previous sentence."""
     possible = mention.entity is not None and mention.entity.name in lexicon.possible_diseases
     return possible and mention.hedge != "definite" and not mention.places

@@ -1,6 +1,6 @@
 """Findings that a text does not name again: "small left and no right effusion", "a small one on the left", "none".
 
-Each becomes a mention of its own, a stand-in, with the finding that it stands for.
+Each becomes a separate mention (a stand-in) with the entity of the finding that it refers to.
 """
 
 import re
@@ -18,17 +18,17 @@ _HAS = frozenset(("has", "have", "is", "are", "was", "remains", "now", "also", "
 _CLEARING = frozenset(("resolution", "clearing", "disappearance", "resorption", "clearance"))
 _DOUBTS = frozenset(("cannot", "could", "may", "might", "possible", "probable", "likely"))
 _HALVES = re.compile(r"([NQ]*)(S[SQ]*)(J+)([NQ]*)(S[SQ]*)$")
-"""Classes of the words before a noun: N a denial, Q a quantity or article, S a place, J a joint."""
+"""Pattern of word classes before a noun: N denial, Q quantity or article, S location, J joint."""
 _TAIL = re.compile(r"(J+)(N?)([QL]*)(S[SQ]*)(?=$|[.J])")
-"""The same behind a noun: "no left effusion, *small right*"; L leads to a place, "." ends the statement."""
+"""Word classes after a noun ("no left effusion, *small right*"): also L preposition, "." end of statement."""
 
 
 def add_stand_ins(
     words: list[str], hits: list[Hit], mentions: list[Mention], previous_entity, lexicon: Lexicon
 ) -> list[Mention]:
-    """Return the mentions of a sentence with its stand-ins.
+    """Return the mentions of a sentence, including its stand-ins.
 
-    ``previous_entity``: the last entity that was stated before the sentence.
+    ``previous_entity``: the last entity stated before the sentence.
     """
     if not mentions and previous_entity is None:
         return mentions
@@ -53,13 +53,13 @@ def add_stand_ins(
 
 
 def _classes(words: list[str], start: int, end: int, sided: set[int], lexicon: Lexicon) -> str:
-    """Return one letter a word, see ``_HALVES``; O for any other."""
+    """Return one class letter per word, as in ``_HALVES`` and ``_TAIL``; O for any other word."""
     letters = []
     for i in range(start, end):
         word = words[i]
         rather = words[max(0, i - 1) : i + 1]
         if word == "rather" and words[i + 1 : i + 2] == ["than"]:
-            letters.append("J")  # "the upper *rather than* the lower lobe" is "the upper but not the lower lobe"
+            letters.append("J")  # "the upper *rather than* the lower lobe": the upper but not the lower lobe
         elif rather == ["rather", "than"] or word in _DENIALS:
             letters.append("N")
         elif i in sided:
@@ -76,7 +76,7 @@ def _classes(words: list[str], start: int, end: int, sided: set[int], lexicon: L
 
 
 def _split_halves(words, hits, mention: Mention, earlier: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
-    """ "Small left and no right effusion": two halves of unlike sign before one noun."""
+    """Return a stand-in for the first half of "small left and no right effusion": only one half is denied."""
     classes = _classes(words, earlier, mention.start, sided, lexicon)
     comma = re.search("J(?=Q*$)", classes)
     if comma and words[earlier + comma.start()] == ",":
@@ -101,14 +101,14 @@ def _split_halves(words, hits, mention: Mention, earlier: int, sided: set[int], 
 
 
 def _with_level(hit: Hit, noun_hits: list[Hit], lexicon: Lexicon) -> Hit:
-    """Return "upper" of "the right upper but not the lower lobe" as the level that it means."""
+    """Convert "upper" in "the right upper but not the lower lobe" to the lung level that it means."""
     noun = next((str(value) for tag, value, _, _ in noun_hits if tag == "level"), "")
     level = half_level(str(hit[1]), noun, lexicon) if noun and hit[0] == "half" else None
     return ("level", level, hit[2], hit[3]) if level else hit
 
 
 def _split_tail(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
-    """ "No left effusion, small right", "effusion on the right but not on the left": the noun is told once."""
+    """Return stand-ins for locations after a noun that is named only once: "no left effusion, small right"."""
     classes = _classes(words, mention.end, following, sided, lexicon)
     head = words[max(0, mention.start - 5) : mention.start]
     denied = "no" in head or "without" in head
@@ -118,7 +118,7 @@ def _split_tail(words, hits, mention: Mention, following: int, sided: set[int], 
         if sign == denied or (denied and not set(match[3]) & {"Q", "L"}) or "O" in classes[: match.start()]:
             continue
         if following < len(words) and set(classes[match.end() :]) <= set("JQN"):
-            continue  # "no effusion on the right; *on the left*, a small effusion": the place of the next finding
+            continue  # "no effusion on the right; *on the left*, a small effusion": location of the next finding
         start, end = mention.end + match.start(4), mention.end + match.end(4)
         places = [hit for hit in hits if hit[0] in SIDED and start <= hit[2] and hit[3] <= end]
         if not any(hit[0] in ("side", "fused") for hit in places):
@@ -129,7 +129,7 @@ def _split_tail(words, hits, mention: Mention, following: int, sided: set[int], 
 
 
 def _exceptions(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
-    """ "No effusion except for a trace on the right", "... resolved on the left but persists on the right"."""
+    """Return a stand-in for "except for a trace on the right" after a denial, or for "but persists on the right"."""
     mentions = []
     for tag, _, start, end in (hit for hit in hits if hit[0] in ("exceptions", "persists")):
         if not mention.end <= start or end > following:
@@ -152,7 +152,7 @@ def _exceptions(words, hits, mention: Mention, following: int, sided: set[int], 
 
 
 def _resolved_there(words, hits: list[Hit], mention: Mention, following: int, lexicon: Lexicon) -> list[Mention]:
-    """ "RUL opacity, no longer seen in the left": denied of the second place alone, if there is a first."""
+    """Return a denied stand-in for the second location in "RUL opacity, no longer seen in the left"."""
     for s, e in spans_of(hits, "deny_after"):
         is_joined = mention.end < s < following and words[s - 1] in (",", "but", "and")
         if not is_joined or words[s] in lexicon.stand_ins or _LEADS.isdisjoint(words[e : e + 1]):
@@ -168,7 +168,7 @@ def _resolved_there(words, hits: list[Hit], mention: Mention, following: int, le
 def _pronouns(
     words, hits: list[Hit], mentions: list[Mention], previous_entity, sided: set[int], lexicon: Lexicon
 ) -> list[Mention]:
-    """ "A small one on the left", "none on the right", "that on the left", "the right has resolved"."""
+    """Return stand-ins for pronouns: "a small one on the left", "none on the right", "the right has resolved"."""
     new_mentions = _bare(words, hits, mentions, previous_entity, sided, lexicon)
     for at, word in enumerate(words):
         kind = lexicon.stand_ins.get(word)
@@ -183,7 +183,7 @@ def _pronouns(
         if kind == "ones" and not _is_one(words, at, sided, lexicon):
             continue
         if kind == "amounts" and any(hit[0] == "exceptions" and 0 <= at - hit[3] <= 2 for hit in hits):
-            continue  # "except for a trace on the right" is told as what the denial leaves out
+            continue  # _exceptions handles "except for a trace on the right"
         if kind == "amounts" and not (entity.lesion == "effusion" and _is_amount(words, at, lexicon)):
             continue
         if elided and words[at - 2 : at - 1] == ["unlike"]:
@@ -206,7 +206,7 @@ def _pronouns(
 def _bare(
     words, hits: list[Hit], mentions: list[Mention], previous_entity, sided: set[int], lexicon: Lexicon
 ) -> list[Mention]:
-    """ "No right effusion. *Small left.*": a sentence of a size and a side alone."""
+    """Return a stand-in for a sentence of only a size and a side: "No right effusion. *Small left*"."""
     indices = [i for i, word in enumerate(words) if word != "."]
     at = next((i for i in indices if i in sided), None)
     if mentions or at is None or previous_entity.category not in ("lung", "pleura"):
@@ -218,7 +218,7 @@ def _bare(
 
 
 def _is_amount(words: list[str], at: int, lexicon: Lexicon) -> bool:
-    """True if "a trace", "a small amount" stand alone for the fluid told before."""
+    """True if an amount ("a trace", "a small amount") alone stands for an effusion named earlier."""
     led = at > 0 and (words[at - 1] in lexicon.one_sizes or (words[at] == "trace" and words[at - 1] == "a"))
     following = words[at + 1 : at + 2]
     return led and (not following or following[0] in _LEADS | _ENDS | _HAS | _DOUBTS | {"persists"})
@@ -228,7 +228,7 @@ def _is_one(words: list[str], at: int, sided: set[int], lexicon: Lexicon) -> boo
     last, following = words[at - 1 : at], words[at + 1 : at + 2]
     is_counted = words[at] == "another" or (last and (at - 1 in sided or last[0] in lexicon.quantities))
     if words[at - 2 : at - 1] == ["the"] and last and last[0].endswith(("er", "est")):
-        return False  # "the larger one" is one of those told
+        return False  # "the larger one" is an effusion named earlier
     if words[at] != "another" and last and last[0] in lexicon.one_sizes and following and following[0] in _DOUBTS:
         return True
     if not is_counted or (following and following[0] in lexicon.one_not_before):

@@ -1,4 +1,4 @@
-"""The disease that a non-specific finding is stated to represent (paper A.2: one tuple, a predicted lesion type)."""
+"""Linking a non-specific finding to the disease it represents (paper A.2: one tuple, a predicted lesion type)."""
 
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ _JOINTS = frozenset((",", "or", "and", "/", "versus", "vs"))
 
 
 def link_explanations(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Move each disease behind a link into the candidates of the finding before it; one sentence.
+    """Add each disease after a link to the candidates of the finding before the link, in one sentence.
 
     Only an affirmed finding is explained, and only by an affirmed disease.
     """
@@ -32,7 +32,7 @@ def link_explanations(words: list[str], hits: list[Hit], mentions: list[Mention]
 
 
 def _take_before(finding: Mention, disease: Mention, words: list[str], mentions: list[Mention]) -> None:
-    """Take the diseases that "or" joins to the one before a reversed link ("edema or infection explains ...")."""
+    """Add diseases that "or" joins to the disease before a reversed link ("edema or infection explains ...")."""
     for last, following in pairwise(reversed(mentions[: mentions.index(disease) + 1])):
         gap = words[following.end : last.start]
         if len(gap) > 3 or _JOINTS.isdisjoint(gap) or not _usable(following) or following.entity.explained:
@@ -41,7 +41,7 @@ def _take_before(finding: Mention, disease: Mention, words: list[str], mentions:
 
 
 def _explain_by_apposition(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """ "Opacity in the left base, atelectasis versus infiltrate": alternatives after a comma explain the finding."""
+    """Explain a finding by alternatives after a comma: "opacity in the left base, atelectasis versus infiltrate"."""
     for number, finding in enumerate(mentions[:-2]):
         if not _usable(finding) or not finding.entity.explained or not _usable(mentions[number + 1]):
             continue
@@ -69,7 +69,7 @@ def _take_alternatives(finding, words, mentions, number: int, joint: bool, hits:
         if not tied or len(gap) > 6 or not _usable(following) or verbs & set(range(last.end, following.start)):
             return
         if gap == [","] and following.hedge == "weak" != finding.predicted_hedge:
-            return  # "likely atelectasis, pneumonia not excluded": a statement of its own
+            return  # "likely atelectasis, pneumonia not excluded": two statements
         _take(finding, following, weakest_grade(finding.predicted_hedge, following.hedge, "strong"))
 
 
@@ -82,7 +82,7 @@ def _take(finding: Mention, disease: Mention, grade: str) -> None:
     if name not in finding.candidates:
         finding.candidates.append(name)
     finding.predicted_hedge = weakest_grade(finding.predicted_hedge or "definite", grade)
-    # An opacity that may be aspiration is aspiration that may be there: its neighbour is not denied either.
+    # If an opacity may be aspiration, the type related to aspiration must not be denied either.
     if disease.entity.related not in (None, finding.entity.lesion, *finding.related):
         finding.related.append(disease.entity.related)
     disease.consumed = True
@@ -91,5 +91,5 @@ def _take(finding: Mention, disease: Mention, grade: str) -> None:
 
 
 def refers_back(words: list[str], lexicon: Lexicon) -> bool:
-    """True if a sentence begins with a word for what was told before ("This likely represents ...")."""
+    """True if a sentence begins with a phrase that refers to an earlier finding ("This likely represents ...")."""
     return any(tuple(words[:number]) in lexicon.anaphora for number in (1, 2, 3))

@@ -24,7 +24,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def fill_slots(tree, slots: dict[str, list[str]]):
-    """Return a YAML tree in which each "{slot}" phrase of a list is replaced by the phrases it stands for.
+    """Expand "{slot}" in the phrase lists of a YAML tree to one phrase for each value of the slot.
 
     Slots may contain slots. Raises KeyError for an undefined slot.
     """
@@ -49,22 +49,22 @@ def _forms(phrase: str, slots: dict[str, list[str]]) -> list[str]:
 
 
 def plurals(phrase: str) -> list[str]:
-    """Return the plural of a phrase's last word; none for a word that has none, such as "enlarged"."""
+    """Return the plural of a phrase in a list; empty if its last word has no plural, such as "enlarged"."""
     if phrase.endswith(("s", "ed", "ing", "ic", "ous")) and not phrase.endswith("marking"):
         return []
     return [phrase[:-1] + "ies"] if phrase.endswith("y") and phrase[-2] not in "aeiou" else [phrase + "s"]
 
 
 def misspellings(words: list[str], known_words: set[str]) -> dict[str, str]:
-    """Return {misspelt: right} of all words one slip away: a letter missing, added, wrong, or two swapped.
+    """Return {misspelt: right} for all words one slip away: a letter missing, added or wrong, or two letters swapped.
 
-    ``known_words``, and words one slip away from two of ``words``, are not changed.
+    Members of ``known_words`` and forms one slip away from two of ``words`` are excluded.
     """
     word_by_slip: dict[str, str | None] = {}
     for word in words:
         for slip in _slips(word) - known_words - set(words):
             first_word = word_by_slip.get(slip, word)
-            is_unambiguous = first_word in (word, word.removesuffix("s"))  # of a word and its plural the word
+            is_unambiguous = first_word in (word, word.removesuffix("s"))  # a word has priority over its plural
             word_by_slip[slip] = first_word if is_unambiguous else None
     return {slip: word for slip, word in word_by_slip.items() if word is not None}
 
@@ -81,12 +81,12 @@ def _slips(word: str) -> set[str]:
 FILES = ("entities", "composites", "scope", "links", "locations", "slots", "spelling", "shorthand")
 RESOURCE_FILES = ("lexicon",)
 CUE_SETS = ("negation", "no_new", "strong", "suspicion", "weak", "elsewhere")
-"""Scope sets; each is one negspacy component with an extension attribute of that name."""
+"""Scope sets; each is a negspacy component with an extension attribute of the same name."""
 TAGS = (
     "refuted", "denied_that", "changes", "unfinished", "likewise", "exceptions", "persists", "on_prior", "states",
     "appeared", "beyond", "not_all",
 )  # fmt: skip
-"""Keys of ``scope.yaml`` that are tags of their phrases."""
+"""Keys of ``scope.yaml`` that are used as the tags of their phrases."""
 SETS = {
     "scope": (
         "articles", "one_sizes", "refuted_inside", "refuted_before", "one_not_before", "elided_states", "asks",
@@ -100,7 +100,7 @@ SETS = {
         "beside", "inside", "before_place",
     ),
 }  # fmt: skip
-"""File -> its keys that are sets of words."""
+"""Keys of each file whose values are sets of words."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Entity:
 
 @dataclass(frozen=True)
 class Composite:
-    """A finding told by a subject and a state, at most ``gap`` words apart."""
+    """A finding named by a subject and a state that are at most ``gap`` words apart."""
 
     entity: Entity
     gap: int
@@ -127,9 +127,9 @@ class Composite:
 
 
 class Lexicon:
-    """Everything the rules engine knows, ready to match.
+    """All words of the rules engine, ready for matching.
 
-    ``match(doc)`` gives (tag, value, start, end) of every phrase; tags: entity, cancel, device, subject, state, side,
+    ``match(doc)`` returns (tag, value, start, end) of every phrase. Tags: entity, cancel, device, subject, state, side,
     level, fused, half, place, link, reversed, and those of ``_add_cues``. Sets of words (``SETS``) are attributes.
     """
 
@@ -183,11 +183,11 @@ class Lexicon:
         self.stand_ins, self.answers = scope["stand_ins"], scope["answers"]
 
     def tokens(self, text: str) -> list[Token]:
-        """Return the tokens of a sentence, shorthand and misspelt words as the words they stand for."""
+        """Return the tokens of a sentence; shorthand and misspelt words are replaced by the intended words."""
         return self._tokens(text)
 
     def cued(self, doc: Doc) -> list[str]:
-        """Return the scope sets of which a cue stands in ``doc``, in their order: of most none does."""
+        """Return the scope sets with a cue in ``doc``, in the order of ``CUE_SETS``; most documents have few cues."""
         cued_names = {self.nlp.vocab.strings[key] for key, _, _ in self._cued(doc)}
         return [name for name in CUE_SETS if name in cued_names]
 
@@ -258,7 +258,7 @@ class Lexicon:
             self._put(tag, None, phrases)
 
     def _negex(self, name: str) -> Negex:
-        """One negspacy component: its terms from the YAML, its clauses from our own sentence starts."""
+        """Return a negspacy component with terms from the YAML file and clauses from our own sentence starts."""
         phrases = self._phrases_of(name)
         terms = {
             "pseudo_negations": phrases["not"],
@@ -269,7 +269,7 @@ class Lexicon:
         return Negex(self.nlp, name, terms, extension_name=name, span_keys=["mentions"])
 
     def _phrases_of(self, name: str) -> dict[str, list[str]]:
-        """Return the phrases of a scope set: cues before and after what they reach, and phrases that are none."""
+        """Return the phrases of a scope set: cues before and after a finding, and phrases that are not cues."""
         row = self.scope[name]
         if isinstance(row, list):
             row = {"before": row, "after": [], "not": []}

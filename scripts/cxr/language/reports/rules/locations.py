@@ -1,4 +1,4 @@
-"""Which words of a sentence name a place, to which finding each belongs, and which findings share one."""
+"""Assigning location words to findings: which words name a location, which finding it belongs to, which share it."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,7 +9,7 @@ from cxr.language.reports.rules.mentions import PLACED, Hit, Mention, tokens_of
 from cxr.language.reports.rules.places import Place, are_aspects, resolve_places
 
 _JOINTS = {"and", "or", ",", "/", "than", "versus", "vs", "&", "to", ">", "<"}
-_MODIFIER_GAP = 6
+_MODIFIER_GAP = 6  # maximum number of tokens between a location and the finding after it
 _PARTED = frozenset((";", "while", "whereas"))
 _LATERAL = "lateral view location"
 
@@ -31,7 +31,7 @@ class _Part:
 def attach_places(
     words: list[str], hits: list[Hit], mentions: list[Mention], clause_starts: set[int], lexicon: Lexicon
 ) -> None:
-    """Give every mention of one sentence its places."""
+    """Assign locations to each mention in a sentence."""
     parts = _parts(words, hits, mentions, lexicon)
     verbs = {s for tag, _, s, _ in hits if tag == "verb"}
     adjectives = {s for tag, _, s, _ in hits if tag == "affirming"}
@@ -48,7 +48,7 @@ def attach_places(
         is_lesion = mention.entity is not None and mention.entity.lesion
         items = []
         for part in (part for part in parts if part.owner is mention):
-            # "Opacity over the spine", "at T8": the spine is but what the lung lies in front of.
+            # "Opacity over the spine", "at T8": the lesion is in the lung in front of the spine.
             is_spine = part.start >= mention.start and any(item[1] == "thoracic spine" for item in part.items)
             items += [] if is_lesion and is_spine else part.items
         mention.places = resolve_places(words, items if mention.told is None else mention.told, lexicon)
@@ -58,9 +58,9 @@ def attach_places(
 
 
 def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[_Part]:
-    """Return runs of place words with nothing between, the longest wording first, outside the findings' own words."""
+    """Group adjacent location words outside the findings' own words; of overlapping phrases, the longest is used."""
     taken = tokens_of(hits, "setting")
-    # "left effusion and atelectasis, both unchanged": the findings, not the sides
+    # "left effusion and atelectasis, both unchanged": both findings, not both sides
     taken |= {i for i in range(len(words) - 1) if words[i] == "both" and words[i + 1] in lexicon.behind_both}
     for mention in mentions:
         is_composite = "composite" in mention.flags
@@ -83,13 +83,13 @@ def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: 
 
 
 def _portion(words: list[str], part: _Part, lexicon: Lexicon) -> bool:
-    """True if the words only say which part of the next place is meant ("basilar portion of the ...")."""
+    """True if the words only specify a part of the next location ("basilar portion of the ...")."""
     after = words[part.end : part.end + 2]
     return len(after) == 2 and after[0] in lexicon.portions and after[1] == "of" and part.items[0][0] == "level"
 
 
 def _continues(words: list[str], part: _Part, item, lexicon: Lexicon) -> bool:
-    """True if a place word continues the part before it: at once, or past "lateral" or "anterior fifth"."""
+    """True if a location word continues the part before it, directly or after words such as "anterior fifth"."""
     last, gap = part.items[-1][0], words[part.end : item[2]]
     if item[0] == "side":
         return not gap and last == "side"
@@ -103,7 +103,7 @@ def _continues(words: list[str], part: _Part, item, lexicon: Lexicon) -> bool:
 
 
 def _described(words, part: _Part, mentions, verbs: set[int], adjectives: set[int], lexicon: Lexicon) -> Mention | None:
-    """The finding that the place describes from the left ("left basilar streaky opacity"), or that it stands in."""
+    """Return the finding after the location ("left basilar streaky opacity") or around it; None if there is none."""
     inside = next((m for m in mentions if m.start < part.end and part.start < m.end), None)
     if inside is not None:
         return inside
@@ -124,12 +124,12 @@ def _described(words, part: _Part, mentions, verbs: set[int], adjectives: set[in
 
 
 def _paired(words: list[str], start: int, end: int, adjectives: set[int]) -> set[int]:
-    """Return the tokens between two adjectives of one finding ("improved *but* residual atelectasis")."""
+    """Return tokens of conjunctions between two adjectives of a finding ("improved *but* residual atelectasis")."""
     return {i for i in range(start, end) if words[i] in ("but", "yet") and {i - 1, i + 1} <= adjectives}
 
 
 def _led_by(words, start: int, earlier: Mention, lexicon: Lexicon) -> bool:
-    """True if a preposition right after the earlier finding leads to the place."""
+    """True if a preposition right after the earlier finding attaches the location to it."""
     token = start - 1
     while token >= earlier.end and words[token] in lexicon.inside - lexicon.place_led - {"and", "or", "/", ","}:
         token -= 1
@@ -144,7 +144,7 @@ def _led_by(words, start: int, earlier: Mention, lexicon: Lexicon) -> bool:
 
 
 def _share_forward(words, part: _Part, following: _Part, mentions, adjectives: set[int], lexicon: Lexicon) -> None:
-    """ "Right upper and lower lobe opacities": the first place goes with the second."""
+    """Assign the first location of "right upper and lower lobe opacities" to the same finding as the second."""
     if part.owner is not None or following.owner is None or following.owner.end <= part.end:
         return
     if not _joint(words, part.end, following.start, adjectives, lexicon) or words[part.start - 1] in ("than", ">"):
@@ -156,14 +156,14 @@ def _share_forward(words, part: _Part, following: _Part, mentions, adjectives: s
 
 
 def _joint(words, start: int, end: int, adjectives: set[int], lexicon: Lexicon) -> bool:
-    """True if the words between two places only join them."""
+    """True if the words between two locations only join them."""
     gap = range(start, end)
     joined = any(words[i] in _JOINTS for i in gap)
     return joined and len(gap) <= 6 and all(words[i] in lexicon.inside or i in adjectives for i in gap)
 
 
 def _placed(words, part: _Part, before: _Part | None, mentions, adjectives, lexicon: Lexicon) -> Mention | None:
-    """The finding that stands before the place ("opacity in the left base and the right mid lung")."""
+    """Return the finding before the location, or None: "opacity in the left base and the right mid lung"."""
     earlier = [m for m in mentions if m.end <= part.start]
     if not earlier:
         return None
@@ -186,7 +186,7 @@ def _placed(words, part: _Part, before: _Part | None, mentions, adjectives, lexi
 
 
 def _leading_word(words, start: int, floor: int, lexicon: Lexicon) -> str:
-    """Return the word that leads to a place, articles and aspects skipped."""
+    """Return the word, such as a preposition, that introduces a location; articles and fillers are skipped."""
     token = start - 1
     while token >= floor and words[token] in (lexicon.inside | {"a", "an"}) - lexicon.before_place - {"and", "or", "/"}:
         token -= 1
@@ -200,7 +200,7 @@ def _leading_word(words, start: int, floor: int, lexicon: Lexicon) -> str:
 def _led(
     words, part: _Part, mentions, clause_starts: set[int], adjectives: set[int], lexicon: Lexicon
 ) -> Mention | None:
-    """The finding after a place that opens the statement ("In the right upper lobe, there is ...")."""
+    """Return the finding after a location that opens a statement, or None: "In the right lung, there is ..."."""
     if any(item[0] == "place" and item[1] != _LATERAL for item in part.items):
         return None
     following = next((m for m in mentions if m.start >= part.end), None)
@@ -219,7 +219,7 @@ def _led(
 def share_places(
     words: list[str], mentions: list[Mention], parts: list, adjectives: set[int], lexicon: Lexicon
 ) -> None:
-    """ "Left effusion and atelectasis", "effusion and atelectasis at the left base": one place for both."""
+    """Share one location: "left effusion and atelectasis", "effusion and atelectasis at the left base"."""
     for first, second in pairwise(mentions):
         if first.entity is None or second.entity is None:
             continue
@@ -251,7 +251,7 @@ def share_places(
 
 
 def share_places_back(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """ "Atelectasis, aspiration or infection at the left base": the place at the end of a list is that of all."""
+    """Apply the location at the end of a list to all items: "atelectasis, aspiration or infection at the left base"."""
     for first, second in reversed(list(pairwise(mentions))):
         gap = words[first.end : second.start]
         listed = bool(gap) and len(gap) <= 2 and lexicon.shares.issuperset(gap)
@@ -262,9 +262,9 @@ def share_places_back(words: list[str], mentions: list[Mention], lexicon: Lexico
 
 
 def share_side(words: list[str], mentions: list[Mention]) -> None:
-    """ "Left pleural thickening, loculated effusion": one effusion without a side lies on the only side of its pleura.
+    """Assign the only side of the pleura to an effusion without a side: "left pleural thickening, loculated effusion".
 
-    Several ("pleural effusions") may lie on both sides, and a lung's finding says nothing of the pleura's side.
+    Plurals ("pleural effusions") may be on both sides, and the side of a lung finding does not apply to the pleura.
     """
     pleural = [mention for mention in mentions if mention.entity is not None and mention.entity.category == "pleura"]
     sides = {place.sides for mention in pleural for place in mention.places if place.sides}
@@ -277,9 +277,9 @@ def share_side(words: list[str], mentions: list[Mention]) -> None:
 
 
 def _adjacent_places(placed_mention: Mention, finding: Mention, lexicon: Lexicon) -> list[Place]:
-    """Return where a finding beside ``placed_mention`` lies: in its place, beside a diaphragm in the base above.
+    """Return the locations of a finding next to ``placed_mention``: the same ones, or the lung base above a diaphragm.
 
-    Fluid lies in the pleural space of that side, in whichever lobe ``placed_mention`` is.
+    An effusion is in the pleural space of that side, whatever the lobe of ``placed_mention``.
     """
     if placed_mention.entity.category == "diaphragm":
         return [places.level_place(place.sides, "base", lexicon) for place in placed_mention.places]
@@ -290,7 +290,7 @@ def _adjacent_places(placed_mention: Mention, finding: Mention, lexicon: Lexicon
 
 
 def _on_the_side_of(side_places: list[Place], level_places: list[Place], lexicon: Lexicon) -> list[Place]:
-    """ "Elevated right hemidiaphragm with adjacent basilar atelectasis": a level without a side takes the one told."""
+    """Add the side to a level without one: "elevated right hemidiaphragm with adjacent basilar atelectasis"."""
     sides = {place.sides for place in side_places}
     if len(sides) != 1 or any(place.sides or place.level is None for place in level_places):
         return level_places

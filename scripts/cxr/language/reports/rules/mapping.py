@@ -1,4 +1,4 @@
-"""From places to the 17 categories and the 15 zone labels (Figure 10), and what an unlabelled finding blocks."""
+"""Mapping locations to the 17 categories and 15 zone labels (Figure 10) and to the locations that findings block."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ _LUNG = ("lung", "pleura", "lateral view location", "diaphragm", None)
 
 
 def find_category(entity: Entity, places: list[Place]) -> str | None:
-    """Return one of the 17 categories: lung where any place is in a lung, else the first place's, else the entity's."""
+    """Return the category (one of 17): lung if a location is in a lung, else by first location, else by entity."""
     if entity.category == "heart":
         return "heart"
     if any(place.level is not None or (place.sides and place.category is None) for place in places):
@@ -21,12 +21,12 @@ def find_category(entity: Entity, places: list[Place]) -> str | None:
 
 
 def find_lesion(entity: Entity, category: str | None) -> str | None:
-    """Return the entity's lesion type; none where the text puts it outside the lungs (a density of the breast)."""
+    """Return the entity's lesion type; None if the text locates a lung lesion elsewhere (a density of the breast)."""
     return None if entity.lesion in LUNG_LESIONS and category not in _LUNG else entity.lesion
 
 
 def join_neighbours(lesion_types: Iterable[str | None]) -> str | list[str] | None:
-    """Return neighbouring lesion types as the schema has them: the one, a list of several, or None."""
+    """Convert related lesion types to the form in the schema: a single type, a list of several, or None."""
     distinct_types = [lesion_type for lesion_type in dict.fromkeys(lesion_types) if lesion_type]
     return distinct_types if len(distinct_types) > 1 else next(iter(distinct_types), None)
 
@@ -39,10 +39,11 @@ def find_labels(
     lexicon: Lexicon,
     candidates: tuple[str, ...] = (),
 ) -> list[str]:
-    """Return the zone labels in the order of ``labels.ZONE_LABELS``.
+    """Return the zone labels in the order of ``ZONE_LABELS``.
 
-    A lung finding without a place means both lungs; an effusion with a side means that base (Figure 11), one without a
-    side both bases if ``unsided_effusion``; so does a finding that stands for an effusion alone (``candidates``).
+    A lung finding without a location gets both lungs. An effusion with a side gets that base (Figure 11); without a
+    side, it gets both bases if ``unsided_effusion``. A finding with effusion as its only candidate counts as an
+    effusion.
     """
     effusion = entity.lesion == "effusion" or candidates == ("effusion",)
     if category == "pleura" and effusion:
@@ -63,7 +64,7 @@ def find_labels(
 
 
 def sort_labels(zone_labels: set[str]) -> list[str]:
-    """Return zone labels in their order; a lung is left out beside its own zone (Figure 10, rule 3)."""
+    """Sort zone labels as in ``ZONE_LABELS``; drop a lung if one of its zones is present (Figure 10, rule 3)."""
     lungs = {f"{side_of(label)} lung" for label in zone_labels if label not in LUNGS}
     return [label for label in ZONE_LABELS if label in zone_labels - lungs]
 
@@ -73,7 +74,7 @@ def find_blocked(
 ) -> list[str]:
     """Return the valid locations an affirmed finding could be in beyond its labels (ils.md section 6, blocking).
 
-    Those of one without labels, and those that a word such as "infrahilar" leaves open beside its label.
+    These are the possible locations of a finding without labels, or those that a word such as "infrahilar" leaves open.
     """
     somewhere = category in ("lung", "pleura", "lateral view location", None) or entity.lesion in LUNG_LESIONS
     levels = lexicon.locations["levels"]

@@ -1,4 +1,4 @@
-"""Mentions of findings: the longest wording wins, look-alikes cancel, subject and state form one mention."""
+"""Mentions of findings: the longest phrase wins, look-alikes get no entity, subject and state form one mention."""
 
 from dataclasses import dataclass, field
 
@@ -6,7 +6,7 @@ from cxr.language.reports.rules.lexicon import Composite, Entity, Lexicon
 
 Hit = tuple[str, object, int, int]
 SIDED = ("side", "level", "fused", "half")
-"""Tags of the phrases that name a side, or a part of a lung."""
+"""Tags of the phrases that name a side or a part of a lung."""
 PLACED = (*SIDED, "place")
 """Tags of all phrases that name a location."""
 
@@ -23,9 +23,9 @@ def tokens_of(hits: list[Hit], *tags: str) -> set[int]:
 
 @dataclass
 class Mention:
-    """One wording of a finding in tokens [start, end); ``entity`` is None for a look-alike such as a chest tube.
+    """A phrase that names a finding, in tokens [start, end); ``entity`` is None for a look-alike such as a chest tube.
 
-    ``scope`` are the tokens that a denial must reach ("heart is not *enlarged*").
+    ``scope``: the tokens that a denial must reach ("heart is not *enlarged*").
     """
 
     entity: Entity | None
@@ -40,14 +40,14 @@ class Mention:
     related: list = field(default_factory=list)
     consumed: bool = False
     denied: bool | None = None
-    """Whether its form denies it ("none on the left"); None: the scope engine decides."""
+    """Whether the phrase itself denies the finding ("none on the left"); None: the scope of cues decides."""
     told: list | None = None
-    """Place words that belong to it regardless of their neighbours ("small *left* and no right effusion")."""
+    """Location phrases known to belong to the mention ("small *left* and no right effusion"); None: undecided."""
     stand_in: bool = False
 
 
 def find_mentions(words: list[str], hits: list[Hit], lexicon: Lexicon) -> list[Mention]:
-    """Return the mentions of one sentence, by start; ``hits`` are its phrases."""
+    """Return the mentions of one sentence, by start. ``hits``: phrases of the sentence."""
     spans = sorted(
         ((s, e, value) for tag, value, s, e in hits if tag in ("entity", "cancel")),
         key=lambda span: (span[0] - span[1], span[0], span[2] is not None),
@@ -63,7 +63,7 @@ def find_mentions(words: list[str], hits: list[Hit], lexicon: Lexicon) -> list[M
 
 
 def _joined_twins(mentions: list[Mention]) -> list[Mention]:
-    """Make one mention of two of the same finding without a word between ("atelectatic collapse")."""
+    """Merge adjacent mentions of the same finding ("atelectatic collapse")."""
     merged: list[Mention] = []
     for mention in mentions:
         if merged and merged[-1].end == mention.start and merged[-1].entity is mention.entity is not None:
@@ -95,7 +95,7 @@ def _with_composites(words: list[str], hits: list[Hit], mentions: list[Mention],
 
 
 def _same(mention: Mention, composite: Composite) -> bool:
-    """True if a plain mention is but a part of the composite ("borderline cardiomegaly")."""
+    """True if a plain mention names the same finding as the composite ("borderline cardiomegaly")."""
     entity = mention.entity
     if entity is None or "composite" in mention.flags:
         return False
@@ -103,13 +103,13 @@ def _same(mention: Mention, composite: Composite) -> bool:
 
 
 def _part_itself(mention: Mention, *parts: tuple[int, int]) -> bool:
-    """True if a plain mention is but one part: the "collapse" of a vertebra is no collapse of the lung."""
+    """True if a plain mention is inside one part: the "collapse" of a vertebra is not a collapse of the lung."""
     plain = mention.entity is not None and "composite" not in mention.flags
     return plain and any(s <= mention.start and mention.end <= e for s, e in parts)
 
 
 def _joined(words, subject, state, composite: Composite, nouns: set[int], lexicon: Lexicon) -> bool:
-    """True if subject and state are close enough, and nothing between parts them."""
+    """True if subject and state are close enough, and no word between separates them."""
     if subject[1] <= state[0]:
         gap = words[subject[1] : state[0]]
         if gap[:1] == [":"] and len(gap) <= 3:
@@ -123,9 +123,9 @@ def _joined(words, subject, state, composite: Composite, nouns: set[int], lexico
 
 
 def _continued(gap: list[str], after: list[str], lexicon: Lexicon) -> list[str]:
-    """Return the words between subject and state without those that only lead on to it.
+    """Return the words between subject and state, without words that only connect the two.
 
-    "The heart is not small *but* rather enlarged", "stable in size, mildly enlarged.", "heart - enlarged", "CTR 60 %,".
+    Examples: "The heart is not small *but* rather enlarged", "stable in size, mildly enlarged.", "CTR 60 %,".
     """
     if "but" in gap and "not" in gap[: gap.index("but")]:
         return []
@@ -136,7 +136,7 @@ def _continued(gap: list[str], after: list[str], lexicon: Lexicon) -> list[str]:
 
 
 def _nearer_subject(words, subjects, subject_span: tuple[int, int], state: int) -> bool:
-    """True if another subject stands between ours and the state, not joined to ours by "and"."""
+    """True if another subject, not joined by "and" or "or", is between this subject and the state."""
     if subject_span[0] > state:
         return False
     return any(

@@ -1,4 +1,4 @@
-"""From the place words of a sentence to places: sides and nouns are shared along a list."""
+"""Converting the location words of a sentence to locations; a side or noun also applies to other items of a list."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ _HEART = frozenset(("retrocardiac", "heart"))
 
 @dataclass(frozen=True)
 class Place:
-    """A place in the text: ``sides`` (empty: not stated), a ``level`` of the lung or another ``category``."""
+    """A location in the text: ``sides`` (empty if not stated), and a ``level`` of the lung or another ``category``."""
 
     text: str
     sides: tuple[str, ...]
@@ -19,23 +19,23 @@ class Place:
 
 
 def are_aspects(gap: list[str], lexicon: Lexicon) -> bool:
-    """True if the words between a side and its noun only say which part ("right *anterior fifth* rib")."""
+    """True if the words between a side and its noun only specify the part ("right *anterior fifth* rib")."""
     return all(word in lexicon.within or word.isdigit() or word == "and" for word in gap)
 
 
 def resolve_places(words: list[str], items: list[tuple[str, object, int, int]], lexicon: Lexicon) -> list[Place]:
-    """Return the places of place words in text order; sides and nouns are shared along a list."""
+    """Return the locations of location words, in text order; a side or noun also applies to other items of a list."""
     places: list[Place] = []
     sides: list[str] = []
     fresh = False
-    # "The lateral view shows a left effusion": the view is a place only where no other is told.
+    # "The lateral view shows a left effusion": the view is a location only if there is no other.
     items = [item for item in items if " ".join(words[item[2] : item[3]]) not in lexicon.views] or items
     items = _turned(items, lexicon)
     for number, (tag, value, start, end) in enumerate(items):
         if tag == "side":
             new = ["right", "left"] if value == "both" else [value]
             if fresh and len(sides) == 2 and start - items[number - 1][3] > 2:
-                # "Bilateral opacities, worst in the right apex": both lungs, and the apex.
+                # "Bilateral opacities, worst in the right apex": both lungs and the right apex.
                 places.append(side_place(tuple(sides)))
                 fresh = False
             sides = list(dict.fromkeys([*sides, *new])) if fresh else new
@@ -43,13 +43,13 @@ def resolve_places(words: list[str], items: list[tuple[str, object, int, int]], 
             continue
         if tag == "place":
             if fresh and not are_aspects(words[items[number - 1][3] : start], lexicon):
-                # "Left effusion along the chest wall": the side is the effusion's.
+                # "Left effusion along the chest wall": the side belongs to the effusion.
                 places.append(side_place(tuple(sides)))
                 fresh = False
             place_sides = tuple(sides) if fresh else ()
             fresh = False
             if len(place_sides) == 1 and value == _LATERAL and not _HEART.isdisjoint(words[start:end]):
-                places.append(level_place(place_sides, "base", lexicon))  # behind the heart lies that side's base
+                places.append(level_place(place_sides, "base", lexicon))  # behind the heart is the base of that side
                 continue
             side = side_place(place_sides).text
             places.append(Place(" ".join([*filter(None, [side]), *words[start:end]]), place_sides, None, str(value)))
@@ -72,14 +72,14 @@ def resolve_places(words: list[str], items: list[tuple[str, object, int, int]], 
         places = _trailing(places, tuple(sides), items, lexicon)
     places = list(dict.fromkeys(_of_one_lung(words, places, items, lexicon)))
     if any(place.level not in (None, "lung") or (place.level and place.sides) for place in places):
-        # "Increased lung markings in the right base": the noun's own word names no second place.
+        # "Increased lung markings in the right base": "lung" is not a second location.
         places = [place for place in places if place.level != "lung" or place.sides]
     real = [place for place in places if place.category != _LATERAL]
     return [*real, *(place for place in places if is_on_other_side(place, real, lexicon))] if real else places
 
 
 def is_on_other_side(place: Place, lung_places: list[Place], lexicon: Lexicon) -> bool:
-    """True if a place of the lateral view lies on no side of the others: retrocardiac beside the right base."""
+    """True if a lateral-view location is on another side than all ``lung_places`` (retrocardiac, right base)."""
     if place.category != _LATERAL:
         return False
     blocks = lexicon.locations["blocks"].items()
@@ -88,7 +88,7 @@ def is_on_other_side(place: Place, lung_places: list[Place], lexicon: Lexicon) -
 
 
 def _of_one_lung(words: list[str], places: list[Place], items, lexicon: Lexicon) -> list[Place]:
-    """ "In the mid and lower zones *of the right lung*": the lung's side is theirs."""
+    """Apply the lung's side to both zones in "in the mid and lower zones *of the right lung*" and the like."""
     if len(places) < 2 or places[-1].level not in ("lung", None) or not places[-1].sides or places[-1].category:
         return places
     start = next((s for tag, _, s, _ in reversed(items) if tag == "side"), 0)
@@ -98,7 +98,7 @@ def _of_one_lung(words: list[str], places: list[Place], items, lexicon: Lexicon)
 
 
 def _turned(items: list, lexicon: Lexicon) -> list:
-    """Read "mid right lung" as "right mid lung", and "mid and lower right lung" as both."""
+    """Reorder "mid right lung" to "right mid lung", and "mid and lower right lung" to "right mid and lower lung"."""
     turned: list = []
     for item in items:
         if item[:2] != ("level", "lung") or [i[0] for i in turned[-2:]] != ["half", "side"]:
@@ -113,7 +113,7 @@ def _turned(items: list, lexicon: Lexicon) -> list:
 
 
 def _trailing(places: list[Place], sides: tuple[str, ...], items, lexicon: Lexicon) -> list[Place]:
-    """Use sides told after the level ("at the base on the left"); "right greater than left" after both adds nothing."""
+    """Apply sides that follow the level ("at the base on the left"); ignore sides that are already used."""
     if not places:
         return [side_place(sides)]
     if all(not place.sides for place in places):
@@ -132,10 +132,10 @@ def level_place(sides: tuple[str, ...], level: str, lexicon: Lexicon) -> Place:
 
 
 def side_place(sides: tuple[str, ...]) -> Place:
-    """Return the place for a text that names only a side."""
+    """Return the location for a text that names only a side."""
     return Place("bilateral" if len(sides) == 2 else "".join(sides), sides, None)
 
 
 def half_level(half: str, noun: str, lexicon: Lexicon) -> str | None:
-    """Return the level of "upper" in "upper and lower lobe"; ``noun``: the level that names the lobe or lung."""
+    """Return the level of "upper" in "upper and lower lobe"; ``noun``: the level of the lobe or lung."""
     return lexicon.locations["heads"]["lobe" if "lobe" in noun else "lung"].get(half)

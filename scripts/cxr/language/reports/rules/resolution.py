@@ -1,4 +1,4 @@
-"""Statements about an earlier finding: that it has resolved, that it has not, that another one behaves alike."""
+"""Statements that an earlier finding has resolved or has not resolved, or that another finding behaves alike."""
 
 from itertools import pairwise
 
@@ -19,7 +19,7 @@ _STOPS = frozenset((";", "but", "however", "although"))
 def settle_denials(
     words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon
 ) -> None:
-    """Set or remove denials that the scope of a cue alone gets wrong; ``last``: mentions of the previous sentence."""
+    """Set or remove denials that cues alone get wrong; ``last``: mentions of the previous sentence."""
     for mention in mentions:
         if mention.denied is not None:
             _deny(mention, mention.denied)
@@ -28,25 +28,25 @@ def settle_denials(
             disease.flags |= {"negation", "weak"}
     _keep_described(words, hits, mentions, lexicon)
     _appeared(hits, mentions)
-    for start, end in spans_of(hits, "beyond"):  # "no consolidation elsewhere": what was told before stands
+    for start, end in spans_of(hits, "beyond"):  # "no consolidation elsewhere" does not deny earlier findings
         for mention in mentions:
             between = words[min(end, mention.end) : max(start, mention.start)]
             if "negation" in mention.flags and _STOPS.isdisjoint(between):
                 mention.flags.add("no_new")
     _doubted(words, hits, mentions, last)
     _denied_that(words, hits, mentions)
-    for start, _ in spans_of(hits, "unfinished"):  # "clearing of the edema is incomplete": it is still there
+    for start, _ in spans_of(hits, "unfinished"):  # "clearing of the edema is incomplete": edema is present
         before = [m for m in mentions if m.end <= start]
         lead = words[max(0, before[-1].start - 8) : before[-1].start] if before else []
         if before and start - before[-1].end <= 8 and not _CLEARING.isdisjoint(lead):
             _deny(before[-1], denied=False)
     _contrasted(words, hits, mentions)
-    for start, _ in spans_of(hits, "on_prior"):  # "there was no edema on the previous film" says nothing of this one
+    for start, _ in spans_of(hits, "on_prior"):  # "there was no edema on the previous film": not this image
         before = [m for m in mentions if m.end <= start <= m.end + 3]
         lead = words[max(0, before[-1].start - 6) : before[-1].start] if before else []
         if {"was", "were"} & set(lead) and {"no", "not"} & set(lead) and "negation" in before[-1].flags:
             before[-1].flags.add("elsewhere")
-    for start, end in spans_of(hits, "likewise"):  # "as has the effusion": what holds of the first holds of the second
+    for start, end in spans_of(hits, "likewise"):  # "as has the effusion": the second is denied like the first
         before = [m for m in mentions if m.end <= start and m.entity is not None]
         after = [m for m in mentions if m.start >= end and m.entity is not None]
         if before and after and after[0].start - end <= 8:
@@ -58,7 +58,7 @@ def settle_denials(
         if after[:2] == [",", "which"] and after[2:] and after[2] in ("is", "are", "remains", "remain", "persists"):
             mention.flags.discard("elsewhere")  # "status post drainage of the effusion, which is now small"
         if {"elsewhere", "negation"} <= mention.flags and any(mention.end <= s for s in ends):
-            mention.flags.discard("elsewhere")  # "pneumonia on outside CT is not apparent" speaks of this picture
+            mention.flags.discard("elsewhere")  # "pneumonia on outside CT is not apparent" describes this image
 
 
 def _deny(mention: Mention, denied: bool) -> None:
@@ -69,7 +69,7 @@ def _deny(mention: Mention, denied: bool) -> None:
 
 
 def _keep_described(words, hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """ "No cavitation within the right upper lobe opacity" denies the cavitation; the opacity stands."""
+    """Deny only the first finding of "no cavitation within the right upper lobe opacity"; the opacity is present."""
     denial_ends = [end for _, end in clauses.longest_spans(hits, "deny", "deny_not")]
     sided = tokens_of(hits, *PLACED)
     leads = lexicon.told_of["beside"] | lexicon.told_of["part"]
@@ -92,9 +92,9 @@ def _keep_described(words, hits: list[Hit], mentions: list[Mention], lexicon: Le
 
 
 def _doubted(words, hits: list[Hit], mentions: list[Mention], last: list[Mention]) -> None:
-    """ "No definite pneumonia, though early disease cannot be excluded": the denial, here or before, is in doubt.
+    """Mark a denial as weak if it is doubted: "no definite pneumonia, though early disease cannot be excluded".
 
-    The doubt has no finding of its own; in a sentence of its own it begins with a word that refers back.
+    The doubt names no finding. In a sentence of its own, it begins with a word that refers to the previous sentence.
     """
     for start, _ in spans_of(hits, "hedged"):
         joints = [i for i in range(start) if words[i] in _CONTRASTS]
@@ -108,7 +108,7 @@ def _doubted(words, hits: list[Hit], mentions: list[Mention], last: list[Mention
 
 
 def _appeared(hits: list[Hit], mentions: list[Mention]) -> None:
-    """ "Consolidation, absent on the earlier film, has appeared": unless "no" stands before it."""
+    """Undo the denial in "consolidation, absent on the earlier film, has appeared", unless "no" comes first."""
     denials = clauses.longest_spans(hits, "deny", "deny_not", "deny_after")
     for start, _ in spans_of(hits, "appeared"):
         before = [m for m in mentions if m.end <= start]
@@ -117,7 +117,7 @@ def _appeared(hits: list[Hit], mentions: list[Mention]) -> None:
 
 
 def _denied_that(words, hits: list[Hit], mentions: list[Mention]) -> None:
-    """ "No evidence that the lungs are edematous" denies the finding; "... that the edema has resolved" the change."""
+    """Apply denials with "that": "no evidence that the edema has resolved" denies only the change, not the edema."""
     changes = [start for start, _ in spans_of(hits, "changes")]
     for _, end in spans_of(hits, "not_all"):
         for mention in (m for m in mentions if m.start >= end and any(m.end <= s for s in changes)):
@@ -130,9 +130,9 @@ def _denied_that(words, hits: list[Hit], mentions: list[Mention]) -> None:
 
 
 def _contrasted(words, hits: list[Hit], mentions: list[Mention]) -> None:
-    """Undo denials in contrasts.
+    """Undo or set denials in contrasts.
 
-    "Neither the opacity nor the effusion has changed", "the edema but not the effusion has resolved", "unlike".
+    Examples: "neither the opacity nor the edema has changed", "the edema but not the effusion has resolved", "unlike".
     """
     changes = [start for start, _ in spans_of(hits, "changes")]
     neither = words.index("neither") if "neither" in words else len(words)
@@ -152,7 +152,7 @@ def _contrasted(words, hits: list[Hit], mentions: list[Mention]) -> None:
 
 
 def _resumed(words, hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon) -> None:
-    """ "There was edema; this has resolved": a clause about what was told before, in this sentence or the last."""
+    """Deny findings that a later clause or the next sentence calls resolved: "There was edema; this has resolved"."""
     for start, end in clauses.longest_spans(hits, "deny_after", "deny_not"):
         if context.OVER.isdisjoint(words[start:end]):
             continue

@@ -1,4 +1,4 @@
-"""Marking mentions as denied, hedged or past, by negspacy's scope within this engine's clauses and terms."""
+"""Marking mentions as denied, hedged or past: negspacy's scope, with the clauses and terms of this engine."""
 
 import re
 from collections.abc import Iterable
@@ -19,9 +19,9 @@ _VERSUS = frozenset(("versus", "vs"))
 def apply_scope(
     doc: Doc, placed_mentions: list[tuple[Mention, int]], clause_starts: Iterable[int], lexicon: Lexicon
 ) -> None:
-    """Set the flags of every mention of the document: the names of the scope sets that reach it.
+    """Add to the flags of each mention the names of the scope sets with a cue that reaches it.
 
-    ``placed_mentions``: with the token of the document at which the mention's sentence starts.
+    ``placed_mentions``: (mention, token of the document at which its sentence starts).
     """
     cued = lexicon.cued(doc) if placed_mentions else []
     if not cued:
@@ -42,7 +42,7 @@ def apply_scope(
 
 
 def deny_adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], lexicon: Lexicon) -> None:
-    """Deny the finding right after "resolved" and the like, past its places and adjectives; one sentence."""
+    """Deny findings right after "resolved" or the like; locations and adjectives may come in between."""
     sided = tokens_of(hits, *SIDED)
     for mention in mentions:
         start = mention.start
@@ -66,7 +66,7 @@ def deny_adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cu
 
 
 def leave_unassessed_open(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Flag a finding behind which, or behind whose place, "cannot be assessed" stands, and those joined to it."""
+    """Flag findings followed by "cannot be assessed", directly or after a location, and findings joined to them."""
     sided = tokens_of(hits, *SIDED)
     following: Mention | None = None
     for mention in reversed(mentions):
@@ -81,7 +81,7 @@ def leave_unassessed_open(words: list[str], hits: list[Hit], mentions: list[Ment
 
 
 def _over(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
-    """True if the finding's statement is its noun and "resolved": "Edema resolved. Effusions smaller." """
+    """True if a statement is only the finding's noun and "resolved": "Edema resolved. Effusions smaller"."""
     state, after = words[mention.end : mention.end + 1], words[mention.end + 1 : mention.end + 2]
     over = bool(state) and state[0] in ("resolved", "cleared", "gone", "disappeared", "vanished")
     return over and (not after or after[0] in lexicon.behind["ends"])
@@ -93,7 +93,7 @@ def weakest_grade(*grades: str) -> str:
 
 
 def grade_hedges(mentions: list[Mention], words: list[str], hits: list[Hit], lexicon: Lexicon) -> None:
-    """Set the hedge of every mention of a sentence from its flags and from "X or Y"."""
+    """Set the hedge of every mention of a sentence, from its flags and from alternatives ("X or Y")."""
     settings = spans_of(hits, "setting")
     for mention in mentions:
         versus = not _VERSUS.isdisjoint(words[mention.end : mention.end + 2])
@@ -104,7 +104,7 @@ def grade_hedges(mentions: list[Mention], words: list[str], hits: list[Hit], lex
         mention.hedge = weakest_grade(mention.hedge, _behind(words, mention.end, lexicon))
         if mention.entity is not None:
             mention.hedge = weakest_grade(mention.hedge, mention.entity.hedge)
-            # "Pneumonia in the proper clinical setting", and what follows such a phrase: an opacity is there in any.
+            # "pneumonia in the proper clinical setting" is hedged, an opacity is not; the phrase may also come first
             if not mention.entity.explained and any(e <= mention.start or s == mention.end for s, e in settings):
                 mention.hedge = "weak"
     _carry(mentions, hits)
@@ -124,7 +124,7 @@ def grade_hedges(mentions: list[Mention], words: list[str], hits: list[Hit], lex
 
 
 def _unchanged(words: list[str], mention: Mention, hits: list[Hit]) -> bool:
-    """True if "no change in" stands before: "no change in the effusion or opacity" leaves no choice of the two."""
+    """True if "no change in" precedes: in "no change in the effusion or opacity", the two are not alternatives."""
     for end in (end for _, end in spans_of(hits, "deny_not") if end <= mention.start):
         marks = {";", "but", "there"} | ({","} if words[end] not in ("in", "of", "to") else set())
         if marks.isdisjoint(words[end : mention.start]):
@@ -133,7 +133,7 @@ def _unchanged(words: list[str], mention: Mention, hits: list[Hit]) -> bool:
 
 
 def _behind(words: list[str], end: int, lexicon: Lexicon) -> str:
-    """Return the grade of an adjective that follows the finding and closes its statement ("effusions likely.")."""
+    """Return the grade of an adjective that follows the finding and ends its statement ("effusions likely.")."""
     while end < len(words) and words[end] in lexicon.behind["skip"]:
         end += 1
     if end < len(words) and (end + 1 == len(words) or words[end + 1] in lexicon.behind["ends"]):
@@ -142,7 +142,7 @@ def _behind(words: list[str], end: int, lexicon: Lexicon) -> str:
 
 
 def _carry(mentions: list[Mention], hits: list[Hit]) -> None:
-    """ "May be scar associated with atelectasis", "edema superimposed on scar is possible": the doubt is of both."""
+    """Extend a hedge to both findings of "may be scar associated with atelectasis" and similar links."""
     for s, e in spans_of(hits, "carries"):
         before = [m for m in mentions if m.end <= s]
         after = [m for m in mentions if m.start >= e]
@@ -157,7 +157,7 @@ def _carry(mentions: list[Mention], hits: list[Hit]) -> None:
 
 
 def _rank(mentions: list[Mention], words: list[str]) -> None:
-    """ "Favoring atelectasis over pneumonia": the second disease is the less likely one."""
+    """Mark the second disease as less likely: "favoring atelectasis over pneumonia"."""
     for first, second in pairwise(mentions):
         gap = words[first.end : second.start]
         if gap[:1] in (["over"], ["than"]) and len(gap) <= 3 and _PREFERENCE.search(" ".join(words[: second.start])):

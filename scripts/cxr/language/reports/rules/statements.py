@@ -1,4 +1,4 @@
-"""Statements of a whole section: whether it mentions lungs or pleura, and whether it only compares with before."""
+"""Statements of a whole section: whether it mentions lungs or pleura, and whether it only makes comparisons."""
 
 import re
 from collections.abc import Iterable
@@ -14,11 +14,11 @@ _LUNG = ("lung", "pleura")
 
 
 def find_asked_lesions(sentences: list[str], tuples: list[dict]) -> list[str]:
-    """Return the lesion types that a section only asks about ("rule out pneumonia", "heart size cannot be assessed").
+    """Return the lesion types that a section leaves open ("rule out pneumonia", "heart size cannot be assessed").
 
-    It leaves open whether they are there, so that its silence denies none of them. What it denies outright is denied,
-    but not what it denies of one place beside another that cannot be judged ("none on the left; right not assessed").
-    So do findings that a reader cannot tell from another (an obscured diaphragm from an effusion).
+    An open type is not denied by silence. A type that is definitively denied is not open, unless it is denied at one
+    location in a sentence that calls another location not assessable ("none on the left; right not assessed"). A type
+    is also open if an affirmed finding cannot be distinguished from it (an obscured diaphragm from an effusion).
     """
     words = list(map(_find_words, sentences))
     hearts = any(kinds.not_assessed and kinds.heart_words for kinds in words)
@@ -41,12 +41,12 @@ def find_asked_lesions(sentences: list[str], tuples: list[dict]) -> list[str]:
 
 
 def sort_lesions(lesions: Iterable[str]) -> list[str]:
-    """Return lesion types once each, in the usual order."""
+    """Return the distinct lesion types in the order of ``LESIONS``."""
     return [lesion for lesion in LESIONS if lesion in set(lesions)]
 
 
 class _Words(NamedTuple):
-    """Which kinds of words a sentence has, by the lists of the lexicon."""
+    """Whether a sentence has words of each kind, by the lists of the lexicon."""
 
     requests: bool
     not_assessed: bool
@@ -70,16 +70,16 @@ def _patterns() -> list[re.Pattern]:
 
 
 def mentions_lungs(sentences: list[str], tuples: list[dict]) -> bool:
-    """True if the section says anything about lungs or pleura."""
+    """True if the section mentions lungs or pleura."""
     is_lung = any(item["category"] in _LUNG for item in tuples)
     return is_lung or any(_find_words(text).lung_words for text in sentences)
 
 
 def comparison_only(sentences: list[str], tuples: list[dict]) -> bool:
-    """True if the section says nothing of the lungs except how they compare with an earlier image.
+    """True if the section describes the lungs only by comparison with an earlier image.
 
-    A statement stands by itself if it calls the lungs normal, denies a finding outright, or affirms one without a word
-    of change in its sentence.
+    A statement is more than a comparison if it calls the lungs normal, denies a finding outright, or affirms a finding
+    in a sentence without a word of change.
     """
     words = list(map(_find_words, sentences))
     compared = {number for number, kinds in enumerate(words, start=1) if kinds.comparison}

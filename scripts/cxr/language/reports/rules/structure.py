@@ -1,4 +1,4 @@
-"""Structuring sentences to tuples: mentions, clauses, scope, hedges, locations, inference, mapping, in this order."""
+"""Converting sentences to tuples: mentions, clauses, scope, hedges, locations, inference, mapping, in this order."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,13 +16,13 @@ from cxr.language.reports.rules.mentions import Hit, Mention, find_mentions
 from cxr.language.reports.rules.places import Place, is_on_other_side, level_place, resolve_places
 
 _BATCH_WORDS = 150
-"""Words that share one spaCy document; a longer sentence is read in windows: time stays linear in the text."""
+"""Maximum number of words in a spaCy document. A longer sentence is read in windows, so that time stays linear."""
 
 
 @dataclass
 class _Piece:
-    """A sentence, or a window of a long one: its number, tokens, phrases, mentions, starts of clauses, and its place
-    in the document."""
+    """A sentence, or a window of a long one: sentence number, tokens, phrases, mentions, clause starts (``cut``), and
+    its first token in the document (``offset``)."""
 
     sentence: int
     tokens: list[tuple[str, int, int]]
@@ -37,9 +37,9 @@ class _Piece:
 
 
 def structure_sentences(sentences: Sequence[str], unsided_effusion: bool) -> list[dict]:
-    """Return a section's tuples as in :mod:`cxr.language.reports.schema`; ``span`` in characters of its sentence.
+    """Return a section's tuples as in :mod:`cxr.language.reports.schema`; ``span`` is in characters of its sentence.
 
-    Sentences with ties are read together. A sentence without ties is read alone, the same in every report.
+    Sentences with :class:`Ties` are read together. A sentence without ties is read alone, the same in every report.
     """
     tuples, start, lexicon = [], 0, load_lexicon()
     for end in _group_ends(sentences, unsided_effusion):
@@ -62,13 +62,13 @@ def _group_ends(sentences: Sequence[str], unsided_effusion: bool) -> list[int]:
             joined[1 : at + 1] = [True] * at
         elif on or (ties.takes and gives):
             joined[at] = True
-        on, gives = ties.on, ties.gives or joined[at]  # a linked sentence may take its place from another
+        on, gives = ties.on, ties.gives or joined[at]  # a linked sentence may take its location from another
     return [at for at in range(1, len(sentences)) if not joined[at]] + [len(sentences)] * bool(sentences)
 
 
 @lru_cache(maxsize=1 << 15)
 def _read_alone(sentence: str, unsided_effusion: bool) -> tuple[list[schema.Finding], Ties]:
-    """Return the findings of a sentence that is read alone, and its ties to its neighbours in a text."""
+    """Return the findings of a sentence read alone, and its ties to the neighbouring sentences."""
     lexicon = load_lexicon()
     pieces = _read_sentences([sentence], lexicon)
     findings = _find_tuples(pieces, unsided_effusion, lexicon)
@@ -78,13 +78,13 @@ def _read_alone(sentence: str, unsided_effusion: bool) -> tuple[list[schema.Find
 
 
 def undecided_lesions(sentences: list[str]) -> set[str]:
-    """Return the lesion types that sentences name without stating or denying them ("rule out pneumonia")."""
+    """Return the lesion types that sentences mention without affirming or denying them ("rule out pneumonia")."""
     all_mentions = [mention for piece in _read_sentences(sentences, load_lexicon()) for mention in piece.mentions]
     return {m.entity.lesion for m in all_mentions if m.entity and m.entity.lesion and "elsewhere" in m.flags}
 
 
 def _read_sentences(sentences: list[str], lexicon: Lexicon) -> list[_Piece]:
-    """Return the pieces of all sentences, read to the end."""
+    """Return the pieces of all sentences, with their mentions completely interpreted."""
     last: list[Mention] = []
     pieces: list[_Piece] = []
     entity = None
@@ -104,7 +104,7 @@ def _read_sentences(sentences: list[str], lexicon: Lexicon) -> list[_Piece]:
             piece.mentions = ellipsis.add_stand_ins(words, piece.hits, named_mentions, entity, lexicon)
             stated_entities = (m.entity for m in reversed(piece.mentions) if m.entity and not m.entity.predicted)
             entity = next(stated_entities, entity)
-            # a first sentence without a finding ends no scope, and settles nothing
+            # a first sentence without a finding needs no clauses
             if piece.mentions or offset or pieces:
                 piece.cut = clauses.find_clause_starts(words, piece.hits, piece.mentions, lexicon)
             offset = end
@@ -117,7 +117,7 @@ def _read_sentences(sentences: list[str], lexicon: Lexicon) -> list[_Piece]:
                 scope.deny_adjacent(words, piece.hits, sentence_mentions, piece.cut, lexicon)
                 scope.leave_unassessed_open(words, piece.hits, sentence_mentions, lexicon)
                 resolution.settle_denials(words, piece.hits, sentence_mentions, piece.cut, before, lexicon)
-            if sentence_mentions:  # the affirmed ones are what the next sentence's "this" stands for
+            if sentence_mentions:  # "this" in the next sentence refers to the affirmed findings
                 locations.attach_places(words, piece.hits, sentence_mentions, piece.cut, lexicon)
                 scope.grade_hedges(sentence_mentions, words, piece.hits, lexicon)
                 inference.link_explanations(words, piece.hits, sentence_mentions, lexicon)
@@ -147,7 +147,7 @@ def _batches(sentences: list[str], lexicon: Lexicon) -> Iterator[list[_Piece]]:
 
 
 def _apply_answers(pieces: list[_Piece], lexicon: Lexicon) -> None:
-    """ "Is there an effusion? Yes, small.", "Pneumonia? None seen.": the answer decides what the question names."""
+    """Apply an answer to the findings of its question: "Is there an effusion? Yes, small.", "Pneumonia? None seen"."""
     for question, reply in pairwise(pieces):
         words, answer = question.words, lexicon.answers.get(reply.words[0])
         is_question = words[-1:] == ["?"] and (words[0] in lexicon.asks or len(words) <= 5)
@@ -179,7 +179,7 @@ def _find_tuples(pieces: Iterable[_Piece], unsided_effusion: bool, lexicon: Lexi
 
 
 def _parted(places: list[Place], lexicon: Lexicon) -> list[list[Place]]:
-    """Part places that have no zone label from those of the other side: a tuple with labels blocks nothing."""
+    """Group locations by tuple: unlabelled ones on the other side are apart, because labelled tuples block nothing."""
     zones = [place for place in places if place.level is not None]
     apart = [place for place in places if zones and is_on_other_side(place, zones, lexicon)]
     return [[place for place in places if place not in apart], apart] if apart else [places]
@@ -190,7 +190,7 @@ def _finding(
 ) -> schema.Finding:
     entity = mention.entity
     pulmonary = entity.category == "diaphragm" and not set(LUNG_LESIONS).isdisjoint(mention.candidates)
-    if pulmonary:  # "hemidiaphragm obscured by an effusion": it stands in the base above
+    if pulmonary:  # "hemidiaphragm obscured by an effusion" is in the lung base above
         places = [level_place(place.sides, "base", lexicon) for place in places if place.sides] or places
     negative = "negation" in mention.flags or "no_new" in mention.flags
     category = "lung" if pulmonary else mapping.find_category(entity, places)

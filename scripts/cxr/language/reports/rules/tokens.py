@@ -1,4 +1,4 @@
-"""Tokenizing for spaCy, with shorthand and misspelt words read as the intended words.
+"""Tokenizing for spaCy; shorthand and misspelt words are replaced by the intended words.
 
 Reports and the lexicon's phrases use the same tokenizer, so that they always match. Spans refer to the original text.
 """
@@ -11,11 +11,11 @@ from spacy.tokens import Doc
 
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+|_+|[^\w\s]")
 _HYPHEN = re.compile(r"(?<=\w)[-‐‑–](?=\w)")
-LONGEST_WORD = 60
+LONGEST_WORD = 60  # characters; longer words are truncated
 
 
 def split_words(text: str) -> list[tuple[str, int, int]]:
-    """Return (lower-case word, start, end) of each token; hyphens between letters are blanks."""
+    """Return (lower-case word, start, end) of each token; hyphens between letters count as blanks."""
     hyphens = {match.start() for match in _HYPHEN.finditer(text)} if "-" in text or "–" in text or "‑" in text else ()
     return [
         (match.group()[:LONGEST_WORD].lower(), match.start(), match.end())
@@ -25,7 +25,7 @@ def split_words(text: str) -> list[tuple[str, int, int]]:
 
 
 class Tokenizer:
-    """A spaCy tokenizer over :func:`split_words`."""
+    """A spaCy tokenizer that uses :func:`split_words`."""
 
     def __init__(self, vocab):
         self.vocab = vocab
@@ -34,7 +34,7 @@ class Tokenizer:
         return Doc(self.vocab, words=[word for word, _, _ in split_words(text)] or [" "])
 
     def pipe(self, texts: Iterable[str], batch_size: int = 0) -> Iterator[Doc]:
-        """Tokenize many texts (the interface negspacy asks for)."""
+        """Tokenize many texts; negspacy needs this method."""
         del batch_size
         yield from (self(text) for text in texts)
 
@@ -42,13 +42,14 @@ class Tokenizer:
 Token = tuple[str, int, int]
 _NUMBER = "#"
 _TWO_SLIPS = 10
-"""Minimum length of a word that is recognised with two slips, not only one."""
+"""Minimum length, in letters, of a word that is recognised with two typing errors ("slips") instead of only one."""
 
 
 class Shorthand:
-    """``forms``: {expansion: forms}; ``unless``: {form: words that leave it alone}; ``slips``: {wrong: right}.
+    """Replaces shorthand and misspelt words.
 
-    ``words`` are known with two slips too where they are long; ``known_words`` stand for themselves.
+    ``forms``: {expansion: forms}; ``unless``: {form: adjacent words that prevent it}; ``slips``: {wrong: right};
+    ``words``: recognised with two slips if long; ``known_words``: never corrected.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Shorthand:
         self._right = lru_cache(maxsize=50_000)(self._read)
 
     def tokens(self, text: str) -> list[Token]:
-        """Return (word, start, end) of a text: each form as its expansion, every word of which has the form's span."""
+        """Return (word, start, end) of each token; the words of an expanded form all have the span of the form."""
         word_spans = split_words(text)
         words = [word for word, _, _ in word_spans]
         tokens: list[Token] = []
@@ -99,7 +100,7 @@ class Shorthand:
         return None
 
     def _read(self, word: str) -> str:
-        """Return the word that a misspelt one stands for, else the word itself."""
+        """Return the intended word of a misspelt word; any other word is returned unchanged."""
         if word in self._slips:
             return self._slips[word]
         if len(word) < _TWO_SLIPS - 2 or word in self._known or not word.isascii():
@@ -114,7 +115,7 @@ def _words(phrase: str) -> tuple[str, ...]:
 
 
 def _deletions(word: str) -> set[str]:
-    """Return the word with none, one or two letters left out."""
+    """Return the word and all its variants with one or two letters removed."""
     once = {word[:i] + word[i + 1 :] for i in range(len(word))}
     return {word, *once, *(form[:i] + form[i + 1 :] for form in once for i in range(len(form)))}
 
@@ -128,7 +129,7 @@ def _by_deletion(words: list[str]) -> dict[str, list[str]]:
 
 
 def _near(word: str, right: str) -> bool:
-    """True if a word is at most two slips away, with the first letter and the plural right."""
+    """True if two words are at most two slips apart, start with the same letter and agree in a final "s"."""
     if word[0] != right[0] or abs(len(word) - len(right)) > 2 or word.endswith("s") != right.endswith("s"):
         return False
     before, row = None, list(range(len(right) + 1))
