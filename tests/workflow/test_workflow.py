@@ -303,7 +303,8 @@ def test_every_rule_declares_what_a_user_relies_on():
     # of a model that labels reports, and of predictions to score: by default there are none; settings by wildcards
     assert lacking == {
         "radvlm_sources_labels": {"model", "revision", "weights"}, "evaluation_predictions": {"size"},
-        "radvlm_conversations_told": {"works"},
+        "radvlm_conversations_told": {"works"}, "vlm_answers_read": {"convention"},
+        "radvlm_evaluation_read": {"model", "adapter", "boxes", "beyond"},
         "semisyn_detectors_predictions": {"engine", "engine_settings", "findings"},
     }  # fmt: skip
 
@@ -334,7 +335,7 @@ def test_the_report_is_made_offline(workflow_run, tmp_path):
     captions = {path: result["caption"] for path, result in results.items()}
     assert all(len(caption) > 60 for caption in captions.values())
     assert not [path for path, caption in captions.items() if "{{" in caption or "{%" in caption]
-    case = next(caption for path, caption in captions.items() if "gallery" in path)
+    case = next(caption for path, caption in captions.items() if "page/parts" in path)
     assert "all but edema ano 0.1, anatomy 0.25, conf 0.2, signal 0.2, size 0.1" in " ".join(case.split())
 
 
