@@ -19,7 +19,8 @@ from cxr.base.conservation import CONSERVED
 from cxr.base.exclusions import STAGES
 from cxr.ils.dataset import make_pairs, mimic_ils
 from cxr.ils.evaluation import evaluate, paraphrases, summary
-from cxr.ils.masks import columns as masks
+from cxr.ils.masks import make_masks as masks
+from cxr.ils.masks.sweep import SWEEP
 from cxr.ils.paraphrase import make_paraphrases
 from cxr.ils.training import columns as training
 from cxr.imaging.boxes import detect_boxes
@@ -80,7 +81,7 @@ TABLES: dict[str, Columns] = {
     "results/masks/{thresholds}/{shard}.units.parquet": masks.UNITS,
     "results/masks/{thresholds}/{shard}.studies.parquet": masks.STUDIES,
     "results/masks/{thresholds}/index.parquet": mimic_ils_layout.INDEX,
-    "results/masks/sweep/{shard}.parquet": masks.SWEEP,
+    "results/masks/sweep/{shard}.parquet": SWEEP,
     "results/dataset/{thresholds}/dropped.parquet": make_pairs.DROPPED,
     "results/dataset/mimic_ils/pictures.tsv": mimic_ils.IMAGES,
     "results/paraphrase/{thresholds}/counts.tsv": make_paraphrases.COUNTS,

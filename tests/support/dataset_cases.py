@@ -13,7 +13,7 @@ from cxr.base.vocabulary import LESIONS, SIDES, VALID_LOCATIONS
 from cxr.ils.dataset.make_pairs import run
 from cxr.ils.dataset.negatives import Bars, Evidence, choose_negatives, find_denials
 from cxr.ils.dataset.settings import PairSettings
-from cxr.ils.masks.columns import STUDIES
+from cxr.ils.masks.make_masks import STUDIES
 
 LUNG_LESIONS = tuple(lesion for lesion in LESIONS if lesion != "cardiomegaly")
 ALL = frozenset(VALID_LOCATIONS)

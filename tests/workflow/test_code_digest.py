@@ -118,6 +118,18 @@ def test_of_yaml_the_data_count(tmp_path):
     assert digest_of(tmp_path, text, "a.yaml") != digest_of(tmp_path, "b: [x, y]\na: 1.50\n", "a.yaml")
 
 
+def test_of_declared_columns_names_types_and_order_count(tmp_path):
+    folder = tmp_path / "columns"
+    folder.mkdir()
+    text = '[areas]\nstudy = ["text", "Study."]\narea = ["int64", "Its area.", "pixels"]\n'
+    one, reworded = digest_of(folder, text, "a.toml"), text.replace("Its area", "How large").replace("pixels", "mm2")
+    assert one == digest_of(folder, f"# new\n{reworded}", "a.toml")
+    for old, new in (("int64", "float64"), ("area =", "size ="), ("[areas]", "[sizes]")):
+        assert one != digest_of(folder, text.replace(old, new), "a.toml")
+    head, *rows = text.splitlines()
+    assert one != digest_of(folder, "\n".join([head, *reversed(rows)]), "a.toml")
+
+
 def test_of_what_cannot_be_parsed_the_bytes_count(tmp_path):
     assert digest_of(tmp_path, "def (:\n") != digest_of(tmp_path, "def (:\n# more\n")
     assert digest_of(tmp_path, "a: [\n", "a.yaml") != digest_of(tmp_path, "a: [\n# more\n", "a.yaml")

@@ -13,7 +13,7 @@ import yaml
 
 import parsed
 from conftest import MAKEFILE, ROOT, imported
-from cxr.base.engines import engine_names
+from cxr.base.engines import engine_names, read_assignments
 from cxr.workflow.code_digest import SCRIPTS, imported_names, local_sources, module_file
 from cxr.workflow.engine_files import find_package
 from cxr.workflow.jobs import SCRIPT
@@ -171,8 +171,10 @@ def test_modules_declare_the_resources_they_name():
     for path in Path(SCRIPTS / "cxr").rglob("*.py"):
         text = path.read_text()
         reads = re.search(r"\bRESOURCES\b|\bload_resource\b", text)
-        if reads and path.name not in ("paths.py", "resources.py", "code_digest.py"):
+        if reads and path.name not in ("paths.py", "resources.py", "columns.py", "code_digest.py"):
             assert "RESOURCE_FILES = (" in text, f"{path.relative_to(ROOT)} reads resources/ but declares none"
+        for stage in set(re.findall(r'\bread_columns\("(\w+)"', text)):
+            assert f"columns/{stage}.toml" in ast.literal_eval(read_assignments(path)["RESOURCE_FILES"]), path
 
 
 OWN_TESTS = re.findall(r"\.venv-(\w+)/bin/pytest (.+)", MAKEFILE)

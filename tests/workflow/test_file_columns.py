@@ -8,7 +8,8 @@ import pytest
 
 import parsed
 from conftest import ROOT
-from cxr.base.columns import Column, markdown_table, schema
+from cxr.base import columns as declarations
+from cxr.base.columns import Column, markdown_table, read_columns, schema
 from cxr.base.exclusions import STAGES
 from cxr.base.tables import read_table, write_table
 from declared_tables import ENDINGS, tables_of
@@ -51,6 +52,16 @@ def test_a_column_is_a_row_of_the_page():
         "| `b` | list of {x: int64} | pixels | Second. |",
     ]
     assert schema(columns) == {"a": pl.String, "b": pl.List(pl.Struct({"x": pl.Int64}))}
+
+
+def test_columns_are_read_from_the_file_of_their_stage(monkeypatch, tmp_path):
+    (tmp_path / "columns").mkdir()
+    rows = 'a = ["text", "First."]\nb = [[{x = "int64", y = ["text"]}], "Second.", "pixels"]\n'
+    (tmp_path / "columns/stage.toml").write_text(f"[table]\n{rows}")
+    monkeypatch.setattr(declarations, "RESOURCES", tmp_path)
+    pair = pl.Struct({"x": pl.Int64, "y": pl.List(pl.String)})
+    wanted = {"a": Column(pl.String, "First."), "b": Column(pl.List(pair), "Second.", "pixels")}
+    assert read_columns("stage", "table") == wanted
 
 
 def test_the_command_prints_the_columns_of_a_file(monkeypatch, capsys):

@@ -1,11 +1,20 @@
 """Declarations of table columns, from which the polars schema and the documentation of a table are built."""
 
+import tomllib
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 import polars as pl
 
+from cxr.base.paths import RESOURCES
+
 Kind: TypeAlias = pl.DataType | type[pl.DataType]
+KINDS: dict[str, Kind] = {
+    "text": pl.String, "true or false": pl.Boolean, "int64": pl.Int64, "int32": pl.Int32, "uint8": pl.UInt8,
+    "float32": pl.Float32, "float64": pl.Float64,
+}  # fmt: skip
+"""Types by the names that declarations and the documentation give them."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +27,28 @@ class Column:
 
 
 Columns = dict[str, Column]
+
+
+def read_columns(stage: str, table: str) -> Columns:
+    """Return a table's columns that ``resources/columns/{stage}.toml`` declares as name = [type, meaning, unit].
+
+    The type is a name of :data:`KINDS`, [type] for a list, or {field = type} for a structure. The module that reads a
+    file names it in ``RESOURCE_FILES``.
+    """
+    return {name: Column(_parse_kind(kind), *texts) for name, (kind, *texts) in _read_tables(stage)[table].items()}
+
+
+@cache
+def _read_tables(stage: str) -> dict[str, dict]:
+    return tomllib.loads((RESOURCES / f"columns/{stage}.toml").read_text(encoding="utf-8"))
+
+
+def _parse_kind(kind: Any) -> Kind:
+    if isinstance(kind, list):
+        return pl.List(_parse_kind(kind[0]))
+    if isinstance(kind, dict):
+        return pl.Struct({name: _parse_kind(part) for name, part in kind.items()})
+    return KINDS[kind]
 
 
 def schema(columns: Columns) -> dict[str, Kind]:
@@ -58,5 +89,4 @@ def _type_name(kind: Any) -> str:
         return f"list of {_type_name(kind.inner)}"
     if isinstance(kind, pl.Struct):
         return "{" + ", ".join(f"{part.name}: {_type_name(part.dtype)}" for part in kind.fields) + "}"
-    names = {pl.String: "text", pl.Boolean: "true or false"}
-    return next((name for dtype, name in names.items() if kind == dtype), str(kind).lower())
+    return next((name for name, dtype in KINDS.items() if kind == dtype), str(kind).lower())

@@ -11,7 +11,7 @@ import polars as pl
 from cxr.annotations.box_table import region_box
 from cxr.annotations.formats import FORMATS, describe_formats
 from cxr.annotations.regions import UNLISTED, Annotation, image_name, lesion_by_label, read_annotations
-from cxr.base.columns import Column, edge_columns
+from cxr.base.columns import read_columns
 from cxr.base.errors import UserError
 from cxr.base.settings import Section, key
 from cxr.base.user_tables import read_frame, require_columns
@@ -20,12 +20,8 @@ from cxr.geometry.boxes import CORNERS
 from cxr.geometry.fusion import fuse_boxes
 from cxr.semisyn.shared import FindingName
 
-PREDICTIONS = {
-    "image_id": Column(pl.String, "Image, as the reference names it."),
-    "finding": Column(pl.String, "Finding."),
-    "confidence": Column(pl.Float64, "Confidence, 0 to 1."),
-    **edge_columns(", half-open", "original px"),
-}
+RESOURCE_FILES = ("columns/semisyn_detectors.toml",)
+PREDICTIONS = read_columns("semisyn_detectors", "predictions")
 TRAIN, VAL, TEST = ROLES = ("train", "val", "test")
 FUSION_IOU = 0.1
 """IoU above which boxes of several readers for one finding are one (weighted boxes fusion, equal confidences)."""

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import polars as pl
 
-from cxr.base.columns import Column
+from cxr.base.columns import read_columns
 from cxr.base.settings import Limits
 
 FindingName = Annotated[str, Limits(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -27,14 +26,8 @@ WARPED_FINDING = "cardiomegaly"
 """Finding that moves organs: it also changes pixels outside its box, so leak, edges and visible box do not apply."""
 TRAIN_SUBSET = "train"
 """The dataset's subset for training."""
-MEASURES = {
-    "change_inside": Column(pl.Float64, "Mean absolute change inside the job's boxes.", "grey levels"),
-    "change_outside_max": Column(pl.Float64, "Largest absolute change outside them.", "grey levels"),
-    "leak": Column(pl.Float64, "Fraction of the squared change outside them."),
-    "area": Column(pl.Int64, "Pixels inside them that changed visibly.", "pixels"),
-    "config": Column(pl.String, "Configuration that made the image."),
-    "parameters": Column(pl.String, "What the engine drew for the job, JSON."),
-}
+RESOURCE_FILES = ("columns/semisyn_editing.toml",)
+MEASURES = read_columns("semisyn_editing", "measures")
 """Columns of the boxes of edited images."""
 BLURS: dict[str, tuple[str, float, float]] = {
     "none": ("none", 1.0, 4.0),

@@ -4,9 +4,9 @@ Snakemake tracks a script by its modification time and does not track its import
 every local module that it imports (transitively) and the resource files that these declare, by meaning and relative
 path. So an edit re-runs exactly the stages that use it, and a touch, clone, copy or reworded comment re-runs nothing.
 
-The meaning of a file is its code without docstrings, comments and layout, the data of YAML, or the bytes of others. The
-serialisation is our own, because Python's differs between versions. Fields without a value are left out, so that new
-fields of a new version change no digest.
+The meaning of a file is its code without docstrings, comments and layout, the data of YAML, the names and types of
+declared columns, or the bytes of others. The serialisation is our own, because Python's differs between versions.
+Fields without a value are left out, so that new fields of a new version change no digest.
 """
 
 import ast
@@ -16,6 +16,7 @@ import json
 import os
 import re
 import time
+import tomllib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -44,6 +45,10 @@ def meaning_digest(path: Path) -> bytes:
             content = "\n".join(_tokens(ast.parse(content))).encode("utf-8", "surrogatepass")
         elif path.suffix in (".yaml", ".yml"):
             content = json.dumps(yaml.load(content, _LOADER), default=str).encode()
+        elif path.parent.name == "columns":
+            tables = tomllib.loads(content.decode())
+            types = {table: [(name, row[0]) for name, row in rows.items()] for table, rows in tables.items()}
+            content = json.dumps(types).encode()
     except (SyntaxError, ValueError, yaml.YAMLError):
         pass
     return hashlib.sha256(content).digest()
@@ -179,17 +184,12 @@ def local_sources(script: Path, root: Path = SCRIPTS) -> list[Path]:
 @cache
 def _local_imports(path: Path, root: Path) -> frozenset[Path]:
     """Return the modules under ``root`` that a file imports directly, and their packages."""
-    files = set()
+    top_names, files = {entry.stem for entry in root.iterdir()}, set()
     for name in imported_names(path):
         parts = name.split(".")
-        if parts[0] in _top_names(root):
+        if parts[0] in top_names:
             files |= {module_file(".".join(parts[: n + 1]), root) for n in range(len(parts))}
     return frozenset(files - {None})
-
-
-@cache
-def _top_names(root: Path) -> frozenset[str]:
-    return frozenset(path.stem for path in root.iterdir())
 
 
 @cache

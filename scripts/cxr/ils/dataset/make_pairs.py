@@ -12,7 +12,7 @@ from operator import itemgetter
 
 import polars as pl
 
-from cxr.base.columns import Column, schema
+from cxr.base.columns import read_columns, schema
 from cxr.base.jobs import progress
 from cxr.base.ledger import Ledger
 from cxr.base.tables import read_lines, read_table, write_table
@@ -22,14 +22,8 @@ from cxr.ils.dataset.pairs import POLARITIES, Pair, make_line, make_positives, m
 from cxr.ils.dataset.settings import PairSettings
 from cxr.instructions.record import Record, open_split_files
 
-DROPPED = {
-    "study_id": Column(pl.String, "Study."),
-    "image_id": Column(pl.String, "Image of the study."),
-    "polarity": Column(pl.String, "positive or negative."),
-    "type": Column(pl.String, "basic, global or lesion_inference; null for a negative."),
-    "target": Column(pl.String, "Lesion type."),
-    "reason": Column(pl.String, "Why there is no such pair."),
-}
+RESOURCE_FILES = ("columns/dataset.toml",)
+DROPPED = read_columns("dataset", "dropped")
 """Columns of the table of pairs that were not made."""
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import polars as pl
 
 from cxr.base.atomic import atomic_folder
-from cxr.base.columns import Column, schema
+from cxr.base.columns import read_columns, schema
 from cxr.base.errors import StoreError, UserError, existing_folder, refuse_unreadable
 from cxr.base.hdf5 import FRAME_SIZE, Shards, ShardWriter, mask_id, pack
 from cxr.base.tables import read_lines, write_lines, write_table
@@ -32,10 +32,8 @@ from cxr.instructions.mimic_ils import INDEX, JSON_NAME, MASK_FOLDER, make_index
 
 SPLIT_NAMES = {"train": "train", "validate": "val", "test": "test"}
 LIST_BY_POLARITY = {True: "positive_pairs", False: "negative_pairs"}
-IMAGES = {
-    "image_id": Column(pl.String, "Image of the release."),
-    "path": Column(pl.String, "Its file in the tree `dataset.mimic_ils_images`."),
-}
+RESOURCE_FILES = ("columns/dataset.toml",)
+IMAGES = read_columns("dataset", "images")
 
 
 def make_study_key(study_id: str) -> str:

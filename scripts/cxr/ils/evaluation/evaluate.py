@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, schema
+from cxr.base.columns import read_columns, schema
 from cxr.base.errors import UserError, count_phrase
 from cxr.base.hdf5 import Shards, pack
 from cxr.base.ids import clean_id
@@ -25,46 +25,17 @@ from cxr.ils.evaluation.summary import TOTAL
 from cxr.metrics.masks import lisa_iou, overlap_packed
 from cxr.plotting.plots import save_png
 
-RESOURCE_FILES = ("paper_tables.yaml",)
+RESOURCE_FILES = ("paper_tables.yaml", "columns/evaluation.toml")
 log = logging.getLogger("cxr")
-EXCLUDED = {
-    "pair_id": Column(pl.String, "Pair; empty for a line that is no pair's."),
-    "reason": Column(pl.String, "Why it is not scored as it stands."),
-    "detail": Column(pl.String, "What exactly was wrong, or the line's number."),
-}
-COUNTS = {
-    "unit": Column(pl.String, "pairs or lines (of the predictions)."),
-    "what": Column(pl.String, "First what there is, then what it is made of, by reason."),
-    "number": Column(pl.Int64, "How many."),
-}
+EXCLUDED = read_columns("evaluation", "excluded")
+COUNTS = read_columns("evaluation", "counts")
 COMPARISON = {
-    "source": Column(pl.String, "ours or paper."),
-    "run": Column(pl.String, "Run, with its persona if it was asked in one's wordings; the paper's model."),
-    "lesion": Column(pl.String, "Lesion type, or `total`, as of the paper's models."),
+    **read_columns("evaluation", "comparison"),
     **summary.COUNT_COLUMNS,
     **{name: column for name, column in summary.MASK_COLUMNS.items() if not name.endswith("_paper")},
-    **{
-        f"text_{rule}": Column(pl.Float64, f"Accuracy of the answers by the rule `{rule}`.", "%")
-        for rule in reversed(SHOWN_RULES)
-    },
+    **read_columns("evaluation", "text_accuracies"),
 }
-
-PAIRS = {
-    "pair_id": Column(pl.String, "Pair."),
-    "subject_id": Column(pl.String, "Its patient."),
-    "target": Column(pl.String, "Lesion type; for a positive lesion inference, the inferred disease."),
-    "type": Column(pl.String, "basic, global or lesion_inference."),
-    "polarity": Column(pl.String, "positive or negative."),
-    "intersection": Column(pl.Int64, "Area in both masks.", "pixels of the evaluation's square"),
-    "union": Column(pl.Int64, "Area in either mask.", "pixels of the evaluation's square"),
-    "iou": Column(pl.Float32, "Overlap; null where the pair is not scored for masks."),
-    **{
-        rule: Column(pl.Boolean, f"Whether the answer is right by the rule `{rule}`; null where it is not scored.")
-        for rule in answer_rules.RULES
-    },
-    "reason": Column(pl.String, "Why the pair is not scored as it stands; null if it is."),
-    "detail": Column(pl.String, "What exactly was wrong."),
-}
+PAIRS = read_columns("evaluation", "pairs")
 SCHEMA = schema(PAIRS)  # ``iou`` and the rules are null if the pair is not scored for masks or text
 REQUIRED = ("pair_id", "subject_id", "target", "type", "instruction", "answer", "seg", "mask_id")
 

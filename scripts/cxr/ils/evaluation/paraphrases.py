@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, interval_columns, schema
+from cxr.base.columns import read_columns, schema
 from cxr.base.tables import read_table, write_table
 from cxr.ils.evaluation.answer_rules import SHOWN_RULES
 from cxr.ils.evaluation.summary import COVERAGE, DIGITS, GROUPS, group_filter, sum_by_patient
@@ -13,17 +13,8 @@ from cxr.metrics.intervals import difference_intervals
 from cxr.metrics.masks import PAIR_METRICS
 
 ALL_PERSONAS = "all personas"
-COLUMNS = {
-    "run": Column(pl.String, "Run."),
-    "persona": Column(pl.String, "Persona, or `all personas`."),
-    "lesion": Column(pl.String, "Lesion type, or `total`."),
-    "measure": Column(pl.String, "Metric of masks, or `text_` and the rule by which answers are right."),
-    "pairs": Column(pl.Int64, "Pairs that count both ways."),
-    "plain": Column(pl.Float64, "Score of the plain instructions.", "%"),
-    "reworded": Column(pl.Float64, "Score of the persona's wordings.", "%"),
-    "change": Column(pl.Float64, "`reworded` less `plain`.", "percentage points"),
-    **interval_columns("change", "its 95 % interval", "percentage points"),
-}
+RESOURCE_FILES = ("columns/evaluation.toml",)
+COLUMNS = read_columns("evaluation", "paraphrases")
 MEASURES = (*PAIR_METRICS, *(f"text_{rule}" for rule in SHOWN_RULES))
 CELLS = [(lesion, measure) for lesion in GROUPS for measure in MEASURES]
 PLAIN, REWORDED = "", "_reworded"  # suffixes of the joined columns of pairs asked both ways

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import yaml
 
-from cxr.base.columns import Column, Columns, interval_columns, schema
+from cxr.base.columns import Column, Columns, interval_columns, read_columns, schema
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import LESIONS
 from cxr.ils import templates
@@ -71,11 +71,8 @@ def make_measure_columns(measure: str, title: str) -> Columns:
     }
 
 
-COUNT_COLUMNS: Columns = {
-    "positives": Column(pl.Int64, "Positive pairs that are scored."),
-    "negatives": Column(pl.Int64, "Negative pairs that are scored."),
-    "failed": Column(pl.Int64, "Pairs whose prediction cannot be used."),
-}
+RESOURCE_FILES = ("columns/evaluation.toml",)
+COUNT_COLUMNS = read_columns("evaluation", "scored_pairs")
 MASK_COLUMNS: Columns = {}
 for _metric in PAIR_METRICS.values():
     MASK_COLUMNS |= make_measure_columns(_metric.column, f"{_metric.title}, {_metric.better} is better")
@@ -86,13 +83,7 @@ SCORES: Columns = {
     **MASK_COLUMNS,
     "note": Column(pl.String, "What the paper prints otherwise elsewhere."),
 }
-TEXTS: Columns = {
-    "rule": Column(pl.String, "Rule by which an answer is right."),
-    "group": Column(pl.String, "positive, negative, a lesion type or `total`."),
-    "type": Column(pl.String, "Type of instruction, or `overall`."),
-    "pairs": Column(pl.Int64, "Pairs that are scored."),
-    **make_measure_columns("accuracy", "Accuracy"),
-}
+TEXTS = read_columns("evaluation", "texts") | make_measure_columns("accuracy", "Accuracy")
 
 
 def sum_by_patient(pairs: pl.DataFrame, ratios: Iterable[Sequence[np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:

@@ -4,10 +4,9 @@ Every image of :class:`cxr.ils.masks.inputs.ShardCases` is accepted: a study wit
 negatives in the dataset stage.
 
 ``output`` (HDF5, key ``mask_id``): ``mask`` packed (512, 512), the distinct masks of the findings and units tables,
-image by image in the order of those tables. Three tables (:mod:`cxr.ils.masks.columns`), sorted by study, image and
-number: ``findings``, one row per positive tuple of the used section, whether or not of the seven types; ``units``, the
-positive instructions without their text, of which those with a null ``dropped`` make a pair; ``studies``, one row per
-image.
+image by image in the order of those tables. Three tables, sorted by study, image and number: ``findings``, one row per
+positive tuple of the used section, whether or not of the seven types; ``units``, the positive instructions without
+their text, of which those with a null ``dropped`` make a pair; ``studies``, one row per image.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,12 +16,11 @@ import cv2
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import schema
+from cxr.base.columns import read_columns, schema
 from cxr.base.hdf5 import Shard, ShardWriter, mask_id
 from cxr.base.jobs import progress
 from cxr.base.ledger import Ledger
 from cxr.base.tables import EXCLUDED, read_table, write_table
-from cxr.ils.masks import columns
 from cxr.ils.masks.evidence import compute_cardiothoracic_ratio, compute_location_evidence
 from cxr.ils.masks.inputs import Case, ShardCases
 from cxr.ils.masks.outcomes import Outcome, compute_outcome
@@ -31,6 +29,10 @@ from cxr.ils.masks.thresholds import ThresholdSet
 from cxr.ils.masks.units import Unit, make_positive_units
 from cxr.ils.masks.zones import count_pixels
 from cxr.instructions.mimic_ils import INDEX, make_index_table
+
+RESOURCE_FILES = ("columns/masks.toml",)
+NAMES = read_columns("masks", "names")
+FINDINGS, UNITS, STUDIES = (NAMES | read_columns("masks", table) for table in ("findings", "units", "studies"))
 
 
 class MaskWriter:
@@ -126,7 +128,7 @@ def run_shard(
             ratio = compute_cardiothoracic_ratio(case.heart, case.lungs, case.to_original)
             tables["studies"].append(case.names | {"ctr": ratio} | row | {"signs": case.measure_signs()})
             ledger.accept(case.image_id)
-    declared = {findings: columns.FINDINGS, units: columns.UNITS, studies: columns.STUDIES}
+    declared = {findings: FINDINGS, units: UNITS, studies: STUDIES}
     for (path, table_columns), rows in zip(declared.items(), tables.values(), strict=True):
         write_table(path, pl.DataFrame(rows, schema=schema(table_columns)), table_columns)
     ledger.finish(excluded, (row["image_id"] for row in population.rows))
@@ -142,5 +144,5 @@ def run_index(
             rows += [(name, Path(path).stem, row) for row, name in enumerate(shard.ids)]
     write_table(index, make_index_table(rows), INDEX)
     finding_table = pl.concat(map(read_table, findings_parts)).sort("study_id", "image_id", "finding")
-    write_table(findings, finding_table, columns.FINDINGS)
+    write_table(findings, finding_table, FINDINGS)
     write_table(excluded, pl.concat(map(read_table, excluded_parts)).sort("image_id", "study_id"), EXCLUDED)

@@ -9,17 +9,19 @@ from pathlib import Path
 import cv2
 import polars as pl
 
-from cxr.base.columns import schema
+from cxr.base.columns import read_columns, schema
 from cxr.base.jobs import progress
 from cxr.base.tables import write_table
 from cxr.base.vocabulary import LESIONS
-from cxr.ils.masks import columns
 from cxr.ils.masks.findings import CARDIOMEGALY, Finding
 from cxr.ils.masks.inputs import Case, ShardCases
 from cxr.ils.masks.outcomes import Outcome, compute_decision, compute_outcome
 from cxr.ils.masks.settings import SweepSettings
 from cxr.ils.masks.thresholds import ThresholdSet
 from cxr.ils.masks.zones import count_pixels, unite_masks
+
+RESOURCE_FILES = ("columns/masks.toml",)
+SWEEP = read_columns("masks", "sweep")
 
 
 def make_sweep_rows(case: Case, sets: Mapping[str, ThresholdSet]) -> dict[str, list[dict]]:
@@ -62,4 +64,4 @@ def run_shard(*, output: str | Path, options: SweepSettings, **inputs: str | Pat
             for name, sweep_rows in make_sweep_rows(case, sets).items():
                 rows[name] += sweep_rows
     sweep_rows = [row for part in rows.values() for row in part]
-    write_table(output, pl.DataFrame(sweep_rows, schema=schema(columns.SWEEP)), columns.SWEEP)
+    write_table(output, pl.DataFrame(sweep_rows, schema=schema(SWEEP)), SWEEP)

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 
 import polars as pl
 
-from cxr.base.columns import Column, schema
+from cxr.base.columns import read_columns, schema
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, write_lines, write_table
 from cxr.ils.paraphrase import engine
@@ -24,14 +24,8 @@ from cxr.ils.templates import Instruction, parse_instruction
 log = logging.getLogger("cxr")
 MAX_LOGGED_LETTERS = 1000  # maximum number of characters of an answer in the log. An answer contains no patient text
 NOT_AN_INSTRUCTION = "not an instruction of Table 2"
-COUNTS = {
-    "persona": Column(pl.String, "Persona."),
-    "type": Column(pl.String, "Type of the instructions; unknown for a text that is not of Table 2."),
-    "instructions": Column(pl.Int64, "Distinct instructions of the type."),
-    "reworded": Column(pl.Int64, "Of these, instructions with wordings."),
-    "plain_only": Column(pl.Int64, "Of these, instructions with their plain text alone."),
-    "why": Column(pl.String, "Problems of the latter, each with its number."),
-}
+RESOURCE_FILES = ("columns/paraphrase.toml",)
+COUNTS = read_columns("paraphrase", "counts")
 
 
 def run_instructions(*, lines: Sequence[str], output: str) -> None:

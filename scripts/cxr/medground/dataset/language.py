@@ -7,9 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-import polars as pl
-
-from cxr.base.columns import Column, Columns
+from cxr.base.columns import read_columns
 from cxr.base.resources import load_resource
 from cxr.base.tables import read_lines, read_table, write_rows
 from cxr.base.vocabulary import VALID_LOCATIONS
@@ -17,28 +15,10 @@ from cxr.medground.logic.facts import Facts, paths_by_source
 from cxr.medground.logic.scene import parse_class_words, zone_phrases
 from cxr.medground.logic.text import split_phrases
 
-RESOURCE_FILES = ("medground/logic.yaml", "medground/language.yaml")
+RESOURCE_FILES = ("medground/logic.yaml", "medground/language.yaml", "columns/medground_dataset.toml")
 QUERIES = "queries"
-LANGUAGE: Columns = {
-    "set": Column(pl.String, "queries, or a label baseline: generic, class, replaced."),
-    "domain": Column(pl.String, "Kind of image; `total`: all."),
-    "split": Column(pl.String, "Split, or zero_shot."),
-    "queries": Column(pl.Int64, "Queries."),
-    "words": Column(pl.Float64, "Mean number of words."),
-    "entity_density": Column(pl.Float64, "Distinct clinical concepts of a query over its words, of all queries."),
-    "morphology": Column(pl.Float64, "Queries with a term of the domain's appearance.", "%"),
-    "morphology_terms": Column(pl.Float64, "Mean number of distinct such terms."),
-    "spatial": Column(pl.Float64, "Mean number of words and phrases of place."),
-    "skeletons": Column(pl.Int64, "Distinct queries with class, attribute and number words replaced by their kinds."),
-    "commonest": Column(pl.Float64, "Queries with the commonest of these.", "%"),
-    "distinct": Column(pl.Float64, "Distinct texts over queries.", "%"),
-}
-WORDS: Columns = {
-    "domain": Column(pl.String, "Kind of image."),
-    "split": Column(pl.String, "Split, or zero_shot."),
-    "word": Column(pl.String, "Word of its queries."),
-    "queries": Column(pl.Int64, "Queries that hold it."),
-}
+LANGUAGE = read_columns("medground_dataset", "language")
+WORDS = read_columns("medground_dataset", "words")
 MAX_WORDS = 50  # most words listed per domain and split
 SLOTS = ("class", "attribute", "number", "order", "place")
 
@@ -47,7 +27,7 @@ class Lexicon:
     """Phrases of one source: {phrase: (slot, concept)}; a slot is one of :data:`SLOTS` or empty."""
 
     def __init__(self, facts: Facts, domain: str):
-        logic, language = map(load_resource, RESOURCE_FILES)
+        logic, language = map(load_resource, RESOURCE_FILES[:2])
         entry_by_phrase: dict[str, tuple[str, str]] = {}
 
         def add(phrases: Iterable[str], slot: str, concept: str) -> None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, Columns
+from cxr.base.columns import read_columns
 from cxr.base.seeds import make_rng
 from cxr.base.tables import read_lines, read_tables, write_lines, write_rows
 from cxr.base.vocabulary import SPLITS
@@ -18,37 +18,10 @@ from cxr.medground.logic.facts import GRID_CORNERS, Facts, count_queries, group_
 from cxr.medground.logic.scene import parse_class_words
 
 FILES = (*SPLITS, "zero_shot")
-STATISTICS: Columns = {
-    "source": Column(pl.String, "Source; `total`: all."),
-    "split": Column(pl.String, "Split, or zero_shot."),
-    "images": Column(pl.Int64, "Images with a query."),
-    "queries": Column(pl.Int64, "Accepted queries."),
-    "trivial": Column(pl.Int64, "Of these, on an image with one candidate: any text gets the right answer."),
-    "by_class": Column(pl.Int64, "Of these, where the class's word alone selects the answer."),
-    **{
-        kind: Column(pl.Int64, f"Queries for {answer}.")
-        for kind, answer in (("single", "one region"), ("subset", "several regions"), ("all", "all of a class"))
-    },
-    "words": Column(pl.Float64, "Mean number of words."),
-    "characters": Column(pl.Float64, "Mean number of characters."),
-    "unjudged": Column(pl.Int64, "Queries that the judge could not judge."),
-}  # fmt: skip
-CONSERVATION: Columns = {
-    "source": Column(pl.String, "Source."),
-    "split": Column(pl.String, "Split."),
-    "quantity": Column(pl.String, "What is counted: `images`, `components`, `wanted`, `made` or `accepted`."),
-    "in": Column(pl.Int64, "Number that went in."),
-    "out": Column(pl.Int64, "Number that came out."),
-    "parts": Column(pl.String, "What came out, by name."),
-}
-UNITS: Columns = {
-    "query_id": Column(pl.String, "Query of the test split: what experts judge."),
-    "source": Column(pl.String, "Its source."),
-    "image_id": Column(pl.String, "Its image."),
-    "domain": Column(pl.String, "Kind of image."),
-    "query": Column(pl.String, "Its text."),
-    "regions": Column(pl.List(pl.Int64), "Its answer."),
-}
+RESOURCE_FILES = ("columns/medground_dataset.toml",)
+STATISTICS = read_columns("medground_dataset", "statistics")
+CONSERVATION = read_columns("medground_dataset", "conservation")
+UNITS = read_columns("medground_dataset", "units")
 LABEL_FIELDS = ("source", "image_id", "subject_id", "split", "domain", "modality")
 """Fields of a query's line that the lines of the baselines generic and class have as well."""
 PAIR_OVERLAP = 0.1  # largest IoU of the two answers of a sensitivity pair

@@ -5,29 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
-from cxr.base.columns import Column, Columns
+from cxr.base.columns import read_columns
 from cxr.base.resources import load_resource
 from cxr.base.tables import read_table, read_tables, write_rows
 from cxr.medground.logic.facts import paths_by_source
 
-RESOURCE_FILES = ("medground/paper_tables.yaml",)
-SOURCE_COUNTS: Columns = {
-    "source": Column(pl.String, "Source; `total`: all."),
-    "domain": Column(pl.String, "Kind of image; `various` of several."),
-    "split": Column(pl.String, "train, validate or test; `all`."),
-    "images": Column(pl.Int64, "Images that were read; tiles where a source is cut."),
-    "image_classes": Column(pl.Int64, "Pairs of an image and a class with a region: the other unit of Table 5."),
-    "excluded": Column(pl.Int64, "Images left out, of the source; null of a split."),
-}
-PAPER_COMPARISON: Columns = {
-    "table": Column(pl.String, "Table 1, 2, 5 or 6 of the paper."),
-    "row": Column(pl.String, "Dataset, domain or source of the row."),
-    "column": Column(pl.String, "Column of the table."),
-    "paper": Column(pl.Float64, "As printed; null where the paper has none."),
-    "ours": Column(pl.Float64, "Of this dataset; null where it has none."),
-    "unit": Column(pl.String, "Unit of both."),
-    "note": Column(pl.String, "What differs, or is inconsistent in the paper."),
-}
+RESOURCE_FILES = ("medground/paper_tables.yaml", "columns/medground_dataset.toml")
+SOURCE_COUNTS = read_columns("medground_dataset", "source_counts")
+PAPER_COMPARISON = read_columns("medground_dataset", "paper_comparison")
 PRINTED_SPLITS = {"train": "train", "val": "validate", "test": "test"}
 TRIPLETS = "the paper's row counts triplets, which it calls images"
 

@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import polars as pl
-
-from cxr.base.columns import Column, Columns
+from cxr.base.columns import read_columns
 from cxr.base.errors import UserError, refuse_unreadable
 from cxr.base.tables import read_lines, write_rows
 
@@ -24,10 +22,8 @@ LINKED = "kb_ents"  # extension attribute in which the linker stores an entity's
 FILES = ("nmslib_index.bin", "tfidf_vectorizer.joblib", "tfidf_vectors_sparse.npz", "concept_aliases.json")
 """Files of a linker, besides the knowledge base ``*.jsonl``."""
 REPLACED_SETTINGS = ("factory", "linker_name", "candidate_generator")  # of a linker, replaced by its files
-ENTITIES: Columns = {
-    "query": Column(pl.String, "Text of a query, or of a label baseline; each once."),
-    "concepts": Column(pl.Int64, "Distinct clinical concepts in it."),
-}
+RESOURCE_FILES = ("columns/medground_dataset.toml",)
+ENTITIES = read_columns("medground_dataset", "entities")
 
 
 def load_pipeline(path: str, linker: str = "") -> Callable[[Iterable[str]], Iterator[set[str]]]:

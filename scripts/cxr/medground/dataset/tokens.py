@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from cxr.base.columns import Column, Columns
+from cxr.base.columns import read_columns
 from cxr.base.errors import refuse_unreadable
 from cxr.base.tables import read_lines, write_table
 from cxr.vlm.conventions import InputSize, find_convention
@@ -16,14 +16,8 @@ if TYPE_CHECKING:
 
 CONVENTION = "grid1000"
 SCHEMA = {"source": pl.String, "split": pl.String, "query": pl.Int64, "line": pl.Int64}
-TOKENS: Columns = {
-    "source": Column(pl.String, "Source; `total`: all."),
-    "split": Column(pl.String, "Split, or zero_shot."),
-    "queries": Column(pl.Int64, "Accepted queries."),
-    "query_tokens": Column(pl.Float64, "Mean number of tokens of a query."),
-    "line_tokens": Column(pl.Float64, "The same of question and answer as a model is trained on; without its picture."),
-    "total_tokens": Column(pl.Int64, "Tokens of all questions and answers: Table 2's unit, as far as the paper tells."),
-}
+RESOURCE_FILES = ("columns/medground_dataset.toml",)
+TOKENS = read_columns("medground_dataset", "tokens")
 
 
 def load_tokenizer(path: str) -> "PreTrainedTokenizerBase":

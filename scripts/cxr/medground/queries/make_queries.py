@@ -7,9 +7,8 @@ from functools import cached_property
 from itertools import chain
 
 import numpy as np
-import polars as pl
 
-from cxr.base.columns import Column, Columns
+from cxr.base.columns import read_columns
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.seeds import make_rng
@@ -25,17 +24,8 @@ from cxr.medground.queries.forms import FormSearch, target_kind
 from cxr.medground.queries.sampling import QuerySampler, SampledQuery
 from cxr.medground.stage_settings import QueriesSettings
 
-UNASKED: Columns = {
-    "image_id": Column(pl.String, "Image."),
-    "split": Column(pl.String, "Its split."),
-    "number": Column(pl.Int64, "Which of the wanted queries, from 0."),
-    "reason": Column(
-        pl.String,
-        "undecidable: no further query has one answer; fragile: every further answer depends on the exact outlines; "
-        "budget: the search was ended; not_given: the table or model has fewer, or no statement; declined: the model "
-        "left it empty; quarantined: no usable answer; side_disagrees, number_disagrees: of a statement.",
-    ),
-}
+RESOURCE_FILES = ("columns/medground_queries.toml",)
+UNASKED = read_columns("medground_queries", "unasked")
 Made = tuple[list[dict], list[dict]]
 """The lines of an image's queries, and rows of :data:`UNASKED` of requested queries that could not be made."""
 

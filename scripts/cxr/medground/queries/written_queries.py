@@ -9,9 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-import polars as pl
-
-from cxr.base.columns import Column, Columns
+from cxr.base.columns import read_columns
 from cxr.base.errors import UserError
 from cxr.base.ids import clean_id
 from cxr.base.jobs import log
@@ -20,15 +18,8 @@ from cxr.base.user_tables import read_text
 from cxr.medground.logic.facts import GRID_CORNERS
 
 KEY = "medground.queries.table"
-UNUSED: Columns = {
-    "image_id": Column(pl.String, "Image that the table names."),
-    "number": Column(pl.Int64, "Which of its texts, from 0."),
-    "query": Column(pl.String, "The text."),
-    "reason": Column(
-        pl.String,
-        "unknown_image: in no source; excluded: by a source; no_regions; no_text: no question with an answer.",
-    ),
-}
+RESOURCE_FILES = ("columns/medground_queries.toml",)
+UNUSED = read_columns("medground_queries", "unused")
 """Columns of the table of unused texts."""
 _RAW = re.compile(r"Question:\s*(.+?)\s*\n\s*Answer:\s*(.+?)\s*(?=\n\s*Question:|\Z)", re.DOTALL)
 

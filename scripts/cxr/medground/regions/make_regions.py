@@ -7,9 +7,8 @@ from itertools import chain
 
 import cv2
 import numpy as np
-import polars as pl
 
-from cxr.base.columns import Column, Columns
+from cxr.base.columns import read_columns
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.ledger import Ledger
@@ -20,55 +19,16 @@ from cxr.medground.logic.components import Component, contrast_and_texture, find
 from cxr.medground.logic.facts import GRID, GRID_CORNERS, Facts, Planes, read_images, read_planes
 from cxr.medground.stage_settings import RegionsSettings
 
-WITHIN = pl.List(pl.Struct({"region": pl.Int64, "share": pl.Float64}))
-WHERE: Columns = {
-    "image_id": Column(pl.String, "Image."),
-    "label": Column(pl.String, "Class."),
-    **{name: Column(pl.Int64, "Edge of the box, half-open.", "frame pixels") for name in CORNERS},
-    "area": Column(pl.Int64, "Area; of a source without masks, the box's.", "pixels"),
-}
-REGIONS: Columns = WHERE | {
-    "region": Column(pl.Int64, "Number in its image, by class, then y1, x1, y2, x2."),
-    **{name: Column(pl.Int64, "Edge of the box on the grid of 1000.") for name in GRID_CORNERS},
-    "grid_iou": Column(pl.Float64, "IoU of the box and its box on the grid."),
-    "candidate": Column(pl.Boolean, "Whether it may be an answer; the others are distractors."),
-    "area_ratio": Column(pl.Float64, "Area over the picture's without padding."),
-    "width": Column(pl.Float64, "Width of the box over the side."),
-    "height": Column(pl.Float64, "Height of the box over the side."),
-    "aspect": Column(pl.Float64, "Width over height of the box."),
-    "cx": Column(pl.Float64, "Centroid over the side, from the left."),
-    "cy": Column(pl.Float64, "Centroid over the side, from the top."),
-    "extent": Column(pl.Float64, "Area over that of the box; null without a mask."),
-    "solidity": Column(pl.Float64, "Area over that of the convex hull of the pixels' corners; null without a mask."),
-    "elongation": Column(pl.Float64, "1 - sqrt(l2 / l1) of the pixels' covariance; null without a mask."),
-    "compactness": Column(pl.Float64, "4 pi area over the squared perimeter; null without a mask. In no query."),
-    "contrast": Column(pl.Float64, "Mean inside less the ring's, over the pooled SD; null without a ring."),
-    "texture": Column(pl.Float64, "SD inside over the ring's; null without a ring."),
-    "touches_border": Column(pl.Boolean, "Whether the box meets the picture's edge."),
-    "zones": Column(pl.List(pl.Float64), "Share of the region in each zone label; null where zones are unknown."),
-    "within": Column(WITHIN, "Shares of its pixels inside regions of other classes; null without masks."),
-    **{
-        name: Column(pl.Int64, f"Rank by {quantity}, from 0 for the {first}.")
-        for name, quantity, first in (
-            ("rank_area", "area among the image's regions", "largest"), ("rank_cx", "cx", "leftmost"),
-            ("rank_cy", "cy", "topmost"), ("class_rank_area", "area among those of its class", "largest"),
-            ("class_rank_cx", "cx among those of its class", "leftmost"),
-            ("class_rank_cy", "cy among those of its class", "topmost"),
-        )
-    },
-    "open_class": Column(pl.Boolean, "Whether dropped specks hold more of its class than the settings allow."),
-}  # fmt: skip
-DROPPED: Columns = WHERE | {"reason": Column(pl.String, "`too_small`.")}
-SHIFTED: Columns = {
-    "px": Column(pl.Int64, "How far every outline lies further out; negative: further in.", "frame pixels"),
-    "twin": Column(pl.Int64, "`region` that it is; null for one that appears, or that met others or fell apart."),
-    **{
-        name: REGIONS[name]
-        for name in (
-            *WHERE, "region", "candidate", "area_ratio", "cx", "cy", "solidity", "elongation", "contrast", "texture",
-            "zones", "within", "open_class",
-        )
-    },
+RESOURCE_FILES = ("columns/medground_regions.toml",)
+WHERE = read_columns("medground_regions", "where")
+REGIONS = WHERE | read_columns("medground_regions", "regions")
+DROPPED = WHERE | read_columns("medground_regions", "dropped")
+SHIFTED = read_columns("medground_regions", "shifted") | {
+    name: REGIONS[name]
+    for name in (
+        *WHERE, "region", "candidate", "area_ratio", "cx", "cy", "solidity", "elongation", "contrast", "texture",
+        "zones", "within", "open_class",
+    )
 }  # fmt: skip
 
 

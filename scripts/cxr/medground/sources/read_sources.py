@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, Columns
+from cxr.base.columns import read_columns
 from cxr.base.hdf5 import ShardWriter
 from cxr.base.jobs import log
 from cxr.base.ledger import EXCLUDED, Ledger
@@ -39,28 +39,9 @@ from cxr.medground.sources.lvit import read_lvit
 from cxr.medground.sources.medsegbench import check_digest, parse_flag, read_flag_facts, read_npz
 from cxr.medground.sources.settings import EMBEDDED, SourcesSettings
 
-RESOURCE_FILES = ("medground/sources.yaml",)
+RESOURCE_FILES = ("medground/sources.yaml", "columns/medground_sources.toml")
 BOX = pl.Struct({"label": pl.String, "x1": pl.Float64, "y1": pl.Float64, "x2": pl.Float64, "y2": pl.Float64})
-IMAGES: Columns = {
-    "image_id": Column(pl.String, "Image, or tile of one: its row and column after the name."),
-    "subject_id": Column(pl.String, "Its subject; the image itself where the source names none."),
-    "split": Column(pl.String, "train, validate or test."),
-    "shard": Column(pl.String, "Shard of its subject."),
-    "domain": Column(pl.String, "Kind of image: nuclei, bacteria, ultrasound, dermoscopy, ct, cxr or other."),
-    "modality": Column(pl.String, "Modality, in the source's words."),
-    "licence": Column(pl.String, "Licence of the picture and its masks."),
-    "description": Column(pl.String, "Text that came with it, without marks; empty: none, or refused."),
-    "described": Column(pl.String, "none; refused: it gives orders to a model; read: of a known form; unread."),
-    "disagrees": Column(pl.Boolean, "Whether it names other sides than the masks have; null where it does not tell."),
-    "radiological": Column(pl.Boolean, "Whether its left is the patient's right; null where that is unknown."),
-    "extent": Column(pl.List(pl.Int64), "The picture without padding: left, top, right, bottom.", "frame pixels"),
-    "inner": Column(pl.List(pl.Boolean), "Which of these edges a tile was cut at."),
-    "to_original": Column(pl.List(pl.Float64), "Affine from frame to original pixels, by rows; centres at .5."),
-    "boxes": Column(pl.List(BOX), "The boxes, of a source without masks.", "frame pixels"),
-    "anatomy": Column(pl.String, "Its zones: none (not requested); found; absent in ILS; different (another image)."),
-    "anomaly": Column(pl.Boolean, "Whether the judge may look at its anomaly map."),
-    "digest": Column(pl.String, "Digest of the pixels."),
-}
+IMAGES = read_columns("medground_sources", "images")
 """Columns of the table of images."""
 
 

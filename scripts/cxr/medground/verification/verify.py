@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import cv2
 import numpy as np
-import polars as pl
 
-from cxr.base.columns import Column, Columns
+from cxr.base.columns import read_columns
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import progress
 from cxr.base.tables import read_lines, read_tables, write_lines, write_rows, write_table
@@ -22,35 +21,10 @@ from cxr.medground.verification.anatomy import Anatomy
 from cxr.medground.verification.text_rules import allowed_words, check_text, find_form_fault
 
 STAGES = ("I", "II", "III")
-REJECTED: Columns = {
-    "query_id": Column(pl.String, "Query."),
-    "source": Column(pl.String, "Its source."),
-    "split": Column(pl.String, "Its split."),
-    "image_id": Column(pl.String, "Its image."),
-    "stage": Column(pl.String, "I: form; II: the text against the measurements; III: the judge."),
-    "reason": Column(pl.String, "Code of the reason."),
-    "detail": Column(pl.String, "Which rule or words."),
-}
-PASSED: Columns = {
-    "source": Column(pl.String, "Source; `total`: all."),
-    "split": Column(pl.String, "Split; `all`."),
-    "stage": Column(pl.String, "I, II or III."),
-    "candidates": Column(pl.Int64, "Queries that were made."),
-    "accepted": Column(pl.Int64, "Queries left after the stage."),
-    "accepted_percentage": Column(pl.Float64, "The same of the candidates, as the paper prints it.", "%"),
-    "of_before": Column(pl.Float64, "The same of those left by the stage before.", "%"),
-    "unjudged": Column(pl.Int64, "Of the accepted, those that the judge could not judge."),
-    "passed": Column(pl.Int64, "The accepted that the stage decided about: neither the unjudged nor statements."),
-    "reasons": Column(pl.String, "Rejects by reason."),
-    "noted": Column(pl.String, "What the stage found in statements, none of which it rejects, by reason."),
-}
-GROUPED: Columns = {
-    "by": Column(pl.String, "kind of the answer, or family of what the query says; a query may have several families."),
-    "value": Column(pl.String, "Which; `unknown` of a text made elsewhere, whose families nobody states."),
-    "candidates": Column(pl.Int64, "Queries that were made."),
-    **{f"accepted_{stage}": Column(pl.Int64, f"Of these, left after the stage {stage}.") for stage in STAGES},
-    "unjudged": Column(pl.Int64, "Of the last, those that the judge could not judge."),
-}
+RESOURCE_FILES = ("columns/medground_verification.toml",)
+REJECTED = read_columns("medground_verification", "rejected")
+PASSED = read_columns("medground_verification", "passed")
+GROUPED = read_columns("medground_verification", "grouped")
 """Columns of the pass rates by kind and by family."""
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from cxr.base.atomic import atomic_folder
-from cxr.base.columns import Column, schema
+from cxr.base.columns import read_columns, schema
 from cxr.base.hdf5 import Shards
 from cxr.base.jobs import progress
 from cxr.base.secrets import keyed_digest, read_secret
@@ -269,18 +269,8 @@ def _exported(folder: Path, source: ImageSource, options: ExportOptions) -> Iter
 
 CONTROL_REPORT = "The lungs are clear. No acute cardiopulmonary abnormality."
 """Report of a healthy source."""
-MANIFEST = {
-    "subject_id": Column(pl.String, "Patient."),
-    "study_id": Column(pl.String, "One study for each image."),
-    "image_id": Column(pl.String, "Job, or the healthy image."),
-    "image_path": Column(pl.String, "Image file, relative to the manifest."),
-    "findings": Column(pl.String, "The job's prompt, or the control's sentence."),
-    "view": Column(pl.String, "View, by its code."),
-    "split": Column(pl.String, "Split of the patient."),
-    "finding": Column(pl.String, "Finding that was put in; empty for a healthy source."),
-    "source": Column(pl.String, "The healthy image itself, or the one it was made from."),
-    "says": Column(pl.String, "`synthetic finding`, or `healthy source`."),
-}
+RESOURCE_FILES = ("columns/semisyn_dataset.toml",)
+MANIFEST = read_columns("semisyn_dataset", "manifest")
 
 
 def run_cohort(

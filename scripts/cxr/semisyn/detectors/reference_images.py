@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.annotations.regions import ENDINGS, image_name, read_annotations
-from cxr.base.columns import Column, Columns
+from cxr.base.columns import read_columns
 from cxr.base.errors import UserError
 from cxr.base.jobs import log
 from cxr.base.tables import read_table, write_rows
@@ -16,23 +16,9 @@ from cxr.base.user_tables import read_sheet
 from cxr.semisyn.references import TRAIN, Reference, map_patients, read_reference, refuse_two_roles
 from cxr.semisyn.shared import TRAIN_SUBSET
 
-ROLES: Columns = {
-    "set": Column(pl.String, "Reference, or `synthetic`: the sources of the dataset's train images."),
-    "role": Column(pl.String, "train, val or test."),
-    "images": Column(pl.Int64, "Images."),
-    "patients": Column(pl.Int64, "Patients; no patient is in sets of two roles."),
-    "boxes": Column(pl.Int64, "Boxes of findings; null for the synthetic images."),
-    "excluded_regions": Column(pl.String, "Regions without a finding or an area, by reason, JSON."),
-}
-PICTURES: Columns = {
-    "image_id": Column(pl.String, "Image, as the reference names it."),
-    "study_id": Column(pl.String, "The same: each image is a study of its own."),
-    "subject_id": Column(pl.String, "Its patient from the manifest, or the image id."),
-    "path": Column(pl.String, "File."),
-    "rank": Column(pl.Int64, "Always 0."),
-    "view": Column(pl.String, "View from the manifest; null if not given."),
-    "position": Column(pl.String, "Position of the patient from the manifest; null if not given."),
-}
+RESOURCE_FILES = ("columns/semisyn_detectors.toml",)
+ROLES = read_columns("semisyn_detectors", "roles")
+PICTURES = read_columns("semisyn_detectors", "pictures")
 """The columns that the stage frames reads from a shard of the cohort."""
 SYNTHETIC = "synthetic"
 """Name of the set of source images of the synthetic ones; the settings forbid it for references."""

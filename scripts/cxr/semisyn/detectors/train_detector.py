@@ -15,7 +15,7 @@ import polars as pl
 import torch
 
 from cxr.base.atomic import atomic_folder
-from cxr.base.columns import Column, Columns, schema
+from cxr.base.columns import read_columns, schema
 from cxr.base.engines import Setup, engine_module
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shards
@@ -30,31 +30,10 @@ from cxr.semisyn.detectors.pools import LazySample, shares_at, shuffle_boxes, ta
 from cxr.semisyn.references import PREDICTIONS, Reference, framed_images, map_patients, read_reference
 from cxr.semisyn.shared import PARTS, TRAIN_SUBSET, images_per_finding
 
-UPDATES: Columns = {
-    "update": Column(pl.Int64, "Number of the step, from 1."),
-    "images": Column(pl.Int64, "Training images used until then, repetitions included."),
-    "loss_class": Column(pl.Float64, "Class loss on the batch."),
-    "loss_box": Column(pl.Float64, "Weighted box loss on the batch; the training minimises the sum of both."),
-}
-EPOCHS: Columns = {
-    "epoch": Column(pl.Float64, "Mean number of times that an image was used until then."),
-    "updates": Column(pl.Int64, "Steps until then."),
-    "images": Column(pl.Int64, "Training images used until then, repetitions included."),
-    "loss_class": Column(pl.Float64, "Mean class loss of the steps since the previous row."),
-    "loss_box": Column(pl.Float64, "Mean box loss of the same steps."),
-    "map1070_validation": Column(pl.Float64, "Mean AP on the references with the role val; null without.", "%"),
-}
-POOLS: Columns = {
-    "pool": Column(pl.String, "real, synthetic, shuffled (boxes of other jobs) or unedited (sources, without a box)."),
-    "reference": Column(pl.String, "Reference of real images; empty for the others."),
-    "images": Column(pl.Int64, "Images."),
-    "patients": Column(pl.Int64, "Their patients."),
-    "boxes": Column(pl.Int64, "Boxes."),
-    "without_frame": Column(pl.Int64, "Images of the reference without a frame; they are excluded."),
-    "share_first": Column(pl.Float64, "Fraction of a batch from this pool at the first step."),
-    "share_last": Column(pl.Float64, "Fraction at the last step."),
-    "epochs": Column(pl.Float64, "Mean number of times that an image of the pool is used."),
-}
+RESOURCE_FILES = ("columns/semisyn_detectors.toml",)
+UPDATES = read_columns("semisyn_detectors", "updates")
+EPOCHS = read_columns("semisyn_detectors", "epochs")
+POOLS = read_columns("semisyn_detectors", "pools")
 POINTS = 10
 """Rows of the table of epochs, at which the engine lite is scored on the validation images."""
 SHARE_POINTS = 1000

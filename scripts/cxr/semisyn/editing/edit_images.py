@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import yaml
 
-from cxr.base.columns import Column, edge_columns
+from cxr.base.columns import read_columns
 from cxr.base.engines import Setup, engine_module
 from cxr.base.hdf5 import FRAME_SIZE, Shards, ShardWriter
 from cxr.base.ledger import Ledger
@@ -131,14 +131,8 @@ def _lesion_of_side(lesion: np.ndarray, organs: dict[str, np.ndarray], side: str
     return lesion & ~organs[LUNGS[1] if side == "right" else LUNGS[0]] & ~is_opposite
 
 
-BOXES = {
-    "job_id": Column(pl.String, "Job, and the row of its image in the shard."),
-    "number": Column(pl.Int64, "Number of the box within the job, from 0."),
-    "kind": Column(pl.String, "conditioning: as requested; visible: tight box of the visible change."),
-    "side": Column(pl.String, "Lung of the box: right or left; empty for the heart."),
-    **edge_columns(", half-open", "frame px"),
-    **MEASURES,
-}
+RESOURCE_FILES = ("columns/semisyn_editing.toml",)
+BOXES = read_columns("semisyn_editing", "boxes") | MEASURES
 UNITS = {"image": "grey levels"}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from cxr.annotations.regions import image_name, read_annotations
-from cxr.base.columns import Column, Columns, schema
+from cxr.base.columns import Column, Columns, read_columns, schema
 from cxr.base.engines import Setup, engine_module
 from cxr.base.faults import broken_part
 from cxr.base.hdf5 import Shard
@@ -22,39 +22,20 @@ from cxr.base.vocabulary import FINDINGS
 from cxr.dicom.files import HEAD_BYTES, HeaderError, detect_file_kind, get_text, normalize_text, read_dicom
 from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.healthy import engine
-from cxr.semisyn.healthy.engine import CRITERIA, ORGANS, STAGE, Exclusion
+from cxr.semisyn.healthy.engine import CRITERIA, STAGE, Exclusion
 from cxr.semisyn.healthy.labels import ReportLabels, TableLabels
 from cxr.semisyn.healthy.settings import HealthySettings
 
-RESOURCE_FILES = ("semisyn/paper.yaml",)
-_NAMES = {"right": "right lung", "left": "left lung", "heart": "heart"}
+RESOURCE_FILES = ("semisyn/paper.yaml", "columns/semisyn_healthy.toml")
 HEALTHY: Columns = {
-    "image_id": Column(pl.String, "Image."),
-    "study_id": Column(pl.String, "Its study."),
-    "subject_id": Column(pl.String, "Its patient."),
-    "split": Column(pl.String, "train, validate or test."),
-    "shard": Column(pl.String, "Shard of its patient."),
-    "view": Column(pl.String, "View, by its code."),
-    "position": Column(pl.String, "Erect, Semi-erect, Sitting or Recumbent; empty if unknown."),
-    "ctr": Column(pl.Float64, "Cardiothoracic ratio: the heart's width over both lungs', outer edge to outer edge."),
-    **{
-        f"{organ}_{edge}": Column(pl.Int64, f"{edge_name} edge of the {_NAMES[organ]}'s box.", "frame pixels")
-        for organ in ORGANS
-        for edge, edge_name in zip(CORNERS, ("Left", "Top", "Right", "Bottom"), strict=True)
-    },
+    **read_columns("semisyn_healthy", "healthy"),
     **{
         f"score_{finding}": Column(pl.Float64, f"The classifier's score of {name.lower()}; null where it has none.")
         for finding, name in FINDINGS.items()
     },
     "labels": Column(pl.String, "Source of the labels: `chexpert` or `reports`."),
 }
-FUNNEL: Columns = {
-    "criterion": Column(pl.String, "Criterion, in words; the last row is the pool."),
-    "in": Column(pl.Int64, "Images that reached it."),
-    "out": Column(pl.Int64, "Images that passed."),
-    "reason": Column(pl.String, "Codes of the reasons it gives, with their numbers ([reasons.md](reasons.md))."),
-    "paper": Column(pl.Int64, "Number in the paper; empty if not reported."),
-}
+FUNNEL = read_columns("semisyn_healthy", "funnel")
 METADATA = "PatientOrientationCodeSequence_CodeMeaning"
 """Column of MIMIC-CXR-JPG's metadata table with the position."""
 MANIFEST = "position"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, edge_columns, schema
+from cxr.base.columns import read_columns, schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import FRAME_SIZE, Shard
 from cxr.base.ledger import Ledger
@@ -22,34 +22,9 @@ from cxr.semisyn.findings import catalogue as findings
 from cxr.semisyn.findings.boxes import Chests, Places, draw_boxes, draw_hearts
 from cxr.semisyn.placement.quota import PlanOptions, explain_overuse, images_requested, num_jobs
 
-PLAN = {
-    "job_id": Column(pl.String, "Job: the finding and its number."),
-    "finding": Column(pl.String, "Finding to make."),
-    "index": Column(pl.Int64, "Number of the job within its finding, from 0."),
-    "image_id": Column(pl.String, "Healthy image that it uses."),
-    "shard": Column(pl.String, "Shard of that image."),
-    "prompt": Column(pl.String, "Sentence that describes the finding, as in a report."),
-    "class_prompt": Column(pl.String, "The finding's name, the prompt of configurations with `prompt: label`."),
-    "is_spare": Column(pl.Boolean, "Whether it is a spare job, which replaces one that fails."),
-    "trial": Column(pl.Boolean, "Whether every configuration edits it, not the chosen one alone."),
-}
-BOXES = {
-    "job_id": Column(pl.String, "Job."),
-    "image_id": Column(pl.String, "Healthy image that it uses."),
-    "finding": Column(pl.String, "Finding."),
-    "side": Column(pl.String, "Lung of the box: right or left; empty for the heart."),
-    "zone": Column(pl.String, "Zone of the lung that the prompt names; empty without one."),
-    "cx": Column(pl.Float64, "Centre from the lung's lateral edge; null for the heart.", "% of the lung's box"),
-    "cy": Column(pl.Float64, "Centre from the lung's top; null for the heart.", "% of the lung's box"),
-    "w": Column(pl.Float64, "Width, before clipping to the image; null for the heart.", "% of the lung's box"),
-    "h": Column(pl.Float64, "Height, before clipping to the image; null for the heart.", "% of the lung's box"),
-    **edge_columns(" of the box, half-open, not rounded", "frame px"),
-    "mass_centre": Column(pl.Float64, "Mass of the centre's prior in the allowed region; null for the heart."),
-    "mass_size": Column(pl.Float64, "Mass of the prior of the size, or of the ratio, in the allowed region."),
-    "tries": Column(pl.Int64, "Try that succeeded, from 1."),
-    "ctr_from": Column(pl.Float64, "Cardiothoracic ratio of the image; null for a box in a lung.", "fraction"),
-    "ctr_to": Column(pl.Float64, "Cardiothoracic ratio to reach; null for a box in a lung.", "fraction"),
-}
+RESOURCE_FILES = ("columns/semisyn_placement.toml",)
+PLAN = read_columns("semisyn_placement", "plan")
+BOXES = read_columns("semisyn_placement", "boxes")
 """One row for each box."""
 NUMBERS_PER_BOX = 4
 """Random numbers of one try in one lung: centre x, centre y, width, height."""

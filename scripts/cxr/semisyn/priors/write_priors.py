@@ -13,7 +13,7 @@ import yaml
 from cxr.annotations.box_table import region_box
 from cxr.annotations.regions import Annotation, image_name, read_annotations
 from cxr.base.atomic import atomic_file
-from cxr.base.columns import Column, edge_columns, schema
+from cxr.base.columns import read_columns, schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_table, write_rows, write_table
@@ -25,45 +25,12 @@ from cxr.semisyn.priors.fitting import NUMBERS_BY_ELEMENT, Fit, compare_sides, f
 from cxr.semisyn.references import Reference, finding_by_label
 
 _LUNG = "% of the lung's box"
-SAMPLES = {
-    "finding": Column(pl.String, "Finding."),
-    "reference": Column(pl.String, "Reference that the box is from."),
-    "image_id": Column(pl.String, "Image."),
-    "side": Column(pl.String, "Lung of the box, right or left; empty for the heart and for a box without a lung."),
-    "cx": Column(pl.Float64, "Centre from the lung's lateral edge.", _LUNG),
-    "cy": Column(pl.Float64, "Centre from the lung's top.", _LUNG),
-    "w": Column(pl.Float64, "Width.", _LUNG),
-    "h": Column(pl.Float64, "Height.", _LUNG),
-    "ctr": Column(pl.Float64, "Cardiothoracic ratio of the image, by its organs.", "%"),
-    "exclusion_reason": Column(pl.String, "Why the fit excludes it; empty if it does not."),
-}
+RESOURCE_FILES = ("columns/semisyn_priors.toml",)
+SAMPLES = read_columns("semisyn_priors", "samples")
 """One row for each box; one for each image of a finding of the heart."""
-FITS = {
-    "finding": Column(pl.String, "Finding."),
-    "element": Column(pl.String, "Element: center, size, or center_x, center_y, width, height, or ctr."),
-    "family": Column(pl.String, "Family of distributions, by scipy's name; mvlognormal: of two dimensions."),
-    "parameters": Column(pl.String, "Its parameters as JSON."),
-    "n": Column(pl.Int64, "Samples of the fit; for a prior that is not fitted, the available ones."),
-    "rss": Column(pl.Float64, "Sum of squared differences between density and histogram; null if not computed."),
-    "spearman_p": Column(pl.Float64, "p of Spearman's test of independence of both numbers; null for one number."),
-    "selected": Column(pl.Boolean, "Whether it becomes the prior."),
-    "origin": Column(pl.String, "paper, file (the user's) or fit."),
-}
-ZONES = {
-    "side": Column(pl.String, "Lung."),
-    "zone": Column(pl.String, "Zone."),
-    **edge_columns(", as the image shows the lung", _LUNG),
-    "patients": Column(pl.Int64, "Patients of the fit."),
-    "origin": Column(pl.String, "paper, file (the user's) or fit."),
-}
-SYMMETRY = {
-    "finding": Column(pl.String, "Finding."),
-    "element": Column(pl.String, "cx, cy, w or h."),
-    "num_right_side": Column(pl.Int64, "Boxes in right lungs."),
-    "num_left_side": Column(pl.Int64, "Boxes in left lungs, mirrored."),
-    "ks": Column(pl.Float64, "Distance of Kolmogorov and Smirnov between both."),
-    "p": Column(pl.Float64, "Its p; reported, not acted on."),
-}
+FITS = read_columns("semisyn_priors", "fits")
+ZONES = read_columns("semisyn_priors", "zones")
+SYMMETRY = read_columns("semisyn_priors", "symmetry")
 log = logging.getLogger("cxr.semisyn.priors")
 MAX_OUTSIDE = 50.0
 """Percent of the lung's box by which the centre of a box may lie outside it."""

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import polars as pl
 import yaml
 
 from cxr.annotations.regions import image_name, read_annotations
 from cxr.base.atomic import atomic_file
-from cxr.base.columns import Column
+from cxr.base.columns import read_columns
 from cxr.base.resources import load_resource
 from cxr.base.tables import read_lines, write_rows
 from cxr.base.vocabulary import FINDINGS
@@ -126,24 +125,10 @@ def pool_phrases(reports: Iterable[Mention], reference: Iterable[Mention], least
     return sorted(phrases, key=lambda phrase: (order.index(phrase.finding), -phrase.weight, phrase.phrase))
 
 
-RESOURCE_FILES = ("semisyn/phrases.yaml",)
+RESOURCE_FILES = ("semisyn/phrases.yaml", "columns/semisyn_prompts.toml")
 MINED, EMBEDDED, FEW = "mined", "embedded", "phrase of too few patients"
-PROMPTS = {
-    "finding": Column(pl.String, "Finding."),
-    "phrase": Column(pl.String, "Phrase, without sizes, severities, changes and uncertainty."),
-    "weight": Column(pl.Float64, "Probability of drawing it."),
-    "side": Column(pl.String, "Side that the placement reads from it: right, left, both or any."),
-    "zone": Column(pl.String, "Zone that it reads from it; empty for none."),
-    "reports": Column(pl.Int64, "Report sentences with this phrase."),
-    "reference": Column(pl.Int64, "Boxes of the reference with this phrase."),
-    "patients": Column(pl.Int64, "Patients with this phrase."),
-    "origin": Column(pl.String, "mined, or embedded if too few phrases of the finding were found."),
-}
-COUNTS = {
-    "finding": Column(pl.String, "Finding."),
-    "outcome": Column(pl.String, "mined, or the reason why a sentence gave no phrase."),
-    "sentences": Column(pl.Int64, "Sentences that state the finding."),
-}
+PROMPTS = read_columns("semisyn_prompts", "prompts")
+COUNTS = read_columns("semisyn_prompts", "counts")
 HEAD = """\
 # Phrases mined from reports. READ EACH OF THEM before use: delete what is no plain description of the finding, and
 # anything that could tell of a patient. Nothing uses this file by itself. Then name a copy in semisyn.findings_file, or

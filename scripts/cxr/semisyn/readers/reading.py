@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, interval_columns, schema
+from cxr.base.columns import read_columns, schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shards
 from cxr.base.jobs import log
@@ -16,37 +16,17 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import FINDINGS
 from cxr.metrics.intervals import draw_weights, percentile_ends, ratio_intervals
-from cxr.metrics.raters import agreement_columns, log_linear_z, measure_agreement
+from cxr.metrics.raters import log_linear_z, measure_agreement
 from cxr.plotting.encoding import encode_image
 from cxr.semisyn.references import Reference, read_reference
 from cxr.semisyn.shared import INTERVAL
 from cxr.semisyn.shared import READERS_SEED as SEED
 
-RESOURCE_FILES = ("semisyn/paper_tables.yaml",)
+RESOURCE_FILES = ("semisyn/paper_tables.yaml", "columns/semisyn_readers.toml")
 GENERATED, REAL = "generated", "real"
 MEAN, ALL = "mean", "all"
-TABLE7 = {
-    "source": Column(pl.String, "generated or real."),
-    "finding": Column(pl.String, "Finding of the images, or `mean` over the findings."),
-    "images": Column(pl.Int64, "Images."),
-    "answers": Column(pl.Int64, "Readings of them."),
-    "as_real": Column(pl.Float64, "Readings that called the image real.", "%"),
-    **interval_columns("as_real", "its interval, by images", "%"),
-    "as_real_paper": Column(pl.Float64, "The paper's value.", "%"),
-    "with_finding": Column(pl.Float64, "Readings that named the image's finding.", "%"),
-    **interval_columns("with_finding", "its interval, by images", "%"),
-    "with_finding_paper": Column(pl.Float64, "The paper's value.", "%"),
-}
-AGREEMENT = {
-    "finding": Column(pl.String, "Finding of the images, or `all`."),
-    "measure": Column(pl.String, "as_real: called it real; with_finding: named its finding."),
-    "readers": Column(pl.Int64, "Readers."),
-    "images": Column(pl.Int64, "Images that all of them read."),
-    "percent": Column(pl.Float64, "Pairs of readers who agree.", "%"),
-    **agreement_columns(", by images"),
-    "d_prime": Column(pl.Float64, "Discrimination of generated and real images, 0 for chance; null for with_finding."),
-    **interval_columns("d_prime", "its interval, by images"),
-}
+TABLE7 = read_columns("semisyn_readers", "table7")
+AGREEMENT = read_columns("semisyn_readers", "agreement")
 MEASURES = ("as_real", "with_finding")
 READINGS = {
     "unit": pl.String, "source": pl.String, "finding": pl.String, "readings": pl.Int64, "as_real": pl.Int64,
@@ -137,13 +117,7 @@ def run(*, units: str, answers: str, table7: str, agreement: str, readers: int, 
 
 QUESTION = "Read this X-ray."
 PNG = (cv2.IMWRITE_PNG_COMPRESSION, 9)
-UNITS = {
-    "unit": Column(pl.String, "Key of the image in the pages' table, without information."),
-    "source": Column(pl.String, "generated or real."),
-    "finding": Column(pl.String, "Its finding: the job's, or the reference's."),
-    "job_id": Column(pl.String, "Job of a generated image; empty for a real one."),
-    "image_id": Column(pl.String, "The real image, or the source of the generated one."),
-}
+UNITS = read_columns("semisyn_readers", "units")
 
 
 def run_units(

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, schema
+from cxr.base.columns import read_columns, schema
 from cxr.base.hdf5 import Shard, Shards
 from cxr.base.jobs import log
 from cxr.base.tables import read_table, read_tables, write_table
@@ -18,33 +17,9 @@ from cxr.metrics import appearance, edits
 from cxr.semisyn.references import Reference, read_reference
 from cxr.semisyn.shared import WARPED_FINDING
 
-JOBS = {
-    "job_id": Column(pl.String, "Job."),
-    "finding": Column(pl.String, "Finding."),
-    "image_id": Column(pl.String, "Its source."),
-    "subject_id": Column(pl.String, "The source's patient."),
-    "trial": Column(pl.Boolean, "Whether every configuration edits it."),
-    "score": Column(pl.Float64, "Detector's confidence in the finding on the edited image; null without that class."),
-    "source_score": Column(pl.Float64, "The same on the source."),
-    "change": Column(pl.Float64, "Mean absolute change inside the boxes.", "grey levels"),
-    "leak": Column(pl.Float64, "Fraction of the squared change outside them; null for cardiomegaly."),
-    "iou_visible": Column(pl.Float64, "IoU of visible and requested box, cut to the lung; mean over the boxes."),
-    "edge_ratio": Column(pl.Float64, "Change at the boxes' sides over the mean change inside; 1 for a rectangle."),
-    "ctr_requested": Column(pl.Float64, "Requested cardiothoracic ratio; null for other findings."),
-    "ctr_measured": Column(pl.Float64, "Cardiothoracic ratio of the organs on the edited image; null for others."),
-}
-BOXES = {
-    "job_id": Column(pl.String, "Job."),
-    "finding": Column(pl.String, "Finding."),
-    "subject_id": Column(pl.String, "The source's patient."),
-    "number": Column(pl.Int64, "Number of the box within the job."),
-    "contrast": Column(pl.Float64, "Mean inside less mean at the mirrored place.", "deviations of the lungs"),
-    "ratio_fine": Column(pl.Float64, "Log ratio of fine detail inside and at the mirrored place."),
-    "ratio_mid": Column(pl.Float64, "The same of middle detail."),
-    "ratio_coarse": Column(pl.Float64, "The same of coarse detail."),
-    "core": Column(pl.Float64, "Mean of the core less mean of the rim.", "deviations of the lungs"),
-    "spread": Column(pl.Float64, "Log ratio of the deviations inside and at the mirrored place."),
-}
+RESOURCE_FILES = ("columns/semisyn_realism.toml",)
+JOBS = read_columns("semisyn_realism", "jobs")
+BOXES = read_columns("semisyn_realism", "boxes")
 
 
 def run_shard(
@@ -130,16 +105,7 @@ def best_confidence(detected: pl.DataFrame, classes: Mapping[str, str]) -> dict[
     return {(image, name): confidence for image, name, confidence in best.iter_rows()}
 
 
-REFERENCE = {
-    "image_id": Column(pl.String, "Image of the cohort with a box of the reference."),
-    "finding": Column(pl.String, "Finding."),
-    "subject_id": Column(pl.String, "Its patient."),
-    "number": Column(pl.Int64, "Number of the box among those of the image."),
-    **{
-        name: replace(BOXES[name], meaning=f"{BOXES[name].meaning[:-1]}; null where it has no sense.")
-        for name in appearance.FEATURES
-    },
-}
+REFERENCE = read_columns("semisyn_realism", "reference")
 
 
 def run_reference(

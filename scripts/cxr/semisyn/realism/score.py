@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from cxr.base.columns import Column, interval_columns, schema
+from cxr.base.columns import read_columns, schema
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shards
 from cxr.base.jobs import log
@@ -23,25 +23,9 @@ from cxr.metrics.paired import draw_patient_weights
 from cxr.semisyn.realism.measure import JOBS, REFERENCE
 from cxr.semisyn.shared import AP_IOUS, AP_RECALLS, CHOSEN_CONFIG, INTERVAL
 
-SCORES = {
-    "config": Column(pl.String, "Configuration."),
-    "finding": Column(pl.String, "Finding."),
-    "metric": Column(pl.String, "Metric."),
-    "value": Column(pl.Float64, "Its value."),
-    **interval_columns("", "its interval, by source patients; null without replicates"),
-    "images": Column(pl.Int64, "Edited images."),
-    "reference": Column(pl.String, "Real boxes or images of the comparison, and their number; empty if none."),
-    "engine": Column(pl.String, "Detector or engine of features that scores; empty for a measure without one."),
-    "circular": Column(pl.Boolean, "Whether the scorer learnt from the painter that made the images."),
-    "screened_by_scorer": Column(pl.Boolean, "Whether the scorer also screened the healthy images."),
-    "trial": Column(pl.Boolean, "Whether the images are those that every configuration edits."),
-}
-REPLICATES = {
-    **{name: SCORES[name] for name in ("finding", "config", "metric")},
-    "replicate": Column(pl.Int64, "-1: the value itself; others: bootstrap replicates, alike for all configurations."),
-    "value": Column(pl.Float64, "Value of the metric; null where it is not defined."),
-    "circular": SCORES["circular"],
-}
+RESOURCE_FILES = ("columns/semisyn_realism.toml",)
+SCORES = read_columns("semisyn_realism", "scores")
+REPLICATES = read_columns("semisyn_realism", "replicates")
 
 
 def draw_patients(patient: Sequence[str], replicates: int, seed: int) -> np.ndarray:

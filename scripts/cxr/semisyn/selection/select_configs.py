@@ -8,7 +8,7 @@ import yaml
 from matplotlib.figure import Figure
 
 from cxr.base.atomic import atomic_file
-from cxr.base.columns import Column, schema
+from cxr.base.columns import read_columns, schema
 from cxr.base.errors import UserError
 from cxr.base.jobs import log
 from cxr.base.tables import read_tables, write_table
@@ -19,16 +19,8 @@ from cxr.semisyn.shared import BLURS, INTERVAL
 
 LOWER_IS_BETTER = ("fid", "kid", "fid_xrv", "kid_xrv", "frechet_lite", "kernel_lite", "c2st")
 """c2st: 0.5 is best, because edited and real boxes are indistinguishable then; lower values count as 0.5."""
-SCORES = {
-    "finding": Column(pl.String, "Finding."),
-    "config": Column(pl.String, "Configuration."),
-    "metric": Column(pl.String, "Metric."),
-    "value": Column(pl.Float64, "Its value."),
-    "normalised": Column(pl.Float64, "From 0 for the worst to 1 for the best; null if the metric is ignored."),
-    "score": Column(pl.Float64, "Mean of the configuration's normalised metrics; null without any."),
-    "rank": Column(pl.Int64, "Rank of the configuration for this finding, from 1."),
-    "circular": Column(pl.Boolean, "Whether the metric's scorer learnt from the painter that made the images."),
-}
+RESOURCE_FILES = ("columns/semisyn_selection.toml",)
+SCORES = read_columns("semisyn_selection", "scores")
 MEASURED_SCHEMA = {
     "finding": pl.String, "config": pl.String, "metric": pl.String, "replicate": pl.Int64, "value": pl.Float64,
     "circular": pl.Boolean,
@@ -153,22 +145,7 @@ def _new_figure(num_parts: int, title: str) -> tuple:
     return figure, axes
 
 
-GRID = {
-    "config": Column(pl.String, "Configuration, or point of the grid."),
-    "engine": Column(pl.String, "Engine."),
-    "blending": Column(pl.String, "How the source is blended in."),
-    "prompt": Column(pl.String, "phrase or label."),
-    "blur": Column(pl.String, "Soft mask."),
-    "blur_r": Column(pl.Float64, "Its r."),
-    "blur_beta": Column(pl.Float64, "Its exponent."),
-    "extent": Column(pl.Float64, "Fraction of the steps in which the mask applies."),
-    "steps": Column(pl.Float64, "Steps, over the model's own."),
-    "guidance": Column(pl.Float64, "Weight of the prompt; 0: the model's own."),
-    "strength": Column(pl.Float64, "Fraction of the noise levels; 0: the model's own."),
-    "negative": Column(pl.String, "Negative prompt."),
-    "same_as": Column(pl.String, "Equivalent configuration that is edited instead; empty for none."),
-    "score": Column(pl.Float64, "Mean score over the findings; null if it was not scored."),
-}
+GRID = read_columns("semisyn_selection", "grid")
 ENGINES = ("lite", "diffusion", "radedit")
 """Engines, the cheapest first."""
 
