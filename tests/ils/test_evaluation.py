@@ -21,11 +21,10 @@ from cxr.ils.evaluation import charts, summary
 from cxr.ils.evaluation.evaluate import run_comparison, run_scores
 from cxr.ils.evaluation.summary import read_scores
 from cxr.metrics import masks as metrics
-from cxr.workflow.code_digest import RESOURCES
 from evaluation_cases import LINES, MASKS, SIZE, box, dataset, outputs, predictions
 from scored import OPTIONS, own, score
 
-PAPER = summary.read_paper_scores(RESOURCES / "paper_tables.yaml")
+PAPER = summary.read_paper_scores()
 
 
 # The original's numbers

@@ -15,7 +15,6 @@ from cxr.ils.evaluation.adapters import ADAPTERS, choose_adapter, parse_grid, ru
 from cxr.ils.evaluation.evaluate import run_scores
 from cxr.ils.evaluation.predictions import MaskFault
 from cxr.ils.evaluation.settings import OutputFormat, ScoringOptions
-from cxr.workflow.code_digest import RESOURCES
 from evaluation_cases import LINES, MASKS, SIZE, box, dataset, outputs
 
 POSITIVES = {line["pair_id"]: MASKS[line["mask_id"]] for line in LINES if line["mask_id"]}
@@ -56,7 +55,7 @@ def folder(tmp_path):
 
 
 def test_every_baseline_of_table_4_has_an_adapter():
-    printed = summary.read_paper_scores(RESOURCES / "paper_tables.yaml").models
+    printed = summary.read_paper_scores().models
     assert set(BASELINES) == {name for name in printed if not name.startswith("ROSALIA")}
     assert set(BASELINES.values()) <= set(ADAPTERS)
 

@@ -10,10 +10,9 @@ from cxr.base.seeds import stable_hash
 from cxr.ils.evaluation import summary
 from cxr.ils.evaluation.summary import make_score_table, make_text_table
 from cxr.metrics.intervals import BLOCK, draw_weights, ratio_intervals, sums_by_subject
-from cxr.workflow.code_digest import RESOURCES
 from scored_pairs import rows
 
-PAPER = summary.read_paper_scores(RESOURCES / "paper_tables.yaml")
+PAPER = summary.read_paper_scores()
 
 
 def resampled(table: pl.DataFrame, draws: np.ndarray, measure) -> list[float]:

@@ -310,9 +310,9 @@ def test_a_dataset_without_a_pair_has_no_wording_and_asks_no_model(tmp_path):
 def test_what_an_engine_says_wrongly_is_no_wording(tmp_path, monkeypatch):
     """The stage reads back what any engine gives, its own too."""
     collected(tmp_path, train=TRAIN)
-    told = rules._read_wordings()
+    told = rules.load_resource(rules.RESOURCE_FILES[0])
     wrong = told["layperson"] | {"global": ["Show the {lesion} at the left base."]}
-    monkeypatch.setattr(rules, "_read_wordings", lambda: told | {"layperson": wrong})
+    monkeypatch.setattr(rules, "load_resource", lambda _: told | {"layperson": wrong})
     lines = made(tmp_path, replace(RULES, per_persona=1))
     assert [(line["persona"], line["problem"], line["raw"]) for line in lines if line["problem"]] == [
         ("layperson", "wording 1: another type of instruction",

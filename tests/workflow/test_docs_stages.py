@@ -2,13 +2,11 @@
 
 import re
 
-import yaml
-
 import parsed
 from conftest import ROOT
-from cxr.workflow.settings.document import STAGES
+from cxr.base.resources import load_resource
 
-WING_OF = {name: stage["wing"] for name, stage in yaml.safe_load(STAGES.read_text(encoding="utf-8")).items()}
+WING_OF = {name: stage["wing"] for name, stage in load_resource("stages.yaml").items()}
 
 
 def test_the_table_of_stages_is_the_targets_in_order():

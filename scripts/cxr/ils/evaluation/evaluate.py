@@ -13,7 +13,6 @@ from cxr.base.errors import UserError, count_phrase
 from cxr.base.hdf5 import Shards, pack
 from cxr.base.ids import clean_id
 from cxr.base.jobs import progress
-from cxr.base.paths import RESOURCES
 from cxr.base.tables import read_lines, write_table
 from cxr.base.user_tables import read_text
 from cxr.geometry.masks import resize_mask
@@ -25,7 +24,7 @@ from cxr.ils.evaluation.summary import TOTAL
 from cxr.metrics.masks import lisa_iou, overlap_packed
 from cxr.plotting.plots import save_png
 
-RESOURCE_FILES = ("paper_tables.yaml", "columns/evaluation.toml")
+RESOURCE_FILES = ("columns/evaluation.toml",)
 log = logging.getLogger("cxr")
 EXCLUDED = read_columns("evaluation", "excluded")
 COUNTS = read_columns("evaluation", "counts")
@@ -132,7 +131,7 @@ def run_scores(
         Predictions(predictions, prediction_masks, pair_ids, options.size, reworded) as prediction_reader,
     ):
         rows = score_pairs(dataset, references, prediction_reader, rejected)
-    printed = summary.read_paper_scores(RESOURCES / RESOURCE_FILES[0]).select_for_model(model)
+    printed = summary.read_paper_scores().select_for_model(model)
     resampling = {"replicates": options.replicates, "seed": seed}
     write_table(pairs, rows, PAIRS)
     write_table(scores_table, summary.make_score_table(rows, printed, **resampling), summary.SCORES)
@@ -167,7 +166,7 @@ def run_comparison(
         dict(zip(names, map(summary.read_scores, paths), strict=True))
         for paths in ([*scores, *reworded_scores], [*texts, *reworded_texts])
     )
-    printed = summary.read_paper_scores(RESOURCES / RESOURCE_FILES[0])
+    printed = summary.read_paper_scores()
     write_table(comparison_table, make_comparison(score_tables, text_tables, printed), COMPARISON)
     save_png(charts.draw_mask_scores({run: score_tables[run] for run in runs}), masks_figure, dpi)
     save_png(charts.draw_text_scores({run: text_tables[run] for run in runs}), text_figure, dpi)

@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from pathlib import Path
 
 import numpy as np
 import polars as pl
-import yaml
 
 from cxr.base.columns import Column, Columns, interval_columns, read_columns, schema
+from cxr.base.resources import load_resource
 from cxr.base.tables import read_table
 from cxr.base.vocabulary import LESIONS
 from cxr.ils import templates
@@ -18,6 +17,7 @@ from cxr.ils.evaluation.predictions import FAILURES
 from cxr.metrics.intervals import ratio_intervals, sums_by_subject
 from cxr.metrics.masks import PAIR_METRICS
 
+RESOURCE_FILES = ("paper_tables.yaml", "columns/evaluation.toml")
 ROSALIA = "ROSALIA"
 
 
@@ -41,9 +41,9 @@ class PaperScores:
         return PaperScores(self.models, lesions, text, {})
 
 
-def read_paper_scores(path: str | Path) -> PaperScores:
+def read_paper_scores() -> PaperScores:
     """Read the section ``evaluation`` of ``resources/paper_tables.yaml``."""
-    data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))["evaluation"]
+    data = load_resource(RESOURCE_FILES[0])["evaluation"]
 
     def label_columns(rows: dict, columns: list[str]) -> dict:
         return {name: dict(zip_longest(columns, row)) for name, row in rows.items()}
@@ -71,7 +71,6 @@ def make_measure_columns(measure: str, title: str) -> Columns:
     }
 
 
-RESOURCE_FILES = ("columns/evaluation.toml",)
 COUNT_COLUMNS = read_columns("evaluation", "scored_pairs")
 MASK_COLUMNS: Columns = {}
 for _metric in PAIR_METRICS.values():

@@ -33,13 +33,9 @@ def find_reported_and_blocked(finding: Finding, zones: Zones, rules: Rules) -> t
 
 
 def compute_location_evidence(
-    outcomes: Sequence[Outcome],
-    blocking: Iterable[Finding],
-    related: Sequence[str],
-    zones: Zones,
-    rules: Rules,
+    outcomes: Sequence[Outcome], blocking: Iterable[Finding], related: Sequence[str], zones: Zones, rules: Rules
 ) -> dict:
-    """Return the location columns of the studies table for one image (:data:`columns.STUDIES`).
+    """Return the location columns of the studies table for one image (:data:`make_masks.STUDIES`).
 
     ``outcomes``: the positive findings of the used section; ``blocking``: those of the other section, which
     only block; ``related``: lesion types with a related term in the report.

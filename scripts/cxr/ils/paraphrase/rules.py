@@ -1,23 +1,14 @@
 """The default engine: wordings from ``resources/paraphrase/wordings.yaml``, without a model."""
 
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
-
-import yaml
 
 from cxr.base.lesions import LESION_TYPES
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.ils.paraphrase.engine import Engine, Rewording, Task
 from cxr.ils.paraphrase.settings import ParaphraseOptions
 from cxr.ils.templates import Instruction, join_names
 
 RESOURCE_FILES = ("paraphrase/wordings.yaml",)
-
-
-@cache
-def _read_wordings() -> dict:
-    return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 
 
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
@@ -31,7 +22,7 @@ def load(options: ParaphraseOptions, execution: dict) -> Engine:
 
 def list_wordings(meant: Instruction, persona: str) -> list[str]:
     """Return all wordings of a persona for an instruction."""
-    persona_wordings = _read_wordings()[persona]
+    persona_wordings = load_resource(RESOURCE_FILES[0])[persona]
     lesion = next(lesion for lesion in LESION_TYPES if lesion.name == meant.word)
     places, frames = persona_wordings["places"], persona_wordings[meant.type]
     parts = [name.partition(" ") for name in meant.location]

@@ -1,12 +1,8 @@
 """The paper's engine: a language model rewords each instruction as each persona would, and its wordings are checked."""
 
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 
-import yaml
-
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.ils.paraphrase.engine import Engine, Rewording, Task
 from cxr.ils.paraphrase.settings import ParaphraseOptions
 from cxr.ils.paraphrase.wording_checks import find_problem, list_lesion_names, list_place_names
@@ -19,11 +15,6 @@ from cxr.llm.replies import object_schema, text_schema
 RESOURCE_FILES = ("paraphrase/prompt.yaml",)
 GPU = True
 MAX_LETTERS = 400  # maximum length of a wording in the answer's schema, which stops a model that does not end
-
-
-@cache
-def _read_prompt() -> dict:
-    return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 
 
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
@@ -44,7 +35,7 @@ def load(options: ParaphraseOptions, execution: dict) -> Engine:
 
 def make_question(task: Task, persona: str, number: int) -> Question:
     """Return the request for ``number`` wordings of one instruction by one persona."""
-    prompt = _read_prompt()
+    prompt = load_resource(RESOURCE_FILES[0])
     places = [" / ".join(list_place_names(location)) for location in task.meaning.location]
     slots = {"persona": prompt["personas"][persona], "instruction": task.text, "number": str(number)}
     slots |= {"places": "; ".join(places) or prompt["no_place"]}

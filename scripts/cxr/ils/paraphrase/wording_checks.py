@@ -6,14 +6,11 @@ understand, because a wording with a different meaning would teach a model a wro
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-
-import yaml
+from types import SimpleNamespace
 
 from cxr.base.lesions import LESION_TYPES
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.base.vocabulary import SIDES, in_table_order
 from cxr.ils.paraphrase.engine import Task
 from cxr.ils.templates import BASIC, CARDIOMEGALY, GLOBAL, INFERENCE, OPACITY, Instruction
@@ -26,29 +23,10 @@ class UnusableWording(ValueError):
     """Raised for an unusable wording. The message gives the reason without quoting the wording, so it may be logged."""
 
 
-@dataclass(frozen=True)
-class _Patterns:
-    """The vocabulary as patterns; ``lesions`` and ``places`` map each term to its meaning."""
-
-    lesions: dict[str, str]
-    places: dict[str, tuple[str, ...]]
-    lesion: re.Pattern
-    place: re.Pattern
-    asks: re.Pattern
-    types: re.Pattern
-    left_over: re.Pattern
-    strange: re.Pattern
-    longest: int
-
-
 @cache
-def _vocabulary() -> dict:
-    return yaml.safe_load((Path(RESOURCES) / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-
-
-@cache
-def _patterns() -> _Patterns:
-    vocabulary = _vocabulary()
+def _patterns() -> SimpleNamespace:
+    """Return the vocabulary as patterns; ``lesions`` and ``places`` map each term to its meaning."""
+    vocabulary = load_resource(RESOURCE_FILES[0])
     lesions = {term: lesion.name for lesion in LESION_TYPES for term in lesion.synonyms}
     places = {
         term.format(side=side): tuple(f"{lung_side} {level}" for lung_side in (SIDES if side == BOTH else (side,)))
@@ -63,7 +41,7 @@ def _patterns() -> _Patterns:
         for term, locations in of_both
         for end, plural in (("", ""), ("", "s"))
     }
-    return _Patterns(
+    return SimpleNamespace(
         lesions=lesions,
         places=places,
         lesion=_any_of(lesions),
@@ -88,7 +66,7 @@ def list_lesion_names(lesion: str) -> list[str]:
 def list_place_names(location: str) -> list[str]:
     """Return the names of a valid location."""
     side, _, level = location.partition(" ")
-    return [term.format(side=side) for term in _vocabulary()["places"][level]]
+    return [term.format(side=side) for term in load_resource(RESOURCE_FILES[0])["places"][level]]
 
 
 def parse_wording(text: str) -> Instruction:

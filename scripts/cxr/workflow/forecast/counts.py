@@ -3,13 +3,11 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 import polars as pl
-import yaml
 
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 from cxr.base.vocabulary import SPLITS
 from cxr.radvlm.settings import OWN
 from cxr.semisyn.placement.quota import PlanOptions, images_requested, num_jobs
@@ -26,10 +24,9 @@ EXACT_BYTES, PEEKED_BYTES = 50_000_000, 10_000_000
 """Size up to which the lines of a file are counted, and bytes by which those of a larger one are estimated."""
 
 
-@cache
 def unit_costs() -> dict:
     """Return the unit costs."""
-    return yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    return load_resource(RESOURCE_FILES[0])
 
 
 def yield_of(name: str) -> float:

@@ -1,11 +1,8 @@
 """Refuse renamed and removed settings (``resources/changed_keys.yaml``), with one sentence for each."""
 
 from collections.abc import Iterator
-from functools import cache
 
-import yaml
-
-from cxr.base.paths import RESOURCES
+from cxr.base.resources import load_resource
 
 RESOURCE_FILES = ("changed_keys.yaml",)
 """A new line for a setting that moves or becomes a constant belongs there."""
@@ -21,10 +18,9 @@ SENTENCES = {
 }
 
 
-@cache
 def read_changed_keys() -> dict[str, dict[str, str]]:
     """Return the tables ``moved``, ``replaced``, ``removed`` and ``naming``."""
-    return yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
+    return load_resource(RESOURCE_FILES[0])
 
 
 def describe_changed_keys(config: object) -> list[str]:
