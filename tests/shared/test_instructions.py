@@ -28,10 +28,10 @@ RECORD = Record(
     [
         ({"turns": ()}, "a1 has no turn"),
         ({"split": "val"}, "a1 has the split 'val': use one of train, validate, test"),
-        ({"boxes": {"it": ((0.5, 0.0, 0.5, 1.0),)}}, "a1 has a box of 'it' that is empty or leaves the image"),
+        ({"boxes": {"it": ((0.5, 0.0, 0.5, 1.0),)}}, "a1 has a box of 'it' that is empty or exceeds the image"),
         ({"boxes": {"it": ((0.0, 0.0, 1.0, 1.0), (0.0, 0.6, 0.5, 0.5))}}, "a1 has a box of 'it' that is empty"),
-        ({"boxes": {"it": ((0.0, 0.0, 12.0, 14.0),)}}, "a1 has a box of 'it' that is empty or leaves the image"),
-        ({"boxes": {"it": ((float("nan"), 0.0, 1.0, 1.0),)}}, "a1 has a box of 'it' that is empty or leaves"),
+        ({"boxes": {"it": ((0.0, 0.0, 12.0, 14.0),)}}, "a1 has a box of 'it' that is empty or exceeds the image"),
+        ({"boxes": {"it": ((float("nan"), 0.0, 1.0, 1.0),)}}, "a1 has a box of 'it' that is empty or exceeds"),
     ],
 )
 def test_a_record_that_cannot_be_is_refused(changes, why):

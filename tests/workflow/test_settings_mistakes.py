@@ -48,7 +48,7 @@ def refused(changes: dict) -> str:
         ),
         (
             {"replicates": 1},
-            "replicates: 1 replicates give no interval: give 100 or more, or 0 for none.",
+            "replicates: 1 replicates are too few: give 100 or more, or 0 for no interval.",
         ),
         (
             {"llm.server": "localhost:8000"},
@@ -90,16 +90,16 @@ def refused(changes: dict) -> str:
         ),
         (
             {"thresholds.sets.Half": {}},
-            "thresholds: the sets 'half' and 'Half' differ in case alone: rename one.",
+            "thresholds: the sets 'half' and 'Half' differ only in case: rename one.",
         ),
         (
             {"training.runs.Mine": {}, "training.runs.mine": {}},
-            "the configuration: training.runs and evaluation.predictions 'Mine' and 'mine' differ in case alone: "
+            "the configuration: training.runs and evaluation.predictions 'Mine' and 'mine' differ only in case: "
             "rename one.",
         ),
         (
             {"agreement.references": {"a": {"path": "x"}, "A": {"path": "y"}}},
-            "agreement: the references 'a' and 'A' differ in case alone: rename one.",
+            "agreement: the references 'a' and 'A' differ only in case: rename one.",
         ),
         (
             {"cohort.manifest": "mine.csv"},

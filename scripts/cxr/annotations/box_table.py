@@ -1,4 +1,4 @@
-"""Conversion of human annotations of any format to a table of boxes with the classes of VinBigData's detectors."""
+"""Conversion of human annotations in any format to a table of boxes with VinBigData's detector classes."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from cxr.base.vocabulary import BOX_CLASSES
 from cxr.geometry.boxes import bounding_box
 
 CLASS_BY_LESION = {lesion.name: lesion.box_class for lesion in LESION_TYPES}
-"""{lesion type: nearest detector class}, for human boxes that replace those of a detector."""
+"""{lesion type: nearest detector class}, for human boxes that replace a detector's boxes."""
 CONFIDENCE = 1.0  # confidence of a human box
 CLASS_BY_NIH_LABEL = {"Mass": "Nodule/Mass", "Nodule": "Nodule/Mass", "Infiltrate": "Infiltration"}
 """{NIH label: detector class} for labels that are not a lesion type, or that have their own detector class."""

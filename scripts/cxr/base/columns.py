@@ -63,7 +63,7 @@ def edge_columns(meaning: str, unit: str) -> Columns:
 
 
 def interval_columns(name: str, interval: str, unit: str = "") -> Columns:
-    """Return the columns low and high, after ``name`` and _, of a value; ``interval``: such as "its 95 % interval"."""
+    """Return the columns <name>_low and <name>_high of an interval; ``interval``: text such as "its 95 % interval"."""
     ends = {"low": f"Lower end of {interval}.", "high": "Upper end."}
     return {f"{name}_{end}".lstrip("_"): Column(pl.Float64, meaning, unit) for end, meaning in ends.items()}
 
@@ -72,7 +72,7 @@ def check_columns(table: pl.DataFrame, columns: Columns, name: str) -> None:
     """Raise ValueError unless a table has the declared columns, in order and type; ``name``: for the message."""
     actual, declared = dict(table.schema), schema(columns)
     if actual != declared or list(actual) != list(declared):
-        raise ValueError(f"{name}: its columns are {actual}, declared are {declared}")
+        raise ValueError(f"{name} has the columns {actual}, not the declared columns {declared}")
 
 
 def markdown_table(columns: Columns) -> str:

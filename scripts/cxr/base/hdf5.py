@@ -7,7 +7,7 @@
         packed = f["mask"][0]                          # (K, 512, 64) uint8, eight pixels per byte
         mask = np.unpackbits(packed, axis=-1).astype(bool)   # (K, 512, 512)
 
-The codecs gave the smallest files among the fast ones in ``benchmarks/storage.py`` (docs/reference/benchmarks.md).
+The codecs gave the smallest files among all fast codecs in ``benchmarks/storage.py`` (docs/reference/benchmarks.md).
 HDF5 stores the codec in each dataset, so files with other codecs are read in the same way.
 """
 

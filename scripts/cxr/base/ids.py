@@ -63,7 +63,7 @@ def id_fault(text: str) -> str:
     if _SHORTENED.fullmatch(text):
         return f"is a number that a spreadsheet has shortened to the form 1.2E+10: {AS_TEXT}"
     if (not text.isupper() and _DAY_FIRST.fullmatch(text)) or _MIDNIGHT.fullmatch(text):
-        return f"is a date that a spreadsheet has made of it: {AS_TEXT}"
+        return f"was changed to a date by a spreadsheet: {AS_TEXT}"
     return ""
 
 
@@ -105,9 +105,9 @@ class IdColumn:
         for text, line in self._lines.items():
             number, point, decimals = text.partition(".")
             if point and not decimals.strip("0") and number in self._lines:
-                fault = "a program has made numbers of some, so that one is written with .0 and without"
+                fault = "a program has changed some to numbers, so that an identifier occurs with and without .0"
                 return f"{fault}: {AS_TEXT}", sorted((self._lines[number], line))
         if self._months and (self._has_number_pairs or (len(self._months) > 1 and not self._has_other_ids)):
             lines = sorted(line for lines in self._months.values() for line in lines)
-            return f"a spreadsheet has made dates of some: {AS_TEXT}", lines
+            return f"a spreadsheet has changed some identifiers to dates: {AS_TEXT}", lines
         return "", []

@@ -39,7 +39,7 @@ FEWEST_REPLICATES = 100  # minimum number of replicates for a meaningful interva
 
 def _none_or_enough(value: int) -> int:
     if 0 < value < FEWEST_REPLICATES:
-        raise ValueError(f"{value} replicates give no interval: give {FEWEST_REPLICATES} or more, or 0 for none")
+        raise ValueError(f"{value} replicates are too few: give {FEWEST_REPLICATES} or more, or 0 for no interval")
     return value
 
 
@@ -68,7 +68,7 @@ def refuse_equal_names(label: str, names: Iterable[str]) -> None:
     names = list(names)
     counts = Counter(map(str.casefold, names))
     if alike := [name for name in names if counts[name.casefold()] > 1]:
-        raise ValueError(f"{label} {alike[0]!r} and {alike[1]!r} differ in case alone: rename one")
+        raise ValueError(f"{label} {alike[0]!r} and {alike[1]!r} differ only in case: rename one")
 
 
 class Key(NamedTuple):

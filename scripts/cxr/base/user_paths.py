@@ -17,7 +17,7 @@ _WINDOWS_ROOT = re.compile(r"[A-Za-z]:\\|\\\\")
 
 @dataclass(frozen=True)
 class UserPath:
-    """A ``path`` as found, else as written; how the found path differs from the written one; why none was found."""
+    """Result of a search: the path as found, else as written; the kinds of difference; the problem, if not found."""
 
     path: str
     differences: tuple[str, ...] = ()

@@ -117,8 +117,8 @@ def read_sheet(
 
     ``names``: the columns to look for. A heading that differs from a name only in case, spaces, hyphens, dots or
     underscores is renamed to it. ``ids``: columns of identifiers, which are cleaned and checked. ``words``: columns in
-    which every cell is a single word; by them, rows that a stray quotation mark joined to a multi-line cell are told
-    from prose; without them, no cell may have several lines. ``single_lines``: further columns whose cells have only
+    which every cell is a single word. They show whether lines of a multi-line cell are rows that a stray quotation mark
+    has joined; without them, no cell may have several lines. ``single_lines``: further columns whose cells have only
     one line. ``head``: read only the first :data:`HEAD_BYTES`. ``headless``: the table may lack a header; the header is
     then [], and the first column holds identifiers. Raises UserError, also while rows are read and after the last row.
     """
@@ -261,7 +261,7 @@ def _text_rows(
 
 
 def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
-    """Return the delimiter that gives the largest number of known names in the header line, then of cells."""
+    """Return the delimiter that gives the most known names in the header line, and among equals the most cells."""
     usual = "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
     headings = {fold_name(name) for name in names}
 
@@ -346,7 +346,7 @@ def _check_header(header: list[str], names: Sequence[str]) -> None:
     if not any(header):
         raise Fault(" has no rows: put a header and at least one row into it")
     if names and not set(header) & set(names):  # the message does not quote the line, which may hold a patient's data
-        raise Fault(f" has no known heading: write {', '.join(names)} (those you have) as its first line")
+        raise Fault(f" has no known heading: write {', '.join(names)} (the columns that it has) as its first line")
     repeated = sorted({name for name in header if header.count(name) > 1 and name})
     if repeated:
         raise Fault(f" has the column {repeated[0]!r} twice: rename one")

@@ -112,7 +112,7 @@ def process_fitting_batches(
             done += work(part)
         except Exception as error:
             if len(part) == 1 and out_of_memory(error):
-                raise MemoryError("one image alone does not fit") from error
+                raise MemoryError("a single image does not fit into memory") from error
             if out_of_memory(error):
                 batch = len(part) // 2
                 log.warning("a batch of %d does not fit into memory: %d from here on", len(part), batch)

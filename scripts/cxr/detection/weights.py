@@ -33,7 +33,7 @@ def read_card(path: str | Path) -> Card:
     """Read the card of a file. Raises UserError if the file is missing, is not ONNX, or has no card."""
     notes = onnx.read_metadata(path)
     if missing := [name for name in ("classes", "groups", "size") if name not in notes]:
-        raise UserError(f"{path} names no {missing[0]} of a detector: give a file of scripts/tools/detector_onnx.py")
+        raise UserError(f"{path} lacks a detector's {missing[0]}: give a file made by scripts/tools/detector_onnx.py")
     classes, groups = (tuple(json.loads(notes[name])) for name in ("classes", "groups"))
     return Card(Grid(classes, groups, int(notes["size"])), notes.get("licence", ""))
 

@@ -131,7 +131,7 @@ def encode_text(
     tokens = tokenizer(prompt)["input_ids"]
     if len(tokens) > length:
         raise UserError(f"{key} has {len(tokens)} tokens, but the model reads only {length}: shorten it")
-    # CLIP's tokenizer knows every word: its token for unknown words is the one that ends every prompt
+    # CLIP's tokenizer knows every word; its token for unknown words also ends every prompt, so it proves nothing
     if tokenizer.unk_token != tokenizer.eos_token and tokenizer.unk_token_id in tokens:
         raise UserError(
             f"{layout.tokenizer} holds a tokenizer that does not know a word of {key}: reword it, or "

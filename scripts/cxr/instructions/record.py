@@ -50,7 +50,7 @@ class Record:
         for name, boxes in self.boxes.items():
             for x1, y1, x2, y2 in boxes:
                 if not (0 <= x1 < x2 <= 1 and 0 <= y1 < y2 <= 1):
-                    raise ValueError(f"{self.sample_id} has a box of {name!r} that is empty or leaves the image")
+                    raise ValueError(f"{self.sample_id} has a box of {name!r} that is empty or exceeds the image")
 
 
 @contextmanager

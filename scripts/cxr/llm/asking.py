@@ -1,4 +1,4 @@
-"""Asking a model many questions at once. After an invalid answer the question is asked again, finally quarantined."""
+"""Asking a model many questions at once. Questions with invalid answers are asked again, and finally quarantined."""
 
 import json
 import logging

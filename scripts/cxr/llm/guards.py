@@ -35,7 +35,7 @@ _LATIN = {ord(letter): latin for latin, letters in _LOOKALIKES.items() for lette
 
 
 def neutralize(text: str) -> str:
-    """Remove from a text what could end its turn: chat-template brackets, control and invisible characters."""
+    """Remove chat-template brackets, control and invisible characters, so that a text cannot end its turn."""
     return _CONTROL.sub(" ", _INVISIBLE.sub("", text)).translate(_HARMLESS)
 
 

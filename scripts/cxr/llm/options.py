@@ -1,4 +1,4 @@
-"""Options of a language model: those that answers depend on, and those of how the model runs."""
+"""Options of a language model: options that answers depend on, and options of how the model runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

@@ -91,7 +91,7 @@ def _check_gpu() -> None:
             raise
         raise Broken(f"the GPU of {platform.node()} fails ({describe(error)}; {_describe_software()})") from error
     if not is_correct:
-        raise Broken(f"the GPU of {platform.node()} cannot add ({_describe_software()})")
+        raise Broken(f"the GPU of {platform.node()} computes wrong sums ({_describe_software()})")
     log.info("the net runs on %s", torch.cuda.get_device_name(device))
 
 

@@ -20,6 +20,6 @@ def find_downloaded_model(key: str, model: str, revision: str, setting: str = "m
         pin = f" --revision {revision}" if revision else ""
         name = f"{model}@{revision}" if revision else model
         raise UserError(
-            f"{key}.{setting}: {name} is not on this machine: on one with network and the same HF_HOME run "
-            f"`hf download {model}{pin}`, or give its folder"
+            f"{key}.{setting}: {name} is not on this machine: run `hf download {model}{pin}` on a machine with network "
+            "and the same HF_HOME, or give the model's folder"
         ) from None
