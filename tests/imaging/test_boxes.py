@@ -262,7 +262,7 @@ def test_a_users_file_takes_the_place_of_the_embedded_one(tmp_path):
 @pytest.mark.parametrize(
     ("classes", "renamed", "words"),
     [
-        (("opacity", "nodule"), {}, "has a class 'nodule', which is none of VinBigData's: say in boxes.class_names"),
+        (("opacity", "nodule"), {}, "class 'nodule', which is not a VinBigData class: map it in boxes.class_names"),
         (("opacity",), {"mass": "Nodule/Mass"}, "class_names holds 'mass', which mine.onnx does not have"),
     ],
 )

@@ -163,10 +163,10 @@ def test_modules_that_no_net_has_are_refused(tmp_path, monkeypatch):
     endless = stub("common.Conv")
     endless.state["_modules"] = {"again": endless}
     for layers, told in (
-        ([stub("yolo.Detect", _buffers=None)], r"it holds yolo\.Model and no ScaledYOLOv4 detector"),
-        ([endless, 3], r"it holds yolo\.Model and no ScaledYOLOv4 detector"),
-        ([endless, detect], r"its net does not say how it is built \(its modules hold one another\)"),
-        ([detect], r"its net does not say how it is built \(its batch normalisations were fused away\)"),
+        ([stub("yolo.Detect", _buffers=None)], r"it contains yolo\.Model, not a ScaledYOLOv4 detector"),
+        ([endless, 3], r"it contains yolo\.Model, not a ScaledYOLOv4 detector"),
+        ([endless, detect], r"its net cannot be rebuilt \(its modules contain each other in a cycle\)"),
+        ([detect], r"its net cannot be rebuilt \(its batch normalisations were fused away\)"),
     ):
         inner = stub("Sequential", _modules=dict(enumerate(layers)))
         net = stub("yolo.Model", _modules={"model": inner}, yaml=tiny_plan(), stride=STRIDES)
@@ -318,10 +318,10 @@ FAULTS = {
     ),
     "unknown layer": (
         lambda w, f: f["yaml"]["backbone"].append([-1, 1, "C3", [64]]),
-        r"holds a plan of layers that cannot be built \(C3 with \[64\] is not known\)",
+        r"holds a plan of layers that cannot be built \(unknown layer C3 with \[64\]\)",
     ),
     "no plan": (lambda w, f: f.update(yaml=None), "holds a plan of layers that cannot be built"),
-    "forward": (lambda w, f: f["yaml"]["head"][0].__setitem__(0, 30), "layer 13 takes what comes after it"),
+    "forward": (lambda w, f: f["yaml"]["head"][0].__setitem__(0, 30), "layer 13 takes its input from a later layer"),
     "names": (lambda w, f: f.update(names=["ILD"]), r"cannot be built \(it has 1 names for 14 classes\)"),
     "strides": (lambda w, f: f["stride"].pop(), r"cannot be built \(it has strides \[8.0, 16.0, 32.0\] for 4 scales\)"),
     "no stride": (lambda w, f: f.update(stride=[8.0, 16.0, 32.0, 0.0]), "cannot be built"),
@@ -330,7 +330,7 @@ FAULTS = {
         lambda w, f: w.update({"model.0.conv.weight": w["model.0.conv.weight"].int()}),
         "holds numbers of a type that the net does not have",
     ),
-    "eps": (lambda w, f: f.update(eps=0.0), "says 0.0 for what is added to a variance"),
+    "eps": (lambda w, f: f.update(eps=0.0), "has the invalid batch normalisation eps 0.0"),
     "kind": (lambda w, f: f.update(kind="ultralytics"), "holds no weights of scaled_yolov4"),
 }
 
@@ -364,7 +364,7 @@ def test_damaged_and_foreign_files_are_refused(folds, changed, tmp_path):
 def test_a_class_that_is_none_of_vinbigdata_is_refused(folds, changed, tmp_path):
     names = ["Cat", *PUBLISHED[1:]]
     path = rewritten(folds, tmp_path / "fold2", lambda w, f: f.update(names=names))
-    with pytest.raises(UserError, match="fold2 has a class 'Cat', which is none of VinBigData's"):
+    with pytest.raises(UserError, match="fold2 has a class 'Cat', which is not a VinBigData class"):
         changed(path)
 
 

@@ -190,9 +190,9 @@ def test_classes_are_renamed_or_left_out(made):
 
 def test_a_class_that_is_none_of_vinbigdata_is_refused(made):
     _, path = made(names=("Lung Opacity", "Cat", "ILD"))
-    with pytest.raises(UserError, match="has a class 'Cat', which is none of VinBigData's: say in boxes"):
+    with pytest.raises(UserError, match="has a class 'Cat', which is not a VinBigData class: map it in boxes"):
         engine(path)
-    with pytest.raises(UserError, match="has a class 'Dog', which is none of VinBigData's"):
+    with pytest.raises(UserError, match="has a class 'Dog', which is not a VinBigData class"):
         engine(path, {"Cat": "Dog"})
     with pytest.raises(
         UserError, match=r"class_names holds 'Kat', which .* does not have: its classes are Lung Opacity"
@@ -235,9 +235,9 @@ FAULTS = {
     "more": (lambda w, f: w.update(x=torch.zeros(1)), r"holds the weights of another net \(the net has no x"),
     "size": (lambda w, f: f["yaml"].update(scale="s"), "holds the weights of another net"),
     "names": (lambda w, f: f.update(names=["ILD"]), r"cannot be built \(it has 1 names for 3 classes\)"),
-    "channels": (lambda w, f: f["yaml"].update(channels=4), r"cannot be built \(it looks at 4 channels\)"),
+    "channels": (lambda w, f: f["yaml"].update(channels=4), r"cannot be built \(it has 4 input channels\)"),
     "no plan": (lambda w, f: f.update(yaml=None), "holds a plan of layers that cannot be built"),
-    "eps": (lambda w, f: f.update(eps=None), "says None for what is added to a variance"),
+    "eps": (lambda w, f: f.update(eps=None), "has the invalid batch normalisation eps None"),
     "kind": (lambda w, f: f.update(kind="scaled_yolov4"), "holds no weights of ultralytics"),
 }
 

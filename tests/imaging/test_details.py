@@ -27,7 +27,7 @@ def frames_details(result, folder) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("tags", "detail"),
     [
-        ({"ViewPosition": None}, "ViewPosition is empty, as are the fields beside it"),
+        ({"ViewPosition": None}, "ViewPosition and the other view fields are empty"),
         ({"ViewPosition": "XX"}, "not understood: ViewPosition is XX"),
         ({"ViewPosition": "FRONTAL", "PatientPosition": "HFS"},
          "not understood: ViewPosition is FRONTAL; PatientPosition is HFS"),
@@ -52,10 +52,10 @@ def test_a_view_of_the_manifest_that_is_not_understood(tmp_path):
     result = run_cohort(tmp_path, manifest=write_csv(tmp_path / "m.csv", (*COLUMNS, "view"), rows))
     assert result.accepted.select("image_id", "view").rows() == [("c", "PA")]  # its header tells it
     assert result.details == {
-        "a": "the table's 'frontal' is not understood; the file: a PNG or JPEG file names none",
+        "a": "the table's 'frontal' is not understood; the file: a PNG or JPEG file does not state a view",
         "b": "the table's 'Muller … stehend sehr la…' is not understood; the file: ViewPosition is empty, as are the"
         " fields beside it",
-        "d": "a PNG or JPEG file names none",
+        "d": "a PNG or JPEG file does not state a view",
     }
 
 

@@ -115,7 +115,7 @@ def test_what_is_wrong_with_the_collection_is_a_row(collection):
         "CXR4": "bad_row",
     }
     assert result.details["CXR77_IM-0001-1001"] == "no report of the collection names this image"
-    assert result.details["CXR20_IM-0653-1001"].startswith("the XML breaks at line 1, column ")
+    assert result.details["CXR20_IM-0653-1001"].startswith("the XML is malformed at line 1, column ")
     assert "no eCitation" in result.details["CXR4"]
 
 

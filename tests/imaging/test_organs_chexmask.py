@@ -187,11 +187,11 @@ def test_every_image_without_masks_has_its_reason(tmp_path, good, swapped):
     table += [swapped | {"dicom_id": "pointless", "Landmarks": "[[1 2]\n [3 4]]"}]
     found = run(tmp_path, write_table(tmp_path / "table.csv", table), [*rows, "pointless", "absent"])
     assert found == {
-        "absent": ("no_lungs", "the CheXmask table has no row of the image"),
+        "absent": ("no_lungs", "the CheXmask table has no row for the image"),
         "poor": ("no_lungs", "Dice RCA (Mean) is 0.690, below 0.7"),
         "nan": ("no_lungs", "Dice RCA (Mean), Height or Width is not a number"),
         "blank": ("no_lungs", "Dice RCA (Mean), Height or Width is not a number"),
-        "small": ("no_lungs", "the CheXmask table has a picture of 1024 x 1024 pixels, the image is 900 x 700"),
+        "small": ("no_lungs", "the CheXmask table has an image of 1024 x 1024 pixels, the image has 900 x 700"),
         "overrun": ("no_lungs", "the row in the CheXmask table is damaged: a run outside the image"),
         "empty": ("no_lungs", "left lung covers 0.000 of the image"),
         "pointless": ("no_lungs", "the row in the CheXmask table is damaged: 4 numbers instead of 240"),
@@ -254,7 +254,7 @@ def test_the_workflow_reads_the_table_once(tmp_path, dry_run):
 def test_a_table_of_other_images_is_warned_of(tmp_path, good, caplog):
     table = write_table(tmp_path / "table.csv", [good])
     assert set(run(tmp_path, table, ["a", "b"]).values()) == {
-        ("no_lungs", "the CheXmask table has no row of the image")
+        ("no_lungs", "the CheXmask table has no row for the image")
     }
     assert "none of the images is in the table" in caplog.text
 

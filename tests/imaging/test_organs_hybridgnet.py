@@ -301,7 +301,7 @@ def test_square_is_the_picture_without_borders_in_its_true_aspect():
         corners = points_to_original(np.array([[153.6, 0], [870.4, 1024]]), back)
         corners = points_to_original(corners, affine)
         np.testing.assert_allclose(corners, [[80, 100], [360, 500]], atol=2)  # to two pixels of the frame
-    with pytest.raises(NoOrgans, match="the picture is black"):
+    with pytest.raises(NoOrgans, match="the image is black"):
         make_square_input(np.ones((512, 512), np.uint8), np.array([1.0, 1.0]))
 
 

@@ -86,7 +86,7 @@ def test_text_of_several_lines_without_marks_loses_no_half(tmp_path):
     result.check_conserved(3)
     assert result.accepted["image_id"].to_list() == ["i2"]
     assert result.details["i1"] == (
-        'line 2: line 3 seems to be the rest of its text: put a text of several lines into quotation marks ("…")'
+        'line 2: line 3 seems to continue its text: put a text of several lines into quotation marks ("…")'
     )
     assert result.details["row-3"].startswith("line 3: 1 cells, the header has 5")
 
@@ -212,20 +212,20 @@ def conflicts(folder: Path, rows: list[tuple], **options: object) -> dict[str, t
 def test_what_is_given_to_two_patients_is_given_to_none(tmp_path):
     other = ("p9", "s9", "i9", "8.dcm", "r2.txt")
     study = [("p1", "s1", "a", "1.dcm", ""), ("p2", "s1", "b", "2.dcm", ""), other]
-    why = "the study_id is given to 2 subjects (lines 2, 3)"
+    why = "the study_id is assigned to 2 subjects (lines 2, 3)"
     assert conflicts(tmp_path, study) == {"a": ("bad_row", f"line 2: {why}"), "b": ("bad_row", f"line 3: {why}")}
     strict = {"shared_images": "exclude"}
     picture = [("p1", "s1", "a", "1.dcm", ""), other, ("p2", "s2", "b", "./1.dcm", "")]
-    why = "the image file is given to 2 subjects (lines 2, 4)"
+    why = "the image file is assigned to 2 subjects (lines 2, 4)"
     told = {"a": ("bad_row", f"line 2: {why}"), "b": ("bad_row", f"line 4: {why}")}
     assert conflicts(tmp_path, picture, **strict) == told
     studies = [("p1", "s1", "a", "1.dcm", ""), ("p1", "s2", "b", "1.dcm", ""), other]
     assert {detail for _, detail in conflicts(tmp_path, studies, **strict).values()} == {
-        f"line {n}: the image file is given to 2 studies (lines 2, 3)" for n in (2, 3)
+        f"line {n}: the image file is assigned to 2 studies (lines 2, 3)" for n in (2, 3)
     }
     report = [("p1", "s1", "a", "1.dcm", "r1.txt"), ("p2", "s2", "b", "2.dcm", "r1.txt"), other]
     assert {detail for _, detail in conflicts(tmp_path, report).values()} == {
-        f"line {n}: the report file is given to 2 subjects (lines 2, 3)" for n in (2, 3)
+        f"line {n}: the report file is assigned to 2 subjects (lines 2, 3)" for n in (2, 3)
     }
     one_patient = [("p1", "s1", "a", "1.dcm", "r1.txt"), ("p1", "s2", "b", "2.dcm", "r1.txt"), other]
     assert conflicts(tmp_path, one_patient) == {}
@@ -238,7 +238,7 @@ def test_one_picture_for_several_reports_is_kept_with_a_warning(tmp_path, caplog
         ("p9", "s9", "i9", "8.dcm", ""),
     ]
     assert conflicts(tmp_path, rows) == {}
-    assert "1 image file is given to several studies (lines 2, 3), so that several reports" in caplog.text
+    assert "1 image file is assigned to several studies (lines 2, 3), so that several reports" in caplog.text
     assert "cohort.shared_images: exclude" in caplog.text
 
 
@@ -253,7 +253,7 @@ def test_an_image_twice_is_used_once_and_never_with_another_text(tmp_path):
     }  # fmt: skip
     renamed = [("p1", "s1", "a", "1.dcm", "r1.txt"), ("p1", "s1", "b", "1.dcm", "r1.txt")]
     assert conflicts(tmp_path, renamed) == {
-        "b": ("duplicate_image", "line 3: of an image file that another row has (lines 2, 3)")
+        "b": ("duplicate_image", "line 3: another row has the same image file (lines 2, 3)")
     }
 
 
@@ -279,7 +279,7 @@ def test_what_spreadsheets_and_programs_make_of_cells(tmp_path):
         "i3": "line 4: findings holds the spreadsheet's error #NAME?: save the column as text",
         "i6": "line 7: subject_id is a number that a spreadsheet has shortened to the form 1.2E+10: save the column"
         " as text",
-        "i7": "line 8: subject_id is 'NaN', which says that there is none",
+        "i7": "line 8: subject_id is 'NaN', which means that it is missing",
     }
 
 

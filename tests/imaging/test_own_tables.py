@@ -145,7 +145,7 @@ def test_a_text_that_excel_has_cut_is_named(tmp_path):
     assert len(rows[1][4]) == 32_767
     assert result.accepted["image_id"].to_list() == ["i3"]
     assert {detail.partition(": ")[2] for detail in result.details.values()} == {
-        "findings has exactly 32,767 characters, where Excel cuts a text: give the whole one in report_path"
+        "findings has exactly 32,767 characters, the limit of Excel: give the full text in report_path"
     }
 
 
@@ -232,7 +232,7 @@ def test_reports_are_found_by_other_spellings_too(tmp_path, caplog):
     paths = [str(tmp_path / "reports" / name) for name in ("S1.txt", "S1.txt", "S2.txt")]
     assert accepted["report_path"].to_list() == [*paths, None]
     assert accepted["report_missing"].to_list() == [False, False, False, True]
-    assert "report_path of line 5 names no file: its folder does not exist" in caplog.text
+    assert "report_path of line 5 points to no file: its folder does not exist" in caplog.text
     assert "different reports" not in caplog.text
 
 
@@ -310,7 +310,7 @@ def test_what_is_no_date_among_dates_excludes_its_row(tmp_path):
             ("r", "u", "c", "3.dcm", "", "32.01.2024"), ("v", "w", "d", "4.dcm", "", "NaN")]  # fmt: skip
     result = run(tmp_path, rows, DATED)
     assert result.reasons == {"b": "bad_row", "c": "bad_row"}
-    assert result.details["b"] == "line 3: acquired is no date like those of the other rows: write it as they are"
+    assert result.details["b"] == "line 3: acquired is not a date in the format of the other rows: use the same format"
     assert result.accepted.sort("image_id")["acquired"].to_list() == ["20240131", None]
 
 

@@ -175,7 +175,7 @@ def _empty(repositories, gated):
         (_rename, ["microsoft/radedit has no unet/config.json", "e8ebd313"]),
         (_cut, ["diffusion_pytorch_model.safetensors is damaged", "snakemake weights_radedit"]),
         (_page, ["unet/config.json is a web page"]),
-        (_no_json, ["unet/config.json is no JSON file"]),
+        (_no_json, ["unet/config.json is not a JSON file"]),
         (_empty, ["unet/config.json is empty"]),
     ],
 )
@@ -245,7 +245,7 @@ def test_a_pickle_that_runs_a_command_runs_nothing(tmp_path):
     torch.save({"a": torch.ones(2), "b": Attack(tmp_path / "marker")}, tmp_path / "net.pt")
     with pytest.raises(UserError) as caught:
         convert(tmp_path, tmp_path / "net.pt")
-    assert "names posix.system, as no network does but an attack may" in sentence(caught)
+    assert "refers to posix.system, which no network needs but an attack may use" in sentence(caught)
     assert not (tmp_path / "marker").exists()
 
 
@@ -257,13 +257,13 @@ def _whole(folder: Path) -> bytes:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (lambda folder: _whole(folder)[:3000], "cannot be used: it is no whole PyTorch checkpoint"),
-        (lambda folder: _whole(folder)[: len(_whole(folder)) // 2], "cannot be used: it is no whole PyTorch"),
+        (lambda folder: _whole(folder)[:3000], "cannot be used: it is not a complete PyTorch checkpoint"),
+        (lambda folder: _whole(folder)[: len(_whole(folder)) // 2], "cannot be used: it is not a complete PyTorch"),
         (lambda folder: b"", "is empty"),
         (lambda folder: b"<html><body>Quota exceeded</body></html>", "is a web page"),
         (lambda folder: b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer"),
-        (lambda folder: b"not a checkpoint at all", "cannot be used: it is no whole PyTorch checkpoint"),
-        (lambda folder: UNET[:-1], "cannot be used: it is no whole safetensors file"),
+        (lambda folder: b"not a checkpoint at all", "cannot be used: it is not a complete PyTorch checkpoint"),
+        (lambda folder: UNET[:-1], "cannot be used: it is not a complete safetensors file"),
     ],
 )
 def test_a_file_that_is_no_checkpoint_is_one_sentence(tmp_path, content, words):
@@ -331,7 +331,7 @@ def test_a_pin_of_the_settings_wins():
     assert params["cxas"]["files"] == {"cxas.pth": "0" * 64}
     assert params["sdxl_vae"]["files"]["diffusion_pytorch_model.safetensors"] == "1" * 64
     assert params["radedit"] == catalogue.rule_params({})["radedit"]
-    with pytest.raises(UserError, match=r"weights.sha256 names 'cxas.pt', no file of the weights: .*cxas.pth"):
+    with pytest.raises(UserError, match=r"weights.sha256 has an unknown file 'cxas.pt': .*cxas.pth"):
         catalogue.rule_params({"cxas.pt": "0" * 64})
 
 
@@ -420,7 +420,7 @@ def test_runs_of_one_model_share_a_manifest_and_another_revision_has_its_own():
         "llava_onevision-2": "1" * 40,
     }
     assert {one["options"]["files"]["config.json"] for one in found.values()} == {"0" * 64}
-    with pytest.raises(UserError, match=r"names 'llava_onevision/model\.safetensors', no file"):
+    with pytest.raises(UserError, match=r"has an unknown file 'llava_onevision/model\.safetensors'"):
         catalogue.rule_params({"llava_onevision/model.safetensors": "0" * 64})
 
 

@@ -138,7 +138,7 @@ def test_safetensors_under_whatever_name(artefact, name, tmp_path):
     whole = (tmp_path / name).read_bytes()
     for content in (whole[:-1], whole[:100], whole[:8] + b"{"):
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(UserError, match=r"cannot be used: it is no whole safetensors file") as told:
+        with pytest.raises(UserError, match=r"cannot be used: it is not a complete safetensors file") as told:
             converter(artefact)(tmp_path / name, tmp_path / "made")
         assert "\n" not in str(told.value)
 

@@ -140,10 +140,10 @@ def attacks(mark: str) -> dict[str, bytes]:
 def test_an_attack_does_nothing_and_is_refused(tmp_path, name):
     mark = tmp_path / "mark"
     path = container(tmp_path, attacks(str(mark))[name])
-    with pytest.raises(UserError, match="cannot be used: it is no whole PyTorch checkpoint") as refused:
+    with pytest.raises(UserError, match="cannot be used: it is not a complete PyTorch checkpoint") as refused:
         pickles.read_checkpoint(path)
     assert not mark.exists()
-    assert "as no network does but an attack may" in str(refused.value)
+    assert "which no network needs but an attack may use" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -204,7 +204,7 @@ def test_damaged_files_are_refused_with_one_sentence(saved, tmp_path):
         else:
             path.write_bytes(content)
         with pytest.raises(
-            UserError, match=rf"{name}\.pt cannot be used: it is no whole PyTorch checkpoint"
+            UserError, match=rf"{name}\.pt cannot be used: it is not a complete PyTorch checkpoint"
         ) as refused:
             pickles.read_checkpoint(path)
         assert str(refused.value).endswith("delete it and get it again (docs/how-to/models.md)")
@@ -212,7 +212,9 @@ def test_damaged_files_are_refused_with_one_sentence(saved, tmp_path):
     damaged = bytearray(whole)
     damaged[whole.index(b"data/0") + 80] ^= 255  # a number, which only its checksum guards
     (tmp_path / "net.pt").write_bytes(damaged)
-    with pytest.raises(UserError, match=r"net\.pt cannot be used: it is no whole PyTorch checkpoint \(Bad CRC-32"):
+    with pytest.raises(
+        UserError, match=r"net\.pt cannot be used: it is not a complete PyTorch checkpoint \(Bad CRC-32"
+    ):
         pickles.read_checkpoint(tmp_path / "net.pt")
 
 
@@ -230,5 +232,5 @@ def test_a_compressed_archive_or_a_program_is_refused(tmp_path):
 def test_modules_that_hold_one_another_end():
     network = Stub()
     network.state["_modules"] = {"again": network}
-    with pytest.raises(UserError, match="its modules hold one another"):
+    with pytest.raises(UserError, match="its modules contain each other in a cycle"):
         pickles.read_state(SOURCE, network)

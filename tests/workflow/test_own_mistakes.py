@@ -55,12 +55,12 @@ TOLD = {
     ("cohort", "no-study"): ("bad_row", "line 9: study_id is empty"),
     ("cohort", "shortened"): ("bad_row", "line 10: subject_id is a number that a spreadsheet has shortened to the form"
                               " 1.2E+10: save the column as text"),
-    ("cohort", "one-study-a"): ("bad_row", "line 11: the study_id is given to 2 subjects (lines 11, 12)"),
-    ("cohort", "one-study-b"): ("bad_row", "line 12: the study_id is given to 2 subjects (lines 11, 12)"),
-    ("cohort", "i2-2"): ("duplicate_image", "line 13: of an image_id that another row has"),
+    ("cohort", "one-study-a"): ("bad_row", "line 11: the study_id is assigned to 2 subjects (lines 11, 12)"),
+    ("cohort", "one-study-b"): ("bad_row", "line 12: the study_id is assigned to 2 subjects (lines 11, 12)"),
+    ("cohort", "i2-2"): ("duplicate_image", "line 13: another row has the same image_id"),
     ("cohort", "lateral"): ("not_frontal", "lateral, oblique or other, by the table"),
     ("cohort", "frontal"): ("unknown_view", "the table's 'frontal' is not understood; the file: a PNG or JPEG file"
-                            " names none"),
+                            " does not state a view"),
     ("cohort", "ct"): ("wrong_modality", "CT"),
     ("cohort", "leg"): ("wrong_body_part", "EXTREMITY"),
     ("cohort", "notes"): ("not_dicom", ""),

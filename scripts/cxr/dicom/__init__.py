@@ -1,1 +1,1 @@
-"""Reading image files (DICOM, PNG, JPEG) to pixel values, and writing DICOM segmentations."""
+"""Reading pixel values from image files (DICOM, PNG, JPEG), and writing DICOM segmentations."""

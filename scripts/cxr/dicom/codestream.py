@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 START_OF_IMAGE, END_OF_IMAGE, START_OF_SCAN, APP1, ADOBE = 0xD8, 0xD9, 0xDA, 0xE1, 0xEE
-FRAME_HEADERS = (set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}) | {0xF7}  # SOF0 to SOF15, no DHT, JPG, DAC; JPEG-LS
+FRAME_HEADERS = (set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}) | {0xF7}  # SOF0 to SOF15 without DHT, JPG, DAC; JPEG-LS
 LOSSLESS_FRAMES = {0xC3, 0xC7, 0xCB, 0xCF, 0xF7}
 _MARKER = re.compile(rb"\xff([\xc0-\xcf\xd8-\xfe])")
-"""A marker with a segment, or the start or end of an image; encoded samples hold none (ITU-T T.81 and T.87)."""
+"""Markers with a segment, and start and end of an image; encoded samples never contain them (ITU-T T.81, T.87)."""
 _JPEG_2000_START = b"\xff\x4f\xff\x51"  # start of a JPEG 2000 codestream: SOC and SIZ (ITU-T T.800, A.4 and A.5)
 _TILE_DATA, _END_OF_CODESTREAM = b"\xff\x93", b"\xff\xd9"
-_MAX_BOX_BYTES = 4096  # bytes of a JPEG 2000 file that are searched for its codestream; DICOM allows no boxes before
+_MAX_BOX_BYTES = 4096  # leading bytes searched for a JPEG 2000 codestream; DICOM forbids the boxes that may precede it
 
 
 @dataclass(frozen=True)
 class Codestream:
-    """The header of a codestream. ``precision``: bits per sample; ``is_signed``: None if the format has no sign.
+    """The header of a codestream. ``precision``: bits per sample; ``is_signed``: None if the format stores no sign.
 
-    ``marker``: marker of a JPEG's frame header, 0 for JPEG 2000; ``is_rgb``: three components decode to RGB.
+    ``marker``: marker of a JPEG's frame header, 0 for JPEG 2000; ``is_rgb``: True if three components decode to RGB.
     """
 
     rows: int
@@ -32,7 +32,7 @@ class Codestream:
 
 
 def iterate_jpeg_segments(stream: bytes) -> Iterator[tuple[int, int]]:
-    """Yield (marker, offset of the byte after it) of a JPEG or JPEG-LS stream, up to its end of image.
+    """Yield (marker, offset of the next byte) for each marker of a JPEG or JPEG-LS stream, up to its end of image.
 
     Skips data inside a segment, such as a thumbnail, and data after the end of image.
     """
@@ -47,19 +47,19 @@ def iterate_jpeg_segments(stream: bytes) -> Iterator[tuple[int, int]]:
 
 
 def is_complete_jpeg(stream: bytes) -> bool:
-    """True if a JPEG or JPEG-LS stream has a scan and its end of image; decoders fill a missing part with grey."""
+    """True if a JPEG or JPEG-LS stream has a scan and an end of image; decoders fill missing parts with grey."""
     markers = [marker for marker, _ in iterate_jpeg_segments(stream)]
     return START_OF_SCAN in markers and markers[-1] == END_OF_IMAGE
 
 
 def is_complete_jpeg_2000(stream: bytes) -> bool:
-    """True if a JPEG 2000 codestream reaches its end marker, which the data of its tiles cannot contain."""
+    """True if a JPEG 2000 codestream has an end marker after its last tile; tile data cannot contain the marker."""
     last_tile = stream.rfind(_TILE_DATA)
     return last_tile >= 0 and stream.rfind(_END_OF_CODESTREAM) > last_tile
 
 
 def read_jpeg(stream: bytes) -> Codestream | None:
-    """Return the frame header of a JPEG or JPEG-LS stream, None if there is none."""
+    """Return the frame header of a JPEG or JPEG-LS stream, None if it has none."""
     adobe_transform = None
     for marker, offset in iterate_jpeg_segments(stream):
         if marker == ADOBE and stream[offset + 2 : offset + 7] == b"Adobe":
@@ -74,7 +74,7 @@ def read_jpeg(stream: bytes) -> Codestream | None:
 
 
 def read_jpeg_2000(stream: bytes) -> Codestream | None:
-    """Return the header of a JPEG 2000 codestream, high-throughput ones included, None if there is none."""
+    """Return the header of a JPEG 2000 or HTJ2K codestream, None if ``stream`` has none."""
     start = stream.find(_JPEG_2000_START, 0, _MAX_BOX_BYTES)
     fields = stream[start + 8 : start + 43]
     if start < 0 or len(fields) < 35:

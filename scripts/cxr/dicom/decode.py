@@ -1,4 +1,4 @@
-"""Decoding an image file of any supported format to pixel values, or to a reason for exclusion."""
+"""Decoding image files of all supported formats to pixel values; a file that fails gets a reason for exclusion."""
 
 import os
 
@@ -11,14 +11,14 @@ from cxr.dicom.pixels import decode_dicom
 from cxr.dicom.raster import decode_jpeg, decode_png
 
 _PIXEL_BYTES, _HEADER_BYTES = 24, 1 << 26
-"""Largest number of bytes of a pixel (three samples of 64 bits), and of everything but the pixels in a file."""
+"""Maximum number of bytes of a pixel (three samples of 64 bits), and of the rest of a file."""
 
 
 def decode_file(path: str) -> DecodedImage:
-    """Decode a DICOM, PNG or JPEG file, recognized by its first bytes.
+    """Decode a DICOM, PNG or JPEG file; the first bytes decide the format.
 
     Raises :class:`Rejected` with one of the reasons missing_file, unreadable_file, empty_file, not_dicom, no_pixels,
-    multi_frame, undecodable, constant_image; OSError if the machine cannot read files there.
+    multi_frame, undecodable, constant_image. Raises OSError if the machine cannot read the file.
     """
     try:
         with open_regular(path) as file:

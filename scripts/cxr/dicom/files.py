@@ -23,7 +23,7 @@ from cxr.base.faults import broken_part
 from cxr.base.regular_files import open_regular
 from cxr.geometry.turns import UPRIGHT, Turn, turn_from_patient_axes
 
-# A damaged header becomes a row in the ledger, not a log message; pydicom's messages may quote patient text.
+# A damaged header gets a row in the ledger, not a log message, because pydicom's messages may quote patient text.
 pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
 warnings.filterwarnings("ignore", module=r"pydicom(\.|$)")
 logging.getLogger("pydicom").setLevel(logging.CRITICAL + 1)
@@ -32,17 +32,17 @@ HEAD_BYTES = 132  # number of leading bytes that :func:`detect_file_kind` needs
 
 _PIXEL_DATA_TAG = 0x7FE00008
 _ZERO_ELEMENT, _MAX_ZERO_ELEMENTS = bytes(8), 1000
-"""pydicom reads eight zeros as an empty element of tag (0000,0000); a valid file holds few of them."""
+"""pydicom reads eight zero bytes as an empty element with tag (0000,0000); a valid file has few of them."""
 _VRS = re.compile(rb"[A-Z]{2}")
 _MAX_MESSAGE_LENGTH, _MAX_QUOTED_LENGTH = 160, 24
 
 
 class HeaderError(Exception):
-    """The bytes claim to be DICOM but their header cannot be parsed."""
+    """The bytes look like DICOM, but their header cannot be parsed."""
 
 
 class Rejected(Exception):
-    """The image cannot be used. ``reason`` is a code of ``exclusions.REASONS``; ``detail`` holds no patient text."""
+    """The image cannot be used. ``reason``: a code of ``exclusions.REASONS``; ``detail``: free of patient text."""
 
     def __init__(self, reason: str, detail: str = ""):
         super().__init__(reason, detail)
@@ -50,7 +50,7 @@ class Rejected(Exception):
 
 
 def rejection_of(error: OSError) -> Rejected:
-    """Return the reason why a file cannot be opened, for the ledger. Raises the error if the machine is at fault."""
+    """Convert the error of opening a file to a reason for the ledger. Raises ``error`` if the machine is at fault."""
     if error.errno in MACHINE_ERRORS:
         raise error
     if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
@@ -59,7 +59,7 @@ def rejection_of(error: OSError) -> Rejected:
 
 
 def quote_value(text: str) -> str:
-    """Return a value of a table or header in quotation marks, shortened and without long numbers, for a ledger."""
+    """Quote a value of a table or header for a ledger: shortened, ASCII only, digit runs of 4 or more replaced."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     plain = " ".join(re.sub(r"[^A-Za-z0-9 .+\-_]+", " ", plain).split())
     plain = re.sub(r"\d{4,}", "…", plain)
@@ -73,9 +73,9 @@ def _list_dicom_names() -> frozenset[str]:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return a decoder's error message in one line, without what may be patient data: quotations, paths, UIDs.
+    """Return a decoder's error message in one line, without quotations, paths and UIDs: they may be patient data.
 
-    Names of DICOM elements stay. For an error without a message, name its class.
+    Names of DICOM elements stay. If the error has no message, the line names its class.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     # pydicom lists the decoders that failed; the last one's message is the cause
@@ -90,9 +90,9 @@ def describe_error(error: BaseException) -> str:
 
 
 def detect_file_kind(head: bytes) -> str | None:
-    """Return ``dicom``, ``png`` or ``jpeg`` from the first :data:`HEAD_BYTES` bytes, None for anything else.
+    """Return ``dicom``, ``png`` or ``jpeg`` from a file's first :data:`HEAD_BYTES` bytes, None for any other file.
 
-    Bytes without a preamble count as DICOM if they start with a plausible first element of group 2 or 8.
+    A file without the DICOM preamble counts as DICOM if it starts with a plausible element of group 2 or 8.
     """
     if head[128:132] == b"DICM":
         return "dicom"
@@ -112,7 +112,7 @@ def detect_file_kind(head: bytes) -> str | None:
 
 
 def _find_deflated_start(head: bytes) -> int | None:
-    """Return the offset of the deflated dataset of a DICOM file, None if it is not deflated."""
+    """Return the offset at which the deflated dataset of a DICOM file starts, None if the file is not deflated."""
     if head[128:140] != b"DICM\x02\x00\x00\x00UL\x04\x00":
         return None
     end = 144 + int.from_bytes(head[140:144], "little")
@@ -120,27 +120,27 @@ def _find_deflated_start(head: bytes) -> int | None:
 
 
 class _CheckedStream:
-    """A file that stops pydicom after many elements of zeros; otherwise it would read a whole file of zeros."""
+    """A file that stops pydicom after too many zero elements; pydicom alone would read a file of zeros to its end."""
 
     def __init__(self, stream: IO[bytes]):
         self._stream, self._zeros = stream, 0
         self.seek, self.tell, self.name = stream.seek, stream.tell, getattr(stream, "name", "")
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes. Raises HeaderError after too many elements of zeros."""
+        """Return the next bytes. Raises HeaderError after too many zero elements."""
         data = self._stream.read(size)
         if data == _ZERO_ELEMENT:
             self._zeros += 1
             if self._zeros > _MAX_ZERO_ELEMENTS:
-                raise HeaderError("it holds zeros where elements should be: the file was not copied completely")
+                raise HeaderError("it contains zeros in place of elements: the file was not copied completely")
         return data
 
 
 def read_dicom(data: bytes | str | Path, tags: list[str] | None = None, limit: int = 1 << 22) -> Dataset:
-    """Read a DICOM dataset; with ``tags``, read only these header elements and no pixels.
+    """Read a DICOM dataset. If ``tags`` are given, read only these header elements, and no pixels.
 
-    ``data`` is a path or the bytes of a file; preamble and file meta may be missing. With ``tags``, a deflated file
-    is inflated only up to ``limit`` bytes. Raises HeaderError if it cannot be parsed, OSError if it cannot be opened.
+    ``data``: path or bytes of a file; its preamble and file meta may be missing. With ``tags``, at most ``limit`` bytes
+    of a deflated file are inflated. Raises HeaderError if parsing fails, OSError if the file cannot be opened.
     """
     with io.BytesIO(data) if isinstance(data, bytes) else open_regular(data) as stream:
         try:
@@ -160,9 +160,9 @@ def read_dicom(data: bytes | str | Path, tags: list[str] | None = None, limit: i
 
 
 def get_text(dataset: Dataset, name: str) -> str:
-    """Return an element as upper-case ASCII text ("" if absent or unusable); several values are joined by ``\\``.
+    """Return an element's values as upper-case ASCII text, joined by ``\\``; "" if the element is absent or unusable.
 
-    For a code sequence the text holds each item's meaning and value.
+    The text of a code sequence contains the meaning and the value of each item.
     """
     try:
         value = dataset.get(name)
@@ -177,20 +177,20 @@ def get_text(dataset: Dataset, name: str) -> str:
 
 
 def normalize_text(text: str) -> str:
-    """Return a text as stripped upper-case ASCII, so that coded values can be compared."""
+    """Convert a text to stripped upper-case ASCII, so that coded values can be compared."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     return plain.replace("\0", " ").strip().upper()
 
 
 def get_turn(dataset: Dataset) -> Turn:
-    """Return the turn that makes a frontal image upright by its PatientOrientation; UPRIGHT if that does not say."""
+    """Return the turn by which PatientOrientation makes a frontal image upright; UPRIGHT if the field is unusable."""
     directions = get_text(dataset, "PatientOrientation").split("\\")
     rows, columns = (direction.strip()[:1] for direction in (*directions, "", "")[:2])
     return turn_from_patient_axes(rows, columns) or UPRIGHT
 
 
 def get_number(dataset: Dataset, name: str) -> float | None:
-    """Return the first value of an element as a finite number, None if absent or unusable."""
+    """Return the first value of an element as a finite number, None if the element is absent or unusable."""
     try:
         value = dataset.get(name)
         value = value[0] if isinstance(value, list | pydicom.multival.MultiValue) else value
@@ -202,7 +202,7 @@ def get_number(dataset: Dataset, name: str) -> float | None:
 
 @contextmanager
 def silence_output() -> Iterator[None]:
-    """Discard what this process and its libraries print: decoders quote patient text in messages on damaged files."""
+    """Discard all output of this process: for damaged files, decoders print messages that quote patient text."""
     stream_copies = [(stream, os.dup(stream)) for stream in (1, 2)]
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:

@@ -1,4 +1,4 @@
-"""Comparing a DICOM header with the pixel data, and correcting the header where the data are unambiguous."""
+"""Comparing a DICOM header with its pixel data, and correcting the header where the data are unambiguous."""
 
 import numpy as np
 from pydicom import uid
@@ -15,28 +15,28 @@ _SYNTAXES_OF_MARKER = {
     **dict.fromkeys((0xC0, 0xC1, 0xC2), JPEG_LOSSY), 0xC3: JPEG_LOSSLESS, 0xF7: JPEG_LS, 0: JPEG_2000,
 }  # fmt: skip
 _CONTAINERS_OF_SEGMENTS = {1: (1, 8), 2: (1, 16), 3: (3, 8), 6: (3, 16)}  # {RLE segments: (samples, bits)}, PS3.5 G.5
-_RLE_HEADER_BYTES = 64  # size of an RLE frame's header, bytes: the offset of its first segment
+_RLE_HEADER_BYTES = 64  # size of an RLE frame's header, bytes; the first segment starts there
 _MAX_ROUGHNESS_RATIO, _MAX_OVERLAY_CHANGES = 0.7, 0.05
-"""Measured on radiographs of 256 and 1024 px. In the bits above BitsStored, text changes between 0.01 of neighbouring
-pixels, bits of the image between 0.05 to 0.5. Removing noise or sign bits at least halves the roughness.
+"""Limits, measured on radiographs of 256 and 1024 px. Above BitsStored, overlay bits change in 0.01 of the pairs of
+neighbouring pixels, and image bits in 0.05 to 0.5. Removing noise or sign bits at least halves the roughness.
 """
 _NOISE_DIFFERENCE = 0.2
-"""Mean difference between neighbours as a fraction of the range: 1/3 in noise. A radiograph of 256 px has 0.02, and
-0.06, 0.10, 0.15, 0.21, 0.25 without its highest one to five bits.
+"""Mean difference between neighbours, as a fraction of the range, above which values count as noise. Noise has 1/3. A
+radiograph of 256 px has 0.02, and 0.06, 0.10, 0.15, 0.21, 0.25 after the loss of its highest one to five bits.
 """
 _GREY, _COLOUR = ("MONOCHROME1", "MONOCHROME2"), ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
 _SUBSAMPLED = "YBR_FULL_422"
 
 
 def read_codestream(frame: bytes) -> Codestream | None:
-    """Return the header of an encoded frame; None for RLE, for native data and for a frame without a header."""
+    """Return the codestream header of a frame; None for RLE, native data or a frame without such a header."""
     return read_jpeg(frame) if frame.startswith(b"\xff\xd8") else read_jpeg_2000(frame)
 
 
 def correct_encoded_header(dataset: Dataset, frame: bytes) -> list[str]:
-    """Make the header of a compressed image agree with its ``frame``; return a note for each correction.
+    """Correct the header of a compressed image so that it agrees with ``frame``; return a note for each correction.
 
-    Raises :class:`Rejected` if the contradiction may also come from a damaged file.
+    Raises :class:`Rejected` if damage to the file could also explain the contradiction.
     """
     codestream = read_codestream(frame)
     if codestream is not None:
@@ -53,10 +53,10 @@ def correct_encoded_header(dataset: Dataset, frame: bytes) -> list[str]:
 
 
 def correct_native_header(dataset: Dataset) -> list[str]:
-    """Make the header of an uncompressed image agree with the length of its data; return a note for each correction.
+    """Correct the header of an uncompressed image by the length of its data; return a note for each correction.
 
-    Corrects only fields that contradict another field. Raises :class:`Rejected` for data as long as two or more
-    images; the decoder handles data that are too short.
+    Only fields that contradict another field are corrected. Raises :class:`Rejected` if the data are long enough for
+    two or more images. Data that are too short are left to the decoder.
     """
     syntax = dataset.file_meta.TransferSyntaxUID
     notes = []
@@ -90,7 +90,7 @@ def correct_native_header(dataset: Dataset) -> list[str]:
 
 
 def _correct_syntax(dataset: Dataset, fitting: tuple[uid.UID, ...]) -> list[str]:
-    """Set the first of the transfer syntaxes that fit the data, unless the header has one of them."""
+    """Set the transfer syntax to the first of ``fitting``, unless the header already has a syntax of ``fitting``."""
     syntax = dataset.file_meta.TransferSyntaxUID
     if not fitting or syntax in fitting:
         return []
@@ -112,7 +112,7 @@ def _correct_size(dataset: Dataset, codestream: Codestream) -> list[str]:
 
 
 def _correct_samples(dataset: Dataset, components: int, colours: str) -> list[str]:
-    """Set the samples per pixel, and the photometric interpretation if it contradicts them."""
+    """Set SamplesPerPixel to ``components``, and PhotometricInterpretation if it contradicts them."""
     header_samples = _get_integer(dataset, "SamplesPerPixel", 1)
     photometric = get_text(dataset, "PhotometricInterpretation")
     if components == header_samples and (photometric in _GREY) is (components == 1):
@@ -133,7 +133,7 @@ def _correct_samples(dataset: Dataset, components: int, colours: str) -> list[st
 
 
 def _correct_bits(dataset: Dataset, precision: int) -> list[str]:
-    """Set the bits allocated to those that decoders return; lower the bits stored to the precision."""
+    """Set BitsAllocated to the width that decoders return, and limit BitsStored to ``precision``."""
     dataset.BitsAllocated = 8 if precision <= 8 else 16 if precision <= 16 else 32
     stored = _get_integer(dataset, "BitsStored", precision)
     if stored <= precision:
@@ -175,11 +175,11 @@ def _count_rle_bytes(segment: bytes) -> int:
 def keep_used_bits(
     dataset: Dataset, values: np.ndarray, padding: np.ndarray | None, codestream: Codestream | None
 ) -> tuple[np.ndarray, list[str]]:
-    """Return the values without bits that are not part of the image, and a note if BitsStored is wrong.
+    """Remove bits that are not part of the image; return the values, and a note if BitsStored is wrong.
 
-    ``values``: integers as decoded; ``padding``: True for padding pixels, or None; ``codestream``: None for native
-    data. The bits above BitsStored may hold an overlay (PS3.5 8.1.2), copies of the sign, or undefined data. But if
-    BitsStored is too small, they belong to the image, which has jumps without them.
+    ``values``: decoded integers; ``padding``: mask of padding pixels, or None; ``codestream``: None for native data.
+    The bits above BitsStored may hold an overlay (PS3.5 8.1.2), copies of the sign, or undefined data. But if
+    BitsStored is too small, these bits belong to the image, and removing them causes jumps in the image.
     """
     size, stored = 8 * values.dtype.itemsize, _get_integer(dataset, "BitsStored", 0)
     if values.dtype.kind not in "iu" or not 0 < stored < size:
@@ -189,20 +189,20 @@ def keep_used_bits(
     if not (differs if padding is None else differs & ~padding).any():
         return values, []
     groups = {tag.group for tag in list(dataset.keys()) if 0x6000 <= tag.group <= 0x601E}
-    # a group 60xx without overlay data: bits of the pixel data are an overlay
+    # a group 60xx without overlay data: the overlay is stored in bits of the pixel data
     if any((group, 0x0102) in dataset and (group, 0x3000) not in dataset for group in groups):
         return by_header, []
     candidates = [by_header, values]
     if codestream is not None and codestream.precision < size:
-        # no information if the encoder writes every bit of a word
+        # if the encoder writes all bits of a word, its precision gives no information
         by_codestream = _keep_lowest_bits(values, codestream.precision)
         candidates = [by_codestream] if values.dtype.kind == "u" else [by_header, by_codestream, values]
-    # values cut off far below their highest bit look like noise, whose small range counts as smooth
+    # values that lose several high bits look like noise of a small range, which would count as smooth
     limits = [2 * _NOISE_DIFFERENCE * image.size * np.ptp(image.astype(np.int64)) for image in candidates]
     smooth = [image for image, limit in zip(candidates, limits, strict=True) if measure_roughness(image) <= limit]
     best = min(smooth or candidates, key=measure_roughness)
     if best is by_header:
-        # noise and signs make an image much rougher; an overlay does, too, or it changes between few neighbours
+        # noise or sign bits make an image much rougher; an overlay does so too, or it differs between few neighbours
         changes = np.mean([np.mean(np.diff(values - by_header, axis=axis) != 0) for axis in (0, 1)])
         is_rough = measure_roughness(by_header) > _MAX_ROUGHNESS_RATIO * measure_roughness(values)
         if len(candidates) == 2 and is_rough and changes > _MAX_OVERLAY_CHANGES:
@@ -215,13 +215,13 @@ def keep_used_bits(
 
 
 def _keep_lowest_bits(values: np.ndarray, bits: int) -> np.ndarray:
-    """Return the values of the lowest ``bits`` bits; for signed values the highest of these is the sign."""
+    """Return the values reduced to their lowest ``bits`` bits; for signed values the highest of these is the sign."""
     spare = 8 * values.dtype.itemsize - bits
     return (values << spare) >> spare
 
 
 def measure_roughness(values: np.ndarray) -> float:
-    """Return the sum of the absolute differences between neighbours; cutting off high bits increases it."""
+    """Return the sum of the absolute differences between neighbouring pixels; lost high bits increase the sum."""
     wide = values.astype(np.int64)
     return float(sum(np.abs(np.diff(wide, axis=axis)).sum(dtype=np.float64) for axis in (0, 1)))
 

@@ -1,4 +1,4 @@
-"""The result of a decoder: pixel values, and the information that maps them to grey levels."""
+"""The output of a decoder: pixel values, and the information that maps the values to grey levels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ import numpy as np
 from cxr.dicom.files import Rejected
 from cxr.geometry.turns import UPRIGHT, Turn
 
-MAX_PIXELS = 100_000_000  # an image of more pixels is refused before decoding; detectors have up to 20 million
+MAX_PIXELS = 100_000_000  # maximum number of pixels of an image that is decoded; detectors have up to 20 million
 
 
 @dataclass(slots=True)
@@ -17,10 +17,10 @@ class DecodedImage:
     """One decoded image.
 
     ``values`` (rows, columns): numbers of any type, after the modality transform. ``valid`` (bool, same shape): False
-    for unexposed pixels (padding, transparency); None if all are valid. ``is_inverted``: low values are white
-    (MONOCHROME1). ``voi``: maps values to 0..1 by the file's recommended window or table; None without one.
-    ``voi_note``: why a table of the file is ignored. ``turn``: makes the values upright, by the header. ``notes``: one
-    clause without patient text for each field of the header that was corrected or ignored.
+    for unexposed pixels (padding, transparency); None if all pixels are valid. ``is_inverted``: low values are white
+    (MONOCHROME1). ``voi``: function that maps values to 0..1 by the window or table that the file recommends, or None.
+    ``voi_note``: why a table of the file is ignored. ``turn``: turn that makes the values upright, from the header.
+    ``notes``: one clause, free of patient text, for each field of the header that was corrected or ignored.
     """
 
     values: np.ndarray
@@ -33,14 +33,14 @@ class DecodedImage:
 
 
 def compute_luma(colour: np.ndarray, order: int) -> np.ndarray:
-    """Return (rows, columns) brightness (ITU-R BT.601) of a three-channel image; ``order`` is OpenCV's conversion."""
+    """Convert a colour image to brightness (rows, columns), ITU-R BT.601. ``order``: OpenCV's conversion code."""
     if colour.dtype not in (np.uint8, np.uint16):
         colour = colour.astype(np.float32)
     return cv2.cvtColor(np.ascontiguousarray(colour), order)
 
 
 def check_area(rows: int, columns: int) -> None:
-    """Raise :class:`Rejected` for an image with no pixels or more than :data:`MAX_PIXELS`."""
+    """Raise :class:`Rejected` if an image has no pixels or more than :data:`MAX_PIXELS`."""
     if rows < 1 or columns < 1:
         raise Rejected("undecodable", f"{rows} x {columns} pixels")
     if rows * columns > MAX_PIXELS:

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 import numpy as np
 from pydicom.dataset import Dataset
 
-MAX_ENTRIES = 1 << 16  # largest number of entries; a descriptor writes it as 0, because its field has 16 bits
+MAX_ENTRIES = 1 << 16  # maximum number of entries; a descriptor stores it as 0, because its field has 16 bits
 
 
 class UnusableTable(Exception):
-    """A lookup table cannot be applied; the message says why in one clause."""
+    """A lookup table cannot be applied. The message is the reason, one clause."""
 
 
 @dataclass(frozen=True)
 class LookupTable:
-    """``entries``: uint16 (N,); ``first``: value mapped to the first entry; ``bits``: declared width of an entry.
+    """A lookup table: ``entries`` uint16 (N,); ``first``: pixel value of entry 0; ``bits``: declared entry width.
 
-    ``note``: how the data differ from the descriptor, "" if they do not.
+    ``note``: how the data differ from the descriptor, "" if they agree.
     """
 
     entries: np.ndarray
@@ -25,15 +25,15 @@ class LookupTable:
     note: str = ""
 
     def apply(self, values: np.ndarray) -> np.ndarray:
-        """Return the entries, uint16, of values of any type; values out of range get the nearest entry."""
+        """Look up values of any number type; return uint16. Values out of range get the nearest entry."""
         integer_values = values if values.dtype.kind in "iu" else np.rint(values)
         places = np.clip(integer_values.astype(np.int64) - self.first, 0, len(self.entries) - 1)
         return self.entries[places]
 
     def apply_as_fractions(self, values: np.ndarray) -> np.ndarray:
-        """Return the entries of the values, float32, as fractions of the largest entry of the declared width.
+        """Look up values; return each entry divided by the maximum of the declared entry width, float32.
 
-        If the table's largest entry has another width, it is the divisor.
+        If the table's largest entry has another width, that entry is the divisor.
         """
         largest = int(self.entries.max())
         full = (1 << self.bits) - 1 if largest.bit_length() == self.bits else max(largest, 1)
@@ -41,9 +41,9 @@ class LookupTable:
 
 
 def read_lookup_table(item: Dataset, *, is_signed: bool, is_little: bool) -> LookupTable:
-    """Return the table of an item of a Modality or VOI LUT Sequence. Raises UnusableTable.
+    """Read the table in an item of a Modality or VOI LUT Sequence. Raises UnusableTable.
 
-    ``is_signed``: the pixel values are signed; ``is_little``: the file is little endian.
+    ``is_signed``: whether the pixel values are signed; ``is_little``: whether the file is little endian.
     """
     try:
         count, first, bits = (int(value) for value in item.LUTDescriptor)
@@ -52,7 +52,7 @@ def read_lookup_table(item: Dataset, *, is_signed: bool, is_little: bool) -> Loo
         data = None
     if data is None:
         raise UnusableTable("its descriptor or its data are missing")
-    count = count % MAX_ENTRIES or MAX_ENTRIES  # a descriptor of signed type holds 40000 as a negative number
+    count = count % MAX_ENTRIES or MAX_ENTRIES  # a signed descriptor stores 40000 as a negative number
     if is_signed and first >= MAX_ENTRIES // 2:
         first -= MAX_ENTRIES
     words, octets = _split_units(data, is_little)
@@ -71,7 +71,7 @@ def read_lookup_table(item: Dataset, *, is_signed: bool, is_little: bool) -> Loo
 
 
 def _split_units(data: object, is_little: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the data of a table, bytes (VR OW, OB, UN) or numbers (VR US, SS), as 16-bit words and as 8-bit units."""
+    """Convert a table's data, bytes (VR OW, OB, UN) or numbers (VR US, SS), to 16-bit words and to 8-bit units."""
     if isinstance(data, bytes | bytearray):
         even = bytes(data) + bytes(len(data) % 2)
         words = np.frombuffer(even, "<u2" if is_little else ">u2")
@@ -81,6 +81,6 @@ def _split_units(data: object, is_little: bool) -> tuple[np.ndarray, np.ndarray]
         try:
             words = np.atleast_1d(np.array(data, np.int64)) % MAX_ENTRIES
         except (TypeError, ValueError, OverflowError):
-            raise UnusableTable("its data are no numbers") from None
+            raise UnusableTable("its data are not numbers") from None
     # the low byte of a word is the earlier entry, in files of either byte order
     return words.astype(np.int64), words.astype("<u2").view(np.uint8)

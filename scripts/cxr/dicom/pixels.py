@@ -22,7 +22,7 @@ from cxr.dicom.image import DecodedImage, check_area, compute_luma
 from cxr.dicom.lookup import LookupTable, UnusableTable, read_lookup_table
 from cxr.geometry.turns import UPRIGHT
 
-# The fastest reliable decoder comes first. The fixed order gives lossy images the same pixels everywhere.
+# The fastest reliable decoder comes first. The order is fixed, so that lossy images have the same pixels everywhere.
 _DECODERS = {
     **dict.fromkeys(JPEG_LOSSY, ("pillow", "gdcm", "pylibjpeg")),
     **dict.fromkeys(JPEG_LOSSLESS, ("gdcm", "pylibjpeg")),
@@ -34,13 +34,13 @@ _COMPLETENESS_CHECKS = dict.fromkeys(JPEG_2000, is_complete_jpeg_2000)  # pydico
 _COMPLETENESS_CHECKS |= dict.fromkeys((*JPEG_LOSSY, *JPEG_LOSSLESS, *JPEG_LS), is_complete_jpeg)
 _ITEM_START, _SEQUENCE_END = b"\xfe\xff\x00\xe0", b"\xfe\xff\xdd\xe0\x00\x00\x00\x00"
 _UNDEFINED_LENGTH = re.compile(rb"\xe0\x7f\x10\x00(?:O[BW]\x00\x00)?\xff\xff\xff\xff(?=\xfe\xff\x00\xe0)")
-"""Start of encapsulated pixel data, before the first item."""
+"""Header of a pixel data element of undefined length that is followed by an item."""
 _PIXEL_FIELDS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
 _PIXEL_TAGS = (b"\xe0\x7f\x10\x00", b"\x7f\xe0\x00\x10")
 
 
 def list_missing_decoders() -> list[str]:
-    """Return the missing decoders, in pydicom's words; without them, valid files would be excluded."""
+    """Return pydicom's messages on missing decoders; without these decoders, valid files would be excluded."""
     missing_decoders = set()
     for syntax, names in _DECODERS.items():
         try:
@@ -63,7 +63,7 @@ def _set_syntax(dataset: Dataset) -> uid.UID:
 
 
 def _read_encoded_frame(dataset: Dataset) -> bytes | None:
-    """Return the first frame of encapsulated pixel data, its fragments joined; None for native data."""
+    """Return the first frame of encapsulated pixel data with its fragments joined; None for native data."""
     data = dataset.get("PixelData")
     syntax = dataset.file_meta.TransferSyntaxUID
     may_hold_items = not syntax.is_transfer_syntax or syntax.is_encapsulated
@@ -76,7 +76,7 @@ def _read_encoded_frame(dataset: Dataset) -> bytes | None:
 
 
 def _read_dataset(data: bytes) -> Dataset:
-    """Read a DICOM file; pixel data of whole items that end without a delimiter, which pydicom needs, get one."""
+    """Read a DICOM file. If only the delimiter after complete pixel items is missing, it is added for pydicom."""
     try:
         dataset = read_dicom(data)
         if any(name in dataset for name in _PIXEL_FIELDS) or (match := _UNDEFINED_LENGTH.search(data)) is None:
@@ -90,7 +90,7 @@ def _read_dataset(data: bytes) -> Dataset:
 
 
 def _decode_with_gdcm(path: str, dataset: Dataset) -> np.ndarray:
-    """Decode with GDCM directly: only GDCM decodes 12-bit JPEG, and pydicom does not let it."""
+    """Decode with GDCM directly, because only GDCM decodes 12-bit JPEG, and pydicom does not use GDCM for it."""
     import gdcm
 
     reader = gdcm.ImageReader()
@@ -105,7 +105,7 @@ def _decode_with_gdcm(path: str, dataset: Dataset) -> np.ndarray:
 
 
 def _decode_stored(path: str, dataset: Dataset) -> np.ndarray:
-    """Return stored values (rows, columns) or colours (rows, columns, 3), unused bits included."""
+    """Decode stored values (rows, columns) or colours (rows, columns, 3), unused bits included."""
     syntax = dataset.file_meta.TransferSyntaxUID
     failure = "no decoder for its transfer syntax"
     decode_with = partial(pixel_array, dataset, index=0, correct_unused_bits=False)
@@ -123,8 +123,8 @@ def _decode_stored(path: str, dataset: Dataset) -> np.ndarray:
 
 
 def _decode_used_bits(path: str, dataset: Dataset, frame: bytes | None, notes: list[str]) -> np.ndarray:
-    """Return the stored values (rows, columns) or colours (rows, columns, 3), without bits of overlays."""
-    # old files store the image in the upper bits: all bits are used, because the low ones are negligible
+    """Decode stored values (rows, columns) or colours (rows, columns, 3), without bits outside the image."""
+    # old files store the image in the upper bits; the low bits are kept too, because they are negligible
     high_bit, stored = get_number(dataset, "HighBit"), get_number(dataset, "BitsStored")
     if high_bit is not None and stored is not None and stored <= high_bit < (get_number(dataset, "BitsAllocated") or 0):
         dataset.BitsStored = int(high_bit) + 1
@@ -142,7 +142,7 @@ def _decode_used_bits(path: str, dataset: Dataset, frame: bytes | None, notes: l
 
 
 def _decode_all_bits(path: str, dataset: Dataset, codestream: Codestream) -> np.ndarray:
-    """Decode a JPEG or JPEG-LS with all bits of its unsigned codestream; GDCM would cut them by the header."""
+    """Decode a JPEG or JPEG-LS with all bits of its unsigned codestream; GDCM would drop bits by the header."""
     header = {name: dataset.get(name) for name in ("BitsStored", "HighBit", "PixelRepresentation")}
     if None in header.values():
         return _decode_stored(path, dataset)
@@ -170,7 +170,7 @@ def _decode_with_smoother_sign(path: str, dataset: Dataset, codestream: Codestre
 
 
 def _find_valid_pixels(dataset: Dataset, stored: np.ndarray) -> np.ndarray | None:
-    """Return a bool mask, False for padding values (PS3.3 C.7.5.1.1.2); None if all are valid."""
+    """Return a bool mask, False for padding values (PS3.3 C.7.5.1.1.2); None if no or every pixel is padding."""
     first = get_number(dataset, "PixelPaddingValue")
     if first is None or stored.dtype.kind not in "iu":
         return None
@@ -185,7 +185,7 @@ def _find_valid_pixels(dataset: Dataset, stored: np.ndarray) -> np.ndarray | Non
 
 
 def _read_table(dataset: Dataset, name: str, is_signed: bool) -> tuple[LookupTable | None, str]:
-    """Return the table of a sequence, None if it is missing or unusable, and a note on its fault."""
+    """Read a lookup table; return the table, None if it is missing or unusable, and a note on its fault."""
     items = dataset.get(f"{name}LUTSequence")
     if not items:
         return None, ""
@@ -211,7 +211,7 @@ def _apply_modality(dataset: Dataset, stored: np.ndarray, notes: list[str]) -> n
 
 
 def _make_voi_function(dataset: Dataset, is_signed: bool) -> tuple[Callable[[np.ndarray], np.ndarray] | None, str]:
-    """Return a function that maps values to 0..1 by the file's table or window, and a note on a faulty table."""
+    """Return a function that maps values to 0..1 by the file's VOI table or window, and a note on a faulty table."""
     table, note = _read_table(dataset, "VOI", is_signed and "ModalityLUTSequence" not in dataset)
     if table is not None:
         return table.apply_as_fractions, note
@@ -227,7 +227,7 @@ def _make_voi_function(dataset: Dataset, is_signed: bool) -> tuple[Callable[[np.
 
 def _check_header(data: bytes, dataset: Dataset) -> None:
     if not any(dataset.get(name) for name in _PIXEL_FIELDS):
-        # pydicom drops an element that the end of the file truncates.
+        # pydicom drops an element that is cut off by the end of the file.
         cut = any(tag in data for tag in _PIXEL_TAGS) and not any(name in dataset for name in _PIXEL_FIELDS)
         raise Rejected("undecodable", "truncated pixel data") if cut else Rejected("no_pixels")
     if (get_number(dataset, "NumberOfFrames") or 1) > 1:
@@ -236,7 +236,7 @@ def _check_header(data: bytes, dataset: Dataset) -> None:
 
 
 def decode_dicom(path: str, data: bytes) -> DecodedImage:
-    """Decode the single frame of a DICOM file; ``data``: the file's bytes. Raises :class:`Rejected`."""
+    """Decode a DICOM file of one frame; ``data``: the file's bytes. Raises :class:`Rejected`."""
     dataset = _read_dataset(data)
     _check_header(data, dataset)
     _set_syntax(dataset)

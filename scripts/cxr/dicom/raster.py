@@ -18,12 +18,12 @@ from cxr.geometry.turns import EXIF_TURNS, UPRIGHT, Turn
 
 _ORIENTATION_TAG = 0x0112
 _EXIF_START = b"Exif\0\0"
-_MAX_START_BYTES = 1 << 24  # bytes searched for a JPEG's frame header; colour profiles and thumbnails may precede
+_MAX_START_BYTES = 1 << 24  # bytes searched for a JPEG's frame header; colour profiles and thumbnails may precede it
 _PNG_START = b"\x89PNG\r\n\x1a\n"
 
 
 def read_png_size(data: bytes) -> tuple[int, int]:
-    """Return (rows, columns) of a PNG with complete chunks; raise :class:`Rejected` for a damaged one."""
+    """Return (rows, columns) of a PNG. Raises :class:`Rejected` if a chunk is damaged or incomplete."""
     place, size, ended = 8, None, False
     while place + 12 <= len(data) and not ended:
         length = int.from_bytes(data[place : place + 4], "big")
@@ -54,12 +54,12 @@ def _decode_pixels(data: bytes, flags: int) -> np.ndarray:
 
 
 def read_exif_turn(file: BinaryIO) -> Turn:
-    """Return the turn that makes a PNG or JPEG upright by its EXIF orientation, as viewers show it."""
+    """Return the turn by which the EXIF orientation makes a PNG or JPEG upright, as viewers show it."""
     exif = Image.Exif()
     try:
         exif.load(_read_exif(file))
         return EXIF_TURNS.get(exif.get(_ORIENTATION_TAG, 0), UPRIGHT)
-    except Exception:  # damaged EXIF data fail in many ways; the image itself may be whole
+    except Exception:  # damaged EXIF data fail in many ways; the image itself may be intact
         return UPRIGHT
 
 
@@ -72,7 +72,7 @@ def _read_exif(file: BinaryIO) -> bytes:
             if marker == APP1 and start[offset + 2 : offset + 8] == _EXIF_START:
                 return start[offset + 2 : offset + int.from_bytes(start[offset : offset + 2], "big")]
         return b""
-    # Pillow would decode the image to find a chunk behind the pixels
+    # Pillow would decode the image to find a chunk after the pixels
     while (chunk := file.read(8))[4:].isalpha():
         length = int.from_bytes(chunk[:4], "big")
         if chunk[4:] == b"eXIf":
@@ -82,7 +82,7 @@ def _read_exif(file: BinaryIO) -> bytes:
 
 
 def read_jpeg_start(file: BinaryIO) -> bytes:
-    """Return the start of a JPEG, up to its frame header or to :data:`_MAX_START_BYTES` bytes if it has none."""
+    """Return the start of a JPEG, long enough to contain its frame header; at most :data:`_MAX_START_BYTES` bytes."""
     size = 1 << 16
     while True:
         file.seek(0)
@@ -94,7 +94,7 @@ def read_jpeg_start(file: BinaryIO) -> bytes:
 
 
 def _turn_upright(picture: DecodedImage, data: bytes) -> DecodedImage:
-    """Turn an image by its EXIF orientation, so that its pixels are those that viewers show."""
+    """Turn an image by its EXIF orientation, so that it is oriented as viewers show it."""
     turn = read_exif_turn(io.BytesIO(data))
     if turn != UPRIGHT:
         picture.values = turn.apply(picture.values)

@@ -1,4 +1,4 @@
-"""Writing masks as a DICOM Segmentation in the pixels of the X-ray that it refers to."""
+"""Writing masks as a DICOM Segmentation on the pixel grid of the X-ray that it refers to."""
 
 import hashlib
 import logging
@@ -26,7 +26,7 @@ from cxr.base.resources import load_resource
 from cxr.base.vocabulary import LESIONS, side_of
 from cxr.dicom.files import describe_error
 
-# highdicom logs what it copies, with identifiers of the patient's images
+# highdicom logs the elements that it copies, such as identifiers of the patient's images
 logging.getLogger("highdicom").setLevel(logging.WARNING)
 
 RESOURCE_FILES = ("codes.yaml",)
@@ -34,40 +34,40 @@ PROGRAM_NAME = "cxr-ils"
 _CODE_TABLE = load_resource(RESOURCE_FILES[0])
 
 
-CODES = {lesion.name: Code(*lesion.code) for lesion in LESION_TYPES}  # SNOMED CT, or DICOM's own for a sign without one
+CODES = {lesion.name: Code(*lesion.code) for lesion in LESION_TYPES}  # SNOMED CT, or DICOM's code if SNOMED has none
 LESION, ABNORMAL, AI = (Code(*_CODE_TABLE[name]["code"]) for name in ("lesion", "category", "algorithm"))
 ANATOMY = {name: Code(*entry["code"]) for name, entry in _CODE_TABLE["anatomy"].items()}
 SIDE_CODES = {name: Code(*entry["code"]) for name, entry in _CODE_TABLE["sides"].items()}
 PRIVATE_SCHEME = _CODE_TABLE["private"]  # coding scheme of private codes, for concepts without a standard one
 REQUIRED_ELEMENTS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassUID", "Rows", "Columns")
-"""Header elements without which an image cannot be referenced."""
+"""Header elements that are needed to refer to an image."""
 EMPTY_ALLOWED_ELEMENTS = (
     "PatientID", "PatientName", "PatientBirthDate", "PatientSex", "StudyID", "StudyDate", "StudyTime",
     "AccessionNumber", "ReferringPhysicianName",
 )  # fmt: skip
-"""Elements that the standard requires but that may be empty (type 2)."""
+"""Elements that the standard requires but allows to be empty (type 2)."""
 CHARACTER_SET = "ISO_IR 192"  # character set of the segmentations: UTF-8
 _TIME_PATTERNS = {
     "DA": re.compile(r"(\d{4}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]))?"),
     "TM": re.compile(r"(([01]\d|2[0-3])([0-5]\d([0-5]\d(\.\d{1,6})?)?)?)?"),
     "DT": re.compile(r"(\d{4,14}(\.\d{1,6})?([+-]\d{4})?)?"),
 }
-"""Forms of dates and times, by value representation (PS3.5 6.2)."""
+"""Valid dates and times, by value representation (PS3.5 6.2)."""
 _FIRST_BULK_GROUP = 0x5000  # first group of curves, overlays and pixels
 SERIES_NUMBER = 900  # series number of the segmentation, above the numbers that modalities assign in a study
-MAX_LABEL_LENGTH, MAX_TEXT_LENGTH = 64, 1024  # longest segment label and description (VR LO and ST), characters
+MAX_LABEL_LENGTH, MAX_TEXT_LENGTH = 64, 1024  # maximum length of segment label and description (VR LO, ST), characters
 
 
 class NoSegmentation(Exception):
-    """No segmentation can be made; the message is the reason, one clause."""
+    """No segmentation can be made. The message is the reason, one clause."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A mask, bool (rows, columns) in the image's pixels, and the instruction that it answers.
+    """A mask, bool (rows, columns) on the image's pixel grid, and the instruction that the mask answers.
 
-    ``lesion``: by default the lesion type that the instruction names; ``locations``: labels of the heart and the lung
-    zones; ``name``: tracking identifier of the segment, the mask's name in other files.
+    ``lesion``: lesion type, by default the type that the instruction names; ``locations``: labels of heart and lung
+    zones; ``name``: tracking identifier of the segment, which is the mask's name in other files.
     """
 
     instruction: str
@@ -78,14 +78,14 @@ class Segment:
 
 
 def find_lesion(instruction: str) -> str | None:
-    """Return the first lesion type that an instruction names, None if it names none."""
+    """Return the lesion type that an instruction names first, None if it names no lesion type."""
     words = instruction.casefold()
     places = {words.find(lesion): lesion for lesion in LESIONS if lesion in words}
     return places[min(places)] if places else None
 
 
 def encode_location(location: str) -> Dataset:
-    """Return a location as an item of the Anatomic Region Sequence: the body part, with its side as a modifier."""
+    """Encode a location as an item of the Anatomic Region Sequence: the body part, with its side as a modifier."""
     side = side_of(location)
     part = location.removeprefix(f"{side} ")
     item = highdicom.sr.CodedConcept.from_code(ANATOMY.get(part) or _make_private_code(part))
@@ -108,12 +108,12 @@ def build_segmentation(
     device: str = "ROSALIA",
     content: str = "Lesions by instruction",
 ) -> Dataset:
-    """Return a binary segmentation with one segment for each mask that is not empty.
+    """Build a binary segmentation with one segment for each mask that is not empty.
 
     ``header``: the image's dataset, with or without pixels; ``version``: this program's version; ``model``: name of the
-    model that made the masks at the time ``created_at``; ``device``: the manufacturer's model name; ``content``:
-    content description. The same arguments give the same bytes. Invalid elements of the header are not copied. Raises
-    NoSegmentation if all masks are empty, or if the header lacks a required element or has another image size.
+    model that made the masks at the time ``created_at``; ``device``: manufacturer's model name; ``content``: content
+    description. The same arguments give the same bytes. Invalid elements of the header are not copied. Raises
+    NoSegmentation if all masks are empty, a required element is missing, or the header has another image size.
     """
     nonempty_segments = [segment for segment in segments if segment.mask.any()]
     if not nonempty_segments:
@@ -156,9 +156,9 @@ def build_segmentation(
 
 
 def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segment], **facts: Any) -> str:
-    """Write :func:`build_segmentation` of the other arguments to a file; return "", or the reason why there is none.
+    """Write the result of :func:`build_segmentation` to a file; return "", or the reason why no file was written.
 
-    Raises only errors of the machine and of broken libraries: an invalid header must not lose the answers.
+    Raises only errors of the machine and of broken libraries, so that an invalid header does not lose the answers.
     """
     try:
         dataset = build_segmentation(header, segments, **facts)
@@ -174,9 +174,9 @@ def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segm
 
 
 def _build_without_odd_elements(source: Dataset, arguments: dict) -> Dataset:
-    """Return the segmentation, with only the required elements if highdicom cannot copy all. Raises NoSegmentation."""
+    """Build the segmentation; if highdicom cannot copy all elements, use only the required. Raises NoSegmentation."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some quote the patient's name
+        warnings.simplefilter("ignore")  # some warnings quote the patient's name
         minimal_source = Dataset()
         for name in (*REQUIRED_ELEMENTS, "PatientID", "Modality", "SpecificCharacterSet"):
             minimal_source[name] = source[name]
@@ -213,18 +213,18 @@ def _clean_header(header: Dataset) -> Dataset:
     missing = [name for name in REQUIRED_ELEMENTS if not source.get(name)]
     if missing:
         raise NoSegmentation(f"the image's header lacks {', '.join(missing)}")
-    # A projection has no position in patient space; if a header claims one, highdicom would require all its elements.
+    # A projection has no position in patient space. If a header claims one, highdicom requires all elements of it.
     if "FrameOfReferenceUID" in source:
         del source.FrameOfReferenceUID
     _fill_empty(source)
     if not source.get("Modality"):
-        source.Modality = "OT"  # highdicom requires one; the segmentation's own modality is SEG
-    source.SpecificCharacterSet = CHARACTER_SET  # texts are decoded already, and highdicom does not know all sets
+        source.Modality = "OT"  # highdicom requires a modality; the segmentation's own is SEG
+    source.SpecificCharacterSet = CHARACTER_SET  # texts are already decoded, and highdicom lacks some sets
     return source
 
 
 def _is_odd(element: DataElement) -> bool:
-    """True for an invalid date, time or sex, such as 10:11:12 or U."""
+    """True for an invalid date, time or sex, such as the time 10:11:12 or the sex U."""
     if element.keyword == "PatientSex":
         return element.value not in ("", None, "M", "F", "O")
     pattern = _TIME_PATTERNS.get(element.VR)

@@ -1,1 +1,1 @@
-"""Geometry of images: affine maps, turns, boxes (IoU, suppression, fusion, unions), masks and run-length encoding."""
+"""Image geometry: affine maps, turns, boxes (IoU, suppression, fusion, unions), masks and run-length encoding."""

@@ -1,8 +1,8 @@
 """Affine maps between frame pixels and original pixels.
 
-An affine is a float64 (2, 3) matrix from frame to original coordinates, both continuous with pixel centres at integer +
-0.5: ``x_original = a[0, 0] * x + a[0, 1] * y + a[0, 2]``. Frames are upright; the affine includes the turn of an
-original that is stored turned or mirrored (:mod:`cxr.geometry.turns`), and never shears.
+An affine is a float64 (2, 3) matrix from frame to original coordinates: ``x_original = a[0, 0] * x + a[0, 1] * y +
+a[0, 2]``. Coordinates are continuous; pixel centres are at integer + 0.5. Frames are upright. If the original is stored
+turned or mirrored, the affine includes this turn (:mod:`cxr.geometry.turns`). It never shears.
 """
 
 from collections.abc import Sequence
@@ -38,9 +38,9 @@ def turn_from_affine(affine: np.ndarray) -> Turn:
 
 
 def affine_to_upright(affine: np.ndarray, shape: tuple[int, int]) -> tuple[np.ndarray, tuple[int, int]]:
-    """Return the affine from the frame to the upright original, and the upright (rows, columns).
+    """Return the affine from the frame to the upright original, and the shape (rows, columns) of the upright original.
 
-    ``affine``: from the frame to the stored original, whose ``shape`` is (rows, columns).
+    ``affine``: maps the frame to the stored original; ``shape``: (rows, columns) of the stored original.
     """
     turn = turn_from_affine(affine)
     if turn == UPRIGHT:
@@ -53,7 +53,7 @@ def affine_to_upright(affine: np.ndarray, shape: tuple[int, int]) -> tuple[np.nd
 def affine_to_stored(affine: np.ndarray, turn: Turn, shape: tuple[int, int]) -> np.ndarray:
     """Return the affine from the frame to the stored original.
 
-    ``affine``: from the frame to the upright original of ``shape`` (rows, columns); ``turn``: from stored to upright.
+    ``affine``: maps the frame to the upright original of ``shape``; ``turn``: makes the stored original upright.
     """
     return affine if turn == UPRIGHT else _compose(turn.to_stored(shape), affine)
 
@@ -63,21 +63,21 @@ def _compose(second: np.ndarray, first: np.ndarray) -> np.ndarray:
 
 
 def frame_scales(affine: np.ndarray) -> np.ndarray:
-    """Return the original pixels per frame pixel along the frame's x and y, float64 (2,)."""
+    """Return the number of original pixels per frame pixel along the frame's x and y axes, float64 (2,)."""
     return np.abs(affine[:, :2]).sum(axis=0)
 
 
 def to_frame(image: np.ndarray, affine: np.ndarray, size: int, *, nearest: bool = False) -> np.ndarray:
     """Resample an original image (rows, columns) into the (size, size) frame; pixels outside the image are 0.
 
-    Shrinking averages over the covered pixels (no aliasing); ``nearest`` is for masks and labels.
+    When the image shrinks, the covered pixels are averaged (no aliasing); ``nearest`` is for masks and labels.
     """
     if (turn := turn_from_affine(affine)) != UPRIGHT:
         affine, _ = affine_to_upright(affine, image.shape[:2])
         image = turn.apply(image)
     scale = np.maximum([affine[0, 0], affine[1, 1]], 1.0)
     if scale.max() > 1 and not nearest:
-        # warpAffine samples points, so shrink by area first; an axis that grows keeps its size.
+        # warpAffine samples single points, so shrink by area first; an axis that will grow keeps its size.
         shape = (max(1, round(image.shape[1] / scale[0])), max(1, round(image.shape[0] / scale[1])))
         factors = np.array([shape[0] / image.shape[1], shape[1] / image.shape[0]])
         image = cv2.resize(image, shape, interpolation=cv2.INTER_AREA)
@@ -86,7 +86,7 @@ def to_frame(image: np.ndarray, affine: np.ndarray, size: int, *, nearest: bool 
 
 
 def to_original(frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int], *, nearest: bool = True) -> np.ndarray:
-    """Resample a frame (mask or map) into original pixels of ``shape`` (rows, columns)."""
+    """Resample a mask or map from the frame into an original of ``shape`` (rows, columns)."""
     if (turn := turn_from_affine(affine)) != UPRIGHT:
         affine, upright = affine_to_upright(affine, shape)
         return turn.undo(to_original(frame, affine, upright, nearest=nearest))
@@ -95,12 +95,12 @@ def to_original(frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int], *
 
 
 def _warp(image: np.ndarray, affine: np.ndarray, shape: tuple[int, int], interpolation: int) -> np.ndarray:
-    # OpenCV's pixel centres are integers: x_cv = x - 0.5 on both sides
+    # OpenCV's pixel centres are integers: x_cv = x - 0.5 in source and target
     shifted = affine.copy()
     shifted[:, 2] += affine[:, :2].sum(axis=1) * 0.5 - 0.5
     flags = interpolation | cv2.WARP_INVERSE_MAP
     warped = cv2.warpAffine(image, shifted, (shape[1], shape[0]), flags=flags, borderMode=cv2.BORDER_REPLICATE)
-    # Pixels whose centre lies outside the image are 0; a constant border would darken the image's outer pixels.
+    # Pixels with their centre outside the image are set to 0; a constant border would darken the outermost pixels.
     for axis, length in ((0, shape[1]), (1, shape[0])):
         along = affine[axis, axis] * (np.arange(length) + 0.5) + affine[axis, 2]
         outside = (along < 0) | (along >= image.shape[1 - axis])

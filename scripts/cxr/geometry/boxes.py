@@ -6,9 +6,9 @@ CORNERS = ("x1", "y1", "x2", "y2")  # column names of a box in tables
 
 
 def clip_boxes(boxes: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Round float boxes (N, 4: x1, y1, x2, y2) to half-open pixel boxes, int64 (N, 4), clipped to the image.
+    """Clip float boxes (N, 4: x1, y1, x2, y2) to the image and round them to half-open pixel boxes, int64 (N, 4).
 
-    A pixel belongs to a box that covers its centre. A box that covers no centre, or has a NaN, has zero area.
+    A box gets the pixels whose centres it covers. A box that covers no pixel centre or contains NaN gets zero area.
     """
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     boxes = np.where(np.isnan(boxes).any(axis=1, keepdims=True), 0.0, boxes)
@@ -20,12 +20,12 @@ def clip_boxes(boxes: np.ndarray, height: int, width: int) -> np.ndarray:
 
 
 def box_area(boxes: np.ndarray) -> np.ndarray:
-    """Return the areas (...) of boxes (..., 4: x1, y1, x2, y2); 0 for an inverted box."""
+    """Return the areas (...) of boxes (..., 4: x1, y1, x2, y2); 0 for a box with x2 < x1 or y2 < y1."""
     return np.clip(boxes[..., 2] - boxes[..., 0], 0, None) * np.clip(boxes[..., 3] - boxes[..., 1], 0, None)
 
 
 def paired_iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the IoU (...) of paired boxes (..., 4) with broadcasting; 0 where the union is empty."""
+    """Return the IoU (...) of paired boxes (..., 4), which are broadcast; 0 where the union is empty."""
     low = np.maximum(first[..., :2], second[..., :2])
     high = np.minimum(first[..., 2:], second[..., 2:])
     shared = np.clip(high - low, 0, None).prod(axis=-1)
@@ -34,7 +34,7 @@ def paired_iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def box_iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the IoU (N, M) of boxes (N, 4) and (M, 4); 0 where the union is empty."""
+    """Return the IoU (N, M) of all pairs of boxes (N, 4) and (M, 4); 0 where the union is empty."""
     return paired_iou(first[:, None], second[None])
 
 
@@ -45,17 +45,17 @@ def bounding_box(mask: np.ndarray) -> tuple[int, int, int, int]:
 
 
 def confidence_order(boxes: np.ndarray, confidence: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return the indices (N,) by decreasing confidence; coordinates, then class index, break ties."""
+    """Return the indices (N,) that sort boxes by decreasing confidence; ties: by coordinates, then by class index."""
     return np.lexsort((classes, boxes[:, 3], boxes[:, 2], boxes[:, 1], boxes[:, 0], -confidence))
 
 
 def suppress_overlaps(
     boxes: np.ndarray, confidence: np.ndarray, classes: np.ndarray, iou: float, most: int | None = None
 ) -> np.ndarray:
-    """Return the indices that greedy non-maximum suppression keeps within each class, at most ``most``.
+    """Return the indices that greedy non-maximum suppression per class keeps, at most ``most`` (None: no limit).
 
-    Takes boxes (N, 4), confidences (N,) and class indices (N,). In :func:`confidence_order`, a box is dropped if an
-    earlier kept box of its class overlaps it by more than ``iou``.
+    Takes boxes (N, 4), confidences (N,) and class indices (N,). Boxes are visited in :func:`confidence_order`. A box is
+    dropped if its IoU with a box of its class that was kept before exceeds ``iou``.
     """
     order = confidence_order(boxes, confidence, classes)
     # IoUs are computed one row at a time, because a net may return a hundred thousand boxes

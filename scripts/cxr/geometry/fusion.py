@@ -8,7 +8,7 @@ from cxr.geometry.boxes import box_iou
 
 
 class FusedBoxes(NamedTuple):
-    """Fused boxes (M, 4), most confident first, their confidences (M,), and each input box's fused box (N,) or -1."""
+    """Fused boxes (M, 4), most confident first; confidences (M,); index of each input box's fused box (N,), or -1."""
 
     boxes: np.ndarray
     confidence: np.ndarray
@@ -16,12 +16,12 @@ class FusedBoxes(NamedTuple):
 
 
 def fuse_boxes(boxes: np.ndarray, confidence: np.ndarray, iou: float, sources: int | None = None) -> FusedBoxes:
-    """Fuse the boxes (N, 4) of one class in one image; confidences (N,) are above 0.
+    """Fuse the boxes (N, 4) of one class in one image by their confidences (N,), which must be above 0.
 
-    Boxes are taken by decreasing confidence; ties keep their order. Each joins the fused box of the highest IoU if that
-    exceeds ``iou``, otherwise it starts a new one. A fused box is the confidence-weighted mean of its members; its
-    confidence is their mean. ``sources``: number of readers; with fewer members the confidence is scaled down in
-    proportion. A box without area is excluded: its ``member_of`` is -1.
+    Boxes are visited by decreasing confidence; ties keep their order. A box joins the fused box with the highest IoU if
+    this IoU exceeds ``iou``, else it starts a new fused box. A fused box is the confidence-weighted mean of its
+    members, with their mean confidence. ``sources``: number of readers; a fused box with fewer members has its
+    confidence scaled down in proportion. A box without area is excluded: its ``member_of`` is -1.
     """
     order = np.argsort(-confidence, kind="stable")
     order = order[np.all(boxes[:, 2:] > boxes[:, :2], axis=1)[order]]
@@ -47,7 +47,7 @@ def fuse_boxes(boxes: np.ndarray, confidence: np.ndarray, iou: float, sources: i
 
 
 def fuse_groups(boxes: np.ndarray, group: np.ndarray, iou: float) -> FusedBoxes:
-    """Fuse the boxes (N, 4) of many groups, int (N,): :func:`fuse_boxes` of each in turn, with confidences of 1."""
+    """Fuse boxes (N, 4) within each group by :func:`fuse_boxes`, with confidences of 1; ``group``: int (N,)."""
     order = np.argsort(group, kind="stable")
     starts = np.flatnonzero(np.diff(group[order])) + 1
     fused_boxes, member_of = [np.zeros((0, 4))], np.full(len(boxes), -1, np.int64)
@@ -61,5 +61,5 @@ def fuse_groups(boxes: np.ndarray, group: np.ndarray, iou: float) -> FusedBoxes:
 
 
 def fusion_order(boxes: np.ndarray, group: np.ndarray, reader: np.ndarray) -> np.ndarray:
-    """Return the order by group, reader and corners, so that a fusion does not depend on the order of the file."""
+    """Return the indices that sort boxes by group, reader and corners; makes fusion independent of the file order."""
     return np.lexsort((*np.asarray(boxes).T[::-1], reader, group))

@@ -1,11 +1,11 @@
-"""Masks: their 8-connected components, boxes around these, and resizing."""
+"""Masks: 8-connected components, bounding boxes of components, and resizing."""
 
 import cv2
 import numpy as np
 
 
 def largest_component(mask: np.ndarray) -> np.ndarray:
-    """Return the largest component of a mask (H, W) with its holes filled, bool (H, W); empty for an empty mask."""
+    """Return the largest component of a mask (H, W), holes filled, bool (H, W); all False for an empty mask."""
     count, labels, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
     if count < 2:
         return np.zeros(mask.shape, bool)
@@ -15,9 +15,9 @@ def largest_component(mask: np.ndarray) -> np.ndarray:
 
 
 def component_boxes(mask: np.ndarray, smallest: int = 1) -> np.ndarray:
-    """Return the components' boxes of a mask (H, W), float (N, 4: x1, y1, x2, y2), largest component first.
+    """Return the bounding boxes of a mask's components, float (N, 4: x1, y1, x2, y2), largest component first.
 
-    Components of fewer than ``smallest`` pixels get no box, but the largest component always does.
+    Components of fewer than ``smallest`` pixels are skipped, except for the largest component.
     """
     number, _, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
     areas = stats[1:, cv2.CC_STAT_AREA]
@@ -28,7 +28,7 @@ def component_boxes(mask: np.ndarray, smallest: int = 1) -> np.ndarray:
 
 
 def resize_mask(mask: np.ndarray, size: int) -> np.ndarray:
-    """Resize a mask (H, W) to bool (size, size) by nearest neighbour: row i is row floor(i * H / size)."""
+    """Resize a mask (H, W) to bool (size, size): row i is row floor(i * H / size) of the mask, columns likewise."""
     if mask.shape == (size, size):
         return mask.astype(bool)
     return cv2.resize(mask.astype(np.uint8), (size, size), interpolation=cv2.INTER_NEAREST).astype(bool)

@@ -1,7 +1,7 @@
 """COCO's run-length encoding: ``{"size": [height, width], "counts": list or text}``, column by column, zeros first.
 
-The text is COCO's compressed form: from the fourth count on, each is stored as its difference from the count two
-before. Numbers are groups of five bits, lowest first, as characters from "0" (48); 32 marks all groups but the last.
+The text is COCO's compressed form. From the fourth count on, a count is stored as its difference from the count two
+before. Numbers are groups of five bits, lowest first; a character is "0" (48) + group, + 32 if another group follows.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ MAX_SIDE = 16_384  # largest accepted side of a mask, px; anything larger is dam
 
 
 def decode_rle(rle: dict) -> np.ndarray:
-    """Return the mask, bool (height, width). Raises ValueError for an incomplete or malformed code."""
+    """Decode a mask, bool (height, width). Raises ValueError for an incomplete or malformed code."""
     try:
         height, width = (int(side) for side in rle["size"])
         counts = rle["counts"]
@@ -28,7 +28,7 @@ def decode_rle(rle: dict) -> np.ndarray:
 
 
 def encode_rle(mask: np.ndarray) -> dict:
-    """Return the compressed code of a mask (height, width)."""
+    """Encode a mask (height, width) in the compressed form."""
     flat = np.asarray(mask, bool).T.ravel()
     edges = np.flatnonzero(np.diff(flat)) + 1
     bounds = [0, *([0] if flat.size and flat[0] else []), *edges.tolist(), flat.size]
@@ -48,7 +48,7 @@ def _unpack_counts(text: str) -> list[int]:
     for character in text:
         code = ord(character) - 48
         if not 0 <= code < 64:
-            raise ValueError(f"its text holds {character!r}")
+            raise ValueError(f"its text contains the invalid character {character!r}")
         value |= (code & 31) << shift
         shift += 5
         if code & 32:

@@ -7,23 +7,23 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Turn:
-    """How a stored image becomes upright: first transposed, then mirrored left to right and top to bottom."""
+    """The operations that make a stored image upright: transpose first, then mirror left-right, then top-bottom."""
 
     transposed: bool = False
     mirrored_x: bool = False
     mirrored_y: bool = False
 
     def apply(self, stored: np.ndarray) -> np.ndarray:
-        """Return the upright image of a stored one (rows, columns, …)."""
+        """Turn a stored image (rows, columns, …) upright."""
         return self._mirror(stored.swapaxes(0, 1) if self.transposed else stored)
 
     def undo(self, upright: np.ndarray) -> np.ndarray:
-        """Return the stored image of an upright one (rows, columns, …)."""
+        """Turn an upright image (rows, columns, …) back to its stored orientation."""
         mirrored = self._mirror(upright)
         return mirrored.swapaxes(0, 1) if self.transposed else mirrored
 
     def shape(self, stored: tuple[int, int]) -> tuple[int, int]:
-        """Return the upright (rows, columns) from the stored ones, or the reverse."""
+        """Convert the shape (rows, columns) of the stored image to that of the upright image, or the reverse."""
         return stored[::-1] if self.transposed else stored
 
     def to_stored(self, upright: tuple[int, int]) -> np.ndarray:
@@ -46,9 +46,9 @@ EXIF_TURNS = {number: Turn(number > 4, number in (2, 3, 6, 7), number in (3, 4, 
 
 
 def turn_from_patient_axes(rows: str, columns: str) -> Turn | None:
-    """Return the turn that puts the patient's left on the right and the head on top; None if it is unknown.
+    """Return the turn after which the patient's left is on the right and the head on top; None if it is unknown.
 
-    ``rows``, ``columns``: the patient direction, L, R, H or F, in which they run (PatientOrientation, C.7.6.1.1.1).
+    ``rows``, ``columns``: patient direction (L, R, H or F) of rows and columns (PatientOrientation, C.7.6.1.1.1).
     """
     if {rows, columns} & {"L", "R"} and {rows, columns} & {"H", "F"}:
         transposed = rows in ("H", "F")

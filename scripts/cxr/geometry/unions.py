@@ -1,7 +1,7 @@
-"""Exact IoU of unions of integer boxes, for many pairs of box sets at once and without rasterising the image.
+"""Exact IoU of unions of integer boxes, for many pairs of box sets at once, without rasterising the image.
 
-The boxes' horizontal edges cut the image into strips: rows of bits, one per column. A box sets the same bits in a range
-of strips, the union of two ranges of 2^k strips; so bits are set per power k and then passed down to single strips.
+The boxes' horizontal edges divide the image into strips: rows with one bit per image column. A box sets the same bits
+in a range of strips, the union of two ranges of 2^k strips. Bits are set for these, then passed down to single strips.
 """
 
 from collections.abc import Sequence
@@ -10,19 +10,19 @@ from itertools import pairwise
 
 import numpy as np
 
-MAX_COLUMNS = 2048  # widest image, in columns, whose strips are stored as rows of bits
-EDGES_PER_CHUNK = 6000  # box edges processed at once, so that their rows of bits stay in a core's cache
+MAX_COLUMNS = 2048  # maximum extent of the boxes, pixels, for which strips are stored as rows of bits
+EDGES_PER_CHUNK = 6000  # number of box edges processed at once; their rows of bits fit into the cache of a core
 BoxSets = Sequence[np.ndarray]
-BoxesByPair = tuple[np.ndarray, np.ndarray]  # non-empty boxes, int64 (N, 4), and each box's pair (N,), ascending
+BoxesByPair = tuple[np.ndarray, np.ndarray]  # non-empty boxes, int64 (N, 4), and each box's pair index (N,), ascending
 
 
 def union_overlaps(first: BoxSets, second: BoxSets) -> np.ndarray:
-    """Return each pair's intersection and union areas, in cells, of its two unions of boxes, int64 (P, 2).
+    """Return the intersection and union areas, in cells, of the two unions of boxes of each pair, int64 (P, 2).
 
-    ``first``, ``second``: for each pair, half-open boxes (N, 4: x1, y1, x2, y2) and (M, 4); ValueError unless integers.
+    ``first``, ``second``: half-open boxes (N, 4: x1, y1, x2, y2) of each pair. Raises ValueError unless integers.
     """
     if len(first) != len(second):
-        raise ValueError(f"{len(first)} and {len(second)} sets of boxes do not pair up")
+        raise ValueError(f"{len(first)} and {len(second)} sets of boxes: give equal numbers")
     sides = [_flatten(first), _flatten(second)]
     corners = np.concatenate([boxes for boxes, _ in sides])
     if not len(corners):
@@ -45,7 +45,7 @@ def union_overlaps(first: BoxSets, second: BoxSets) -> np.ndarray:
 
 
 def union_ious(first: BoxSets, second: BoxSets) -> np.ndarray:
-    """Return the IoU of each pair's unions, float64 (P,); 0 where both are empty. See :func:`union_overlaps`."""
+    """Return the IoU of the two unions of boxes of each pair, float64 (P,); 0 where both unions are empty."""
     both, either = union_overlaps(first, second).T
     return both / np.maximum(either, 1)
 
@@ -55,14 +55,14 @@ def _flatten(sets: BoxSets) -> BoxesByPair:
     pair = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     boxes = np.concatenate([np.zeros((0, 4), np.int64), *(part for part in parts if len(part))])
     if boxes.dtype.kind not in "iu":
-        raise ValueError("unions of boxes are counted in whole cells: give integers")
+        raise ValueError("boxes must be integers, because areas of unions are counted in cells")
     full = (boxes[:, 0] < boxes[:, 2]) & (boxes[:, 1] < boxes[:, 3])
     boxes = boxes.astype(np.int64, copy=False)
     return (boxes, pair) if full.all() else (boxes[full], pair[full])
 
 
 class _Buffers:
-    """Memory that all chunks reuse: four planes of a row per edge plus one, with ``words`` words of 64 columns each."""
+    """Memory that all chunks reuse: four planes of (edges + 1) rows; a row has ``words`` words of 64 columns."""
 
     def __init__(self, edges: int, columns: int):
         self.words = -(-columns // 64)
@@ -71,16 +71,16 @@ class _Buffers:
 
 
 def _overlaps_by_bits(first: BoxesByPair, second: BoxesByPair, pairs: int, buffers: _Buffers) -> np.ndarray:
-    """Return intersections and unions, int64 (pairs, 2), of boxes within 0 to :data:`MAX_COLUMNS`."""
+    """Return intersection and union areas, int64 (pairs, 2); box coordinates must be in 0..:data:`MAX_COLUMNS`."""
     (boxes, pair), cut = (np.concatenate(part) for part in zip(first, second, strict=True)), len(first[0])
     if not len(boxes):
         return np.zeros((pairs, 2), np.int64)
     y, of_pair = np.concatenate([boxes[:, 1], boxes[:, 3]]), np.tile(pair, 2)
-    num_bits = len(y).bit_length()  # a stable order: each key's lowest bits are its place
+    num_bits = len(y).bit_length()  # a stable order: the lowest bits of each key are its index
     keys = (of_pair * (MAX_COLUMNS + 1) + y) << num_bits | np.arange(len(y))
     order = np.sort(keys) & ((1 << num_bits) - 1)
     of_first = np.tile(np.arange(len(boxes)) < cut, 2)[order]
-    # number of edges of either side up to each edge, in order
+    # number of edges of the first and of the second side up to each edge, in sorted order
     before = np.cumsum(of_first)
     behind = np.arange(1, len(order) + 1) - before
     place = np.empty_like(order)
@@ -90,7 +90,7 @@ def _overlaps_by_bits(first: BoxesByPair, second: BoxesByPair, pairs: int, buffe
     bits ^= table.take(boxes[:, 0], axis=0)
     low, high = place.reshape(2, -1)
     strips = _fill_strips(low, high, bits, buffers)
-    # the strip after a side's last edge is empty, and so is the one before its first: the row at the end
+    # a side is empty before its first edge: the index then points to an empty row, after a last edge or at the end
     first_strips, second_strips = buffers.bits[2:, : len(order)]
     strips.take(before - 1, axis=0, mode="wrap", out=first_strips)
     strips.take(behind + 2 * cut - 1, axis=0, mode="wrap", out=second_strips)
@@ -106,13 +106,13 @@ def _overlaps_by_bits(first: BoxesByPair, second: BoxesByPair, pairs: int, buffe
 
 @cache
 def _prefix_bits(words: int) -> np.ndarray:
-    """Return rows of bits with the first 0, 1, 2 … bits set, uint64 (64 words + 1, words)."""
+    """Return rows of bits, row i with its first i bits set, uint64 (64 * words + 1, words)."""
     bits = np.arange(64 * words) < np.arange(64 * words + 1)[:, None]
     return np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
 
 
 def _fill_strips(low: np.ndarray, high: np.ndarray, bits: np.ndarray, buffers: _Buffers) -> np.ndarray:
-    """Return each strip's bits, uint64 (2 N + 1, W), for N boxes over the strips ``low`` to ``high`` (exclusive)."""
+    """Return the bits of all strips, uint64 (2 N + 1, W). Box n covers the strips low[n] to high[n] (exclusive)."""
     power = np.frexp(high - low)[1] - 1
     order = np.argsort(power, kind="stable")
     power, low, bits = power[order], low[order], bits[order]
@@ -134,14 +134,14 @@ def _fill_strips(low: np.ndarray, high: np.ndarray, bits: np.ndarray, buffers: _
 
 
 def _overlaps_by_cells(first: BoxesByPair, second: BoxesByPair, pairs: int) -> np.ndarray:
-    """Return intersections and unions, int64 (pairs, 2), pair by pair, from the cells between box edges."""
+    """Return intersection and union areas, int64 (pairs, 2), computed pair by pair by :func:`union_overlap`."""
     cuts = [(boxes, np.searchsorted(pair, np.arange(pairs + 1))) for boxes, pair in (first, second)]
     sides = [[boxes[start:end] for start, end in pairwise(cut)] for boxes, cut in cuts]
     return np.array([union_overlap(*pair) for pair in zip(*sides, strict=True)], np.int64).reshape(-1, 2)
 
 
 def union_overlap(first: np.ndarray, second: np.ndarray) -> tuple[int, int]:
-    """Return one pair's intersection and union, in cells. Raises ValueError for boxes that are not integers."""
+    """Return the intersection and union areas of one pair, in cells. Raises ValueError if boxes are not integers."""
     (first, _), (second, _) = _flatten([first]), _flatten([second])
     xs, ys = (np.unique(np.concatenate([first[:, at::2], second[:, at::2]])) for at in (0, 1))
     # float64 is exact for areas below 2 ** 53 cells
@@ -152,13 +152,13 @@ def union_overlap(first: np.ndarray, second: np.ndarray) -> tuple[int, int]:
 
 
 def union_iou(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the IoU of one pair's unions; 0 where both are empty."""
+    """Return the IoU of two unions of boxes; 0 if both are empty."""
     both, either = union_overlap(first, second)
     return both / either if either else 0.0
 
 
 def _covered_cells(boxes: np.ndarray, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
-    """Return which cells between neighbouring ``ys`` and ``xs`` any box (N, 4: x1, y1, x2, y2) covers."""
+    """Return bool (len(ys) - 1, len(xs) - 1): the cells between grid lines that any box (N, 4) covers."""
     plane = np.zeros((max(0, len(ys) - 1), max(0, len(xs) - 1)), bool)
     columns, rows = np.searchsorted(xs, boxes[:, ::2]).tolist(), np.searchsorted(ys, boxes[:, 1::2]).tolist()
     for (x_start, x_stop), (y_start, y_stop) in zip(columns, rows, strict=True):

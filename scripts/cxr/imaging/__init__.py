@@ -1,1 +1,1 @@
-"""The stages that look at pictures, on which every system stands."""
+"""The stages that process images; every system of the workflow builds on them."""

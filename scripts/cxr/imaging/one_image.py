@@ -1,4 +1,4 @@
-"""One image file, decoded as the workflow decodes those of a cohort: for questions about it."""
+"""Decoding a single image file as the workflow decodes a cohort's images, to answer questions about it."""
 
 import os
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ from cxr.plotting.overlay import SIDES
 
 @dataclass(frozen=True)
 class FramedImage:
-    """A decoded image: grey uint8 (rows, columns) as it is stored, its upright frame, the affine from frame to grey.
+    """A decoded image: ``grey``, uint8 (rows, columns), as stored; upright ``frame``; ``affine`` from frame to grey.
 
-    ``sides``: the patient's sides from left to right of the upright image; ``notes``: corrections of the header.
+    ``sides``: patient sides at the left and right of the upright image; ``notes``: corrections of the header.
     """
 
     grey: np.ndarray
@@ -32,26 +32,26 @@ class FramedImage:
     notes: tuple[str, ...] = ()
 
     def list_notes(self) -> list[str]:
-        """Return what a reader of answers about the image must know."""
+        """Return the notes to print with answers about the image: header corrections, and whether it is mirrored."""
         mirrored = "the header says that the image is mirrored; the model takes the image's left as right"
         return [*(f"the image: {note}" for note in self.notes), *[mirrored] * (self.sides != SIDES)]
 
     def upright(self, stored: np.ndarray) -> np.ndarray:
-        """Return an array (rows, columns) of the stored image's pixels upright, as the frame shows it."""
+        """Turn an array (rows, columns) from the stored orientation of the image upright, as in the frame."""
         return turn_from_affine(self.affine).apply(stored)
 
 
 def read_sides(header: Dataset | None) -> tuple[str, str]:
-    """Return the patient's sides from the image's left to its right: as usual, unless the header says otherwise."""
+    """Return the patient's side at the image's left and right: R and L, or L and R if the header says mirrored."""
     towards = str((list(header.get("PatientOrientation") or ()) or [""])[0]) if header is not None else ""
     return SIDES[::-1] if towards.upper().startswith("R") else SIDES
 
 
 def decode_image_file(path: str, cohort: dict, frames: dict) -> tuple[FramedImage, Dataset | None]:
-    """Decode a DICOM, PNG or JPEG file as the workflow does: (picture, DICOM header or None).
+    """Decode a DICOM, PNG or JPEG file as the workflow does; return the image, and the DICOM header or None.
 
-    ``cohort``, ``frames``: options of those stages. Raises UserError for a file that is not a frontal chest X-ray or
-    cannot be decoded. A file that does not state its view or body part is accepted.
+    ``cohort``, ``frames``: options of these stages. A file that does not state its view or body part is accepted.
+    Raises UserError if the file is not a frontal chest X-ray or cannot be decoded.
     """
     try:
         header = read_header(path)
@@ -71,7 +71,7 @@ def decode_image_file(path: str, cohort: dict, frames: dict) -> tuple[FramedImag
 
 
 def project_mask(logits: np.ndarray, picture: FramedImage) -> np.ndarray:
-    """Return the mask, bool (rows, columns), of logits (T, T) that cover the frame; outside the frame it is empty."""
+    """Convert logits (T, T) that cover the frame to a mask, bool (rows, columns); outside the frame it is False."""
     scale = picture.frame.shape[0] / logits.shape[0]
     affine = picture.affine.copy()
     affine[:, :2] *= scale
@@ -79,6 +79,6 @@ def project_mask(logits: np.ndarray, picture: FramedImage) -> np.ndarray:
 
 
 def segmentation_time() -> datetime:
-    """Return the time stamp of the segmentation: now, or SOURCE_DATE_EPOCH if it is set (reproducible-builds.org)."""
+    """Return the time stamp for a segmentation: SOURCE_DATE_EPOCH if set (reproducible-builds.org), else now."""
     fixed = os.environ.get("SOURCE_DATE_EPOCH")
     return datetime.fromtimestamp(int(fixed), UTC) if fixed else datetime.now(UTC)

@@ -1,1 +1,1 @@
-"""Segmenting what a language model's [SEG] tokens refer to (LISA): projection, SAM, target frames, losses."""
+"""Segmenting the regions that [SEG] tokens of a language model refer to (LISA): projection, SAM, frames, losses."""

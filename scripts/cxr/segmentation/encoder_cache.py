@@ -1,8 +1,8 @@
-"""Caches of the outputs of frozen encoders, so that a training or job encodes each view of an image once.
+"""Caches for the outputs of frozen encoders, so that each view of an image is encoded once per job.
 
-A view is an image, equalised or not. :class:`MemoryCache` holds the views used last, :class:`DiskCache` all views. On
-disk, a sparse file of the final size holds the values, and another file one byte per view, 1 once its values are
-written. Processes on one machine share the files; they write the same values.
+A view is an image with or without histogram equalisation. :class:`MemoryCache` holds the views used last,
+:class:`DiskCache` all views. On disk, a sparse file of the final size holds the values, and a second file has one byte
+per view, 1 if its values are written. Processes on one machine share the files; all write the same values.
 """
 
 import logging
@@ -17,11 +17,11 @@ import torch
 from cxr.base.errors import UserError
 
 log = logging.getLogger("cxr")
-View = tuple[str, bool]  # name of an image, and whether its histogram is equalised
+View = tuple[str, bool]  # (name of the image, whether its histogram is equalised)
 
 
 class DiskCache:
-    """The outputs of one encoder for a set of views, each of ``shape``, in the file ``folder``/``name``.bin."""
+    """The outputs of one encoder for all ``views``, in ``folder``/``name``.bin; ``shape``: shape of an output."""
 
     def __init__(self, folder: Path, name: str, views: Iterable[View], shape: tuple[int, ...], dtype: torch.dtype):
         self._row = {view: row for row, view in enumerate(views)}
@@ -32,9 +32,9 @@ class DiskCache:
         self._done = torch.from_file(paths[1], shared=True, size=count, dtype=torch.uint8)
 
     def get(self, views: list[View], pixels: torch.Tensor, encode: Callable[[torch.Tensor], torch.Tensor]):
-        """Return the outputs for I views (I, *shape) on the device of their ``pixels`` (I, ...).
+        """Return the outputs for I views, (I, *shape), on the device of ``pixels`` (I, ...).
 
-        ``encode``: the encoder, called with the pixels of missing views. Raises KeyError for an unknown view.
+        ``encode``: the encoder; it is called with the pixels of missing views. Raises KeyError for an unknown view.
         """
         rows = torch.tensor([self._row[view] for view in views])
         missing = (self._done[rows] == 0).nonzero()[:, 0]
@@ -45,14 +45,14 @@ class DiskCache:
 
 
 class MemoryCache:
-    """The outputs of one encoder for the views used last, in at most ``max_bytes`` of memory."""
+    """The outputs of one encoder for the most recently used views, in at most ``max_bytes`` bytes of memory."""
 
     def __init__(self, max_bytes: int = 10**9):
         self.max_bytes = max_bytes
         self._values: OrderedDict[View, torch.Tensor] = OrderedDict()
 
     def get(self, views: list[View], pixels: torch.Tensor, encode: Callable[[torch.Tensor], torch.Tensor]):
-        """Return the outputs for I views (I, ...), as :meth:`DiskCache.get` does."""
+        """Return the outputs for I views, (I, ...); arguments as for :meth:`DiskCache.get`."""
         missing = [at for at, view in enumerate(views) if view not in self._values]
         if missing:
             encoded = encode(pixels[torch.tensor(missing, device=pixels.device)]).cpu()
@@ -68,7 +68,7 @@ class MemoryCache:
 def open_disk_caches(
     folder: Path, views: list[View], shapes: dict[str, tuple[int, ...]], dtype: torch.dtype, setting: str
 ) -> dict[str, DiskCache]:
-    """Return {encoder: its cache}. Raises UserError, which names ``setting``, if the disk has too little free space."""
+    """Return {encoder: cache}. Raises UserError if the disk has too little space; ``setting``: key for messages."""
     folder.mkdir(parents=True, exist_ok=True)
     used_bytes = sum(path.stat().st_blocks * 512 for path in folder.glob("*.bin"))
     room, size = shutil.disk_usage(folder).free + used_bytes, len(views) * dtype.itemsize

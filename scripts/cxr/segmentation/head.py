@@ -1,4 +1,4 @@
-"""The nets from a language model's hidden state to a mask: the projection, SAM, and the resizing of its logits."""
+"""The path from a language model's hidden state to a mask: projection, SAM, and resizing of mask logits."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ DECODER_EPS = 1e-5  # epsilon of the layer norms in SAM's mask decoder (original
 
 
 def forget_dtypes(*configs: PreTrainedConfig) -> None:
-    """Remove dtypes from configurations and nested configurations, in place.
+    """Remove the dtype from configurations and their nested configurations, in place.
 
-    Published files state the dtype they were saved with (CLIP: float32), which transformers would use for that part.
+    Published files state the dtype in which they were saved (CLIP: float32), and transformers would use that dtype.
     """
     for config in configs:
         config.dtype = None
@@ -26,7 +26,7 @@ def forget_dtypes(*configs: PreTrainedConfig) -> None:
 
 
 def make_empty(build: Callable[[], Module], dtype: torch.dtype = torch.float32) -> Module:
-    """Return the module that ``build`` makes with uninitialised weights of type ``dtype``, to be filled."""
+    """Call ``build`` and return its module with uninitialised weights of type ``dtype``."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -37,21 +37,21 @@ def make_empty(build: Callable[[], Module], dtype: torch.dtype = torch.float32) 
 
 
 def build_sam(config: SamConfig) -> SamModel:
-    """Return SAM with random weights from torch's generator. Sets :data:`DECODER_EPS` in ``config``."""
+    """Return a SAM with random weights from torch's generator. Sets :data:`DECODER_EPS` in ``config``."""
     config.mask_decoder_config.layer_norm_eps = DECODER_EPS
     sam = SamModel(config)
-    # a second name of another tensor, used only for point prompts
+    # a second name for a tensor of SAM; it is only used for point prompts
     del sam.prompt_encoder.shared_embedding
     return sam
 
 
 def build_projection(hidden: int, prompt: int) -> nn.Sequential:
-    """Return the net that projects a hidden state (hidden,) to a prompt of SAM (prompt,)."""
+    """Return the net that projects a hidden state (hidden,) to a prompt for SAM (prompt,)."""
     return nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, prompt))
 
 
 def decode_masks(sam: SamModel, prompts: torch.Tensor, embeddings: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return SAM's mask logits (M, 1, h, w) and quality estimates (M, 1) of prompts (M, C) and image embeddings."""
+    """Return mask logits (M, 1, h, w) and quality estimates (M, 1) of SAM for prompts (M, C) and image embeddings."""
     if not len(prompts):
         side = 4 * embeddings.shape[-1]
         return prompts.new_zeros(0, 1, side, side), prompts.new_zeros(0, 1)
@@ -65,19 +65,19 @@ def decode_masks(sam: SamModel, prompts: torch.Tensor, embeddings: torch.Tensor)
     return masks[:, 0], iou[:, 0]
 
 
-Frame = tuple[tuple[int, int], tuple[int, int]]  # (rows, columns) of an image inside SAM's square, and of its target
+Frame = tuple[tuple[int, int], tuple[int, int]]  # (rows, columns) of an image inside SAM's square, and of its mask
 
 
 def resize_logits(logits: torch.Tensor, side: int, resized: tuple[int, int], target: tuple[int, int]) -> torch.Tensor:
     """Resize logits (n, h, w) of SAM's decoder to float32 (n, H, W), ``target`` = (H, W), as SAM's postprocessing does.
 
-    They are resized to the square of ``side``, cropped to the image's ``resized`` = (rows, columns), and resized to
-    the target, bilinearly. A wrong ``resized`` reproduces the mismatch in ROSALIA's published code.
+    The logits are resized to (side, side), cropped to ``resized``, the (rows, columns) of the image in this square, and
+    resized to the target; both times bilinearly. A wrong ``resized`` reproduces the mismatch in ROSALIA's code.
     """
     how = {"mode": "bilinear", "align_corners": False}
     square = functional.interpolate(logits[:, None].float(), (side, side), **how)
     square = square[..., : resized[0], : resized[1]]
-    if square.shape[-2:] == tuple(target):  # saves a second, identical resizing
+    if square.shape[-2:] == tuple(target):  # the second resizing would change nothing
         return square[:, 0]
     return functional.interpolate(square, tuple(target), **how)[:, 0]
 
@@ -85,9 +85,9 @@ def resize_logits(logits: torch.Tensor, side: int, resized: tuple[int, int], tar
 def resize_to_frames(
     low_res: torch.Tensor, owners: Sequence[int], frames: Sequence[Frame], side: int
 ) -> list[torch.Tensor]:
-    """Resize mask logits (M, 1, h, w) to the frames of their samples: B tensors (n, H, W), float32.
+    """Resize mask logits (M, 1, h, w) to the frames of their samples; return B tensors (n, H, W), float32.
 
-    ``owners``: index of each mask's sample, M ascending numbers. ``frames``: of the B samples; equal ones are batched.
+    ``owners``: sample index of each mask, M ascending numbers. ``frames``: B frames; masks of equal frames are batched.
     """
     masks = [low_res.new_zeros((0, *target), dtype=torch.float32) for _, target in frames]
     for frame in dict.fromkeys(frames):

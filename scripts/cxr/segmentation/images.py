@@ -1,4 +1,4 @@
-"""Converting images to SAM's and CLIP's inputs, and masks to targets of SAM's size, as LISA does.
+"""Converting images to the inputs of SAM and CLIP, and masks to targets of SAM's size, as LISA does.
 
 SAM: resize the longest side (PIL, bilinear), normalise, pad with zeros at the right and bottom. CLIP: resize the
 shortest side (PIL, bicubic), crop the centre. Masks: resize as for SAM (nearest), pad.
@@ -16,7 +16,7 @@ CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.261302
 
 
 def fit_shape(shape: tuple[int, int], side: int, fit: str) -> tuple[int, int]:
-    """Return the (rows, columns) that an image of ``shape`` has in the square; only ``stretch`` changes its aspect."""
+    """Return the (rows, columns) of an image of ``shape`` fitted into a square of ``side`` px; ``stretch`` fills it."""
     if fit == "stretch":
         return side, side
     scale = side / max(shape)
@@ -24,9 +24,9 @@ def fit_shape(shape: tuple[int, int], side: int, fit: str) -> tuple[int, int]:
 
 
 def make_sam_levels(image: np.ndarray, side: int, fit: str = "pad") -> tuple[torch.Tensor, tuple[int, int]]:
-    """Return a grey image resized and padded, uint8 (side, side), and the (rows, columns) of the image in it.
+    """Resize and pad a grey image; return uint8 (side, side), and the (rows, columns) of the image in it.
 
-    It has a twelfth of the bytes of SAM's input; :func:`normalise_levels` completes it on the device.
+    The result has a twelfth of the bytes of SAM's input; :func:`normalise_levels` converts it on the device.
     """
     rows, columns = fit_shape(image.shape, side, fit)
     levels = np.zeros((side, side), np.uint8)
@@ -37,7 +37,7 @@ def make_sam_levels(image: np.ndarray, side: int, fit: str = "pad") -> tuple[tor
 def normalise_levels(
     levels: torch.Tensor, content_shapes: list[tuple[int, int]], dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """Return SAM's input (I, 3, side, side) of levels (I, side, side) from :func:`make_sam_levels`."""
+    """Convert levels (I, side, side) from :func:`make_sam_levels` to SAM's input (I, 3, side, side)."""
     mean, std = (levels.new_tensor(values, dtype=torch.float32)[:, None, None] for values in (SAM_MEAN, SAM_STD))
     pixels = torch.zeros((len(levels), 3, *levels.shape[1:]), dtype=dtype or torch.float32, device=levels.device)
     for out, level, (rows, columns) in zip(pixels, levels, content_shapes, strict=True):
@@ -46,12 +46,12 @@ def normalise_levels(
 
 
 def resize_image(image: np.ndarray, rows: int, columns: int, how: Image.Resampling) -> np.ndarray:
-    """Return an image, uint8 (H, W) or (H, W, 3), resized by PIL."""
+    """Resize an image, uint8 (H, W) or (H, W, 3), with PIL."""
     return np.asarray(Image.fromarray(image).resize((columns, rows), how))
 
 
 def make_mask_target(mask: np.ndarray, side: int, fit: str) -> np.ndarray:
-    """Resize and pad a mask (bool or uint8, foreground > 0) to uint8 (side, side) of 0 and 1."""
+    """Resize and pad a mask (bool or uint8, foreground > 0) to uint8 (side, side), values 0 and 1."""
     rows, columns = fit_shape(mask.shape, side, fit)
     target = np.zeros((side, side), np.uint8)
     target[:rows, :columns] = resize_image((mask > 0).astype(np.uint8), rows, columns, Image.Resampling.NEAREST)
@@ -59,7 +59,7 @@ def make_mask_target(mask: np.ndarray, side: int, fit: str) -> np.ndarray:
 
 
 def pad_to_square(image: np.ndarray) -> np.ndarray:
-    """Pad an image to a centred black square, as in the frames of a padded cohort."""
+    """Pad an image with black to a square, image centred, as in cohort frames with ``fit: pad``."""
     rows, columns = image.shape[:2]
     side = max(rows, columns)
     y_start, x_start = (side - rows) // 2, (side - columns) // 2
@@ -68,7 +68,7 @@ def pad_to_square(image: np.ndarray) -> np.ndarray:
 
 
 def make_clip_input(image: np.ndarray, side: int, fit: str = "pad") -> torch.Tensor:
-    """Return CLIP's input, float32 (3, side, side): the centre of the image, or the whole image with ``stretch``."""
+    """Convert an image to CLIP's input, float32 (3, side, side): its centre, or with ``stretch`` the whole image."""
     rows, columns = image.shape[:2]
     short = min(rows, columns)
     size = [side if length == short or fit == "stretch" else int(side * length / short) for length in (rows, columns)]
@@ -77,11 +77,11 @@ def make_clip_input(image: np.ndarray, side: int, fit: str = "pad") -> torch.Ten
     centre = resized_image[y_start : y_start + side, x_start : x_start + side]
     channels = [centre] * 3 if centre.ndim == 2 else np.moveaxis(centre, -1, 0)
     levels = np.arange(256, dtype=np.float32) * np.float32(1 / 255)
-    # a table of the 256 levels is several times as fast as arithmetic on every pixel
+    # a lookup table of 256 levels is several times faster than arithmetic on every pixel
     tables = [(levels - np.float32(mean)) / np.float32(std) for mean, std in zip(CLIP_MEAN, CLIP_STD, strict=True)]
     return torch.from_numpy(np.stack([table[channel] for table, channel in zip(tables, channels, strict=True)]))
 
 
 def equalise(image: np.ndarray) -> np.ndarray:
-    """Return a grey image (uint8) with its histogram equalised over all pixels."""
+    """Equalise the histogram of a grey image (uint8) over all pixels."""
     return cv2.equalizeHist(image)

@@ -1,4 +1,4 @@
-"""Mask losses of LISA and ROSALIA (LISA section 3.2, ROSALIA's paper, and the code of both)."""
+"""Mask losses of LISA and ROSALIA (section 3.2 of the LISA paper, the ROSALIA paper, and the code of both)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-COUNT_EPS = 1e-8  # added to the number of masks when a mean is taken (LISA)
+COUNT_EPS = 1e-8  # added to the number of masks in the denominator of a mean (LISA)
 DICE_SCALE, DICE_EPS = 1000.0, 1e-6
-"""Scale and epsilon of the Dice loss (LISA): areas are divided by the scale, so the epsilon is worth 1e-3 pixels."""
+"""Scale and epsilon of the Dice loss (LISA). Areas are divided by the scale, so the epsilon equals 1e-3 pixels."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ def dice_loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 def mean_loss(
     function: Callable, predictions: list[torch.Tensor], masks: list[torch.Tensor], is_counted: list[bool]
 ) -> torch.Tensor:
-    """Return the mean loss over the masks of samples with ``is_counted``; a zero with a gradient if there is none."""
+    """Return the mean loss over the masks of samples with ``is_counted``; a differentiable 0 if no sample counts."""
     pairs = [pair for pair, counts in zip(zip(predictions, masks, strict=True), is_counted, strict=True) if counts]
     if not pairs:
         return sum(sample_logits.sum() for sample_logits in predictions) * 0.0
-    if len({mask.shape[1:] for _, mask in pairs}) == 1:  # a single call is several times as fast
+    if len({mask.shape[1:] for _, mask in pairs}) == 1:  # a single call is several times faster
         pairs = [(torch.cat([prediction for prediction, _ in pairs]), torch.cat([target for _, target in pairs]))]
     values = torch.cat([function(prediction, target) for prediction, target in pairs])
     return values.sum() / (len(values) + COUNT_EPS)

@@ -1,4 +1,4 @@
-"""SAM as published (sam_vit_h_4b8939): names of its tensors, and the sizes of a SAM with any encoder."""
+"""Published SAM weights (sam_vit_h_4b8939): tensor names, and configurations of SAM with encoders of any size."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from cxr.base.resources import load_resource
 from cxr.segmentation.head import DECODER_EPS
 
 RESOURCE_FILES = ("rosalia/sam_names.yaml",)
-DECODER_HEADS = 8  # attention heads of SAM's mask decoder, equal in all published ones; no tensor shows them
+DECODER_HEADS = 8  # attention heads of the mask decoder in all published SAMs; tensor shapes do not reveal the number
 _LAYER = "vision_encoder.layers"
 
 
@@ -17,8 +17,8 @@ def make_sam_config(
     image: int, patch: int, width: int, depth: int, heads: int, window: int, global_layers: tuple[int, ...],
     out: int = 256, decoder_heads: int = 8, decoder_mlp: int = 2048, iou_hidden: int = 256,
 ) -> SamConfig:  # fmt: skip
-    """Return SAM's configuration from the sides of image and patch in pixels, the encoder's width, depth, heads, window
-    side in patches, layers with global attention and output channels, and the sizes of the mask decoder.
+    """Return a SAM configuration. ``image``, ``patch``: sides in pixels; ``width``, ``depth``, ``heads``, ``out``
+    (channels): of the encoder; ``window``: in patches; ``global_layers``: indices of layers with global attention.
     """
     return SamConfig(
         vision_config=SamVisionConfig(
@@ -40,9 +40,9 @@ def make_sam_vit_h_config() -> SamConfig:
 
 
 def infer_sam_config(shapes: dict[str, tuple[int, ...]]) -> SamConfig:
-    """Return the configuration of a SAM with tensors of these ``shapes``, {our name: shape}.
+    """Infer the configuration of a SAM from the shapes of its tensors, {our name: shape}.
 
-    For tensors of another net, return that of ViT-H; loading them then reports which tensors do not fit.
+    For tensors of another net, return the ViT-H configuration; loading then reports the tensors that do not fit.
     """
     try:
         _, grid, _, width = shapes["vision_encoder.pos_embed"]
@@ -64,27 +64,27 @@ def infer_sam_config(shapes: dict[str, tuple[int, ...]]) -> SamConfig:
         return make_sam_vit_h_config()
 
 
-Renamer = Callable[[str], str | None]  # returns a tensor's name in another layout, None if the table lacks it
+Renamer = Callable[[str], str | None]  # translates a tensor name to another layout; None if the table lacks the name
 SAM_TABLE = tuple(load_resource(RESOURCE_FILES[0]).items())
-"""Patterns of tensor names: (published, ours). A # stands for a number, a * for the rest of the name."""
+"""Patterns of tensor names: (published, ours). # matches a number, * the rest of the name."""
 
 
 def compile_pattern(pattern: str) -> re.Pattern:
-    """Return the regular expression of a pattern of :data:`SAM_TABLE`."""
+    """Convert a pattern of :data:`SAM_TABLE` to a regular expression."""
     return re.compile(re.escape(pattern).replace(r"\#", r"(\d+)").replace(r"\*", "(.+)"))
 
 
 def make_renamers(table: Sequence[tuple[str, str]]) -> tuple[Renamer, Callable[[str], str]]:
-    """Return functions that translate tensor names from the first to the second column of a table, and back.
+    """Return two functions: one translates tensor names from the first to the second column of a table, one back.
 
-    The first returns None for a name that the table lacks, the second raises KeyError.
+    For a name that the table lacks, the first function returns None, and the second raises KeyError.
     """
 
     def compile_rows(source: int, target: int) -> list[tuple[re.Pattern, str]]:
         return [(compile_pattern(row[source]), re.sub(r"[#*]", "{}", row[target])) for row in table]
 
     def translate(name: str, rows: list[tuple[re.Pattern, str]]) -> str | None:
-        # whole names are matched: both layouts use layers.0, for different layers
+        # match full names, because both layouts use layers.0, but for different layers
         matches = ((pattern.fullmatch(name), form) for pattern, form in rows)
         return next((form.format(*match.groups()) for match, form in matches if match), None)
 
@@ -98,4 +98,4 @@ def make_renamers(table: Sequence[tuple[str, str]]) -> tuple[Renamer, Callable[[
 
 
 to_our_name, to_published_name = make_renamers(SAM_TABLE)
-"""Return our name of a tensor in SAM's published file, None if it has no such tensor; and back, or raise KeyError."""
+"""Translate tensor names from SAM's published file to ours (unknown name: None), and back (unknown name: KeyError)."""

@@ -1,4 +1,4 @@
-"""The segmenter: a projection of a language model's hidden state to a prompt for SAM, one for each mask."""
+"""The segmenter: projects a language model's hidden states to prompts for SAM, one prompt per mask."""
 
 import json
 from pathlib import Path
@@ -14,11 +14,11 @@ from cxr.segmentation.images import normalise_levels
 
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "segmenter.safetensors"
 KIND = "segmenter"
-TRAINED_PREFIXES = ("project.", "sam.mask_decoder.")  # of the tensors that training changes; SAM's encoders are frozen
+TRAINED_PREFIXES = ("project.", "sam.mask_decoder.")  # name prefixes of trained tensors; SAM's encoders are frozen
 
 
 class Segmenter(torch.nn.Module):
-    """A projection of states of ``hidden`` values to prompts, and SAM by ``config``, with random weights of torch."""
+    """A projection from hidden states (hidden,) to prompts, and a SAM built from ``config``; randomly initialised."""
 
     def __init__(self, config: SamConfig, hidden: int):
         super().__init__()
@@ -28,12 +28,12 @@ class Segmenter(torch.nn.Module):
 
     @property
     def side(self) -> int:
-        """Side of SAM's square image, px."""
+        """Side of SAM's square input image, px."""
         return self.config.vision_config.image_size
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Shape (C, h, w) of an image's embedding."""
+        """Shape (C, h, w) of an image embedding."""
         vision = self.config.vision_config
         grid = vision.image_size // vision.patch_size
         return vision.output_channels, grid, grid
@@ -42,7 +42,7 @@ class Segmenter(torch.nn.Module):
     def embed(self, levels: torch.Tensor) -> torch.Tensor:
         """Return the embeddings (I, C, h, w) of square images, uint8 (I, S, S) on the segmenter's device.
 
-        Images are encoded one by one and in the weights' number type, so that no embedding depends on the batch.
+        Images are encoded one by one in the dtype of the weights, so that no embedding depends on the batch.
         """
         dtype = self.project[0].weight.dtype
         with torch.autocast(levels.device.type, enabled=False):
@@ -65,7 +65,7 @@ class Segmenter(torch.nn.Module):
 
     @classmethod
     def load(cls, folder: str | Path, dtype: torch.dtype = torch.float32) -> "Segmenter":
-        """Read what :meth:`save` wrote. Raises UserError for a damaged folder, or one that lacks a tensor."""
+        """Load a segmenter from a folder that :meth:`save` wrote. Raises UserError if it is damaged or incomplete."""
         path = Path(folder, CONFIG_FILE)
         with refuse_unreadable(path, f"{path} is missing or damaged", "tune its run again", KeyError, TypeError):
             config = json.loads(path.read_text(encoding="utf-8"))
@@ -84,7 +84,7 @@ def make_empty_segmenter(config: SamConfig, hidden: int, dtype: torch.dtype = to
 
 
 def make_new_segmenter(config: SamConfig, hidden: int, seed: int) -> Segmenter:
-    """Return a segmenter with an uninitialised SAM and a random projection from ``seed`` (torch's initialisation)."""
+    """Return a segmenter with an uninitialised SAM, and a projection with torch's random initialisation (``seed``)."""
     segmenter = make_empty_segmenter(config, hidden)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

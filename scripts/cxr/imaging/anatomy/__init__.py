@@ -1,1 +1,1 @@
-"""Segmenting zones, lobes and heart on the edited image; images whose two sets of organs disagree are excluded."""
+"""Segmenting zones, lobes and heart on the edited image; images with contradictory organ masks are excluded."""

@@ -1,7 +1,7 @@
-"""The paper's anatomy engine: CXAS, a U-Net on a ResNet-50 that segments 159 structures, of which 16 are used.
+"""The paper's anatomy engine: CXAS, a U-Net on a ResNet-50 that segments 159 structures, 16 of which are used.
 
-The net is the class of the package ``cxas`` (0.0.20), without its loader, which downloads weights and skips tensors
-that do not fit. Frames are prepared as the package does, and not resampled. Source: Seibold et al., arXiv 2306.03934.
+The net is a class of the package ``cxas`` (0.0.20). The package's loader is not used, because it downloads weights and
+skips tensors that do not fit. Frames are normalised as in the package. Source: Seibold et al., arXiv 2306.03934.
 """
 
 import importlib.util
@@ -24,11 +24,11 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def published_net() -> tuple[torch.nn.Module, list[int]]:
-    """Return the net, on the device ``meta``, and the channels of ``ANATOMY_LABELS``; UserError if they are missing."""
+    """Return the net on device ``meta``, and the channels of ``ANATOMY_LABELS``. Raises UserError if any is missing."""
     try:
         if (spec := importlib.util.find_spec("cxas")) is None:
             raise ImportError("no package cxas")
-        # The package is not imported as a whole: it would load all its tools, such as an OpenCV that needs libGL.
+        # Importing the whole package would load all its tools, such as an OpenCV that needs libGL.
         sys.modules.setdefault("cxas", importlib.util.module_from_spec(spec))
         from cxas.label_mapper import id2label_dict
         from cxas.models.UNet.backbone_unet import BackboneUNet
@@ -46,7 +46,7 @@ def published_net() -> tuple[torch.nn.Module, list[int]]:
 
 
 def keep_channels(net: torch.nn.Module, channels: list[int]) -> None:
-    """Reduce the last layer to some channels: at 512 x 512 pixels, all 159 would take 167 MB per image."""
+    """Reduce the last layer to ``channels``; all 159 channels of 512 x 512 pixels would take 167 MB per image."""
     full_layer = net.head.out.conv
     net.head.out.conv = torch.nn.Conv2d(full_layer.in_channels, len(channels), kernel_size=1, device="meta")
     weights = {name: value[channels] for name, value in full_layer.state_dict().items()}
@@ -54,14 +54,14 @@ def keep_channels(net: torch.nn.Module, channels: list[int]) -> None:
 
 
 def normalised(images: list[np.ndarray]) -> torch.Tensor:
-    """Return frames uint8 (H, W) as the net's input, float32 (N, 3, H, W)."""
+    """Convert frames, uint8 (H, W), to the net's input, float32 (N, 3, H, W)."""
     grey = torch.from_numpy(np.stack(images)[:, None]).float() / 255
     mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, DEVIATION))
     return (grey - mean) / deviation
 
 
 class CxasAnatomy:
-    """The 15 zone labels and the heart."""
+    """An engine that segments the 15 zone labels and the heart with CXAS."""
 
     def __init__(self, weights: str, threshold: float, setup: Setup):
         net, channels = published_net()
@@ -70,11 +70,11 @@ class CxasAnatomy:
         net.threshold = threshold
         self._device = select_device(setup.device, setup.asked)
         self._net = net.to(self._device).eval()
-        # on a CPU several images are no faster, and one by one their sums do not depend on the batch
+        # on a CPU batches are not faster, and with single images the sums do not depend on the batch
         self.batch = setup.batch if self._device.type == "cuda" else 1
 
     def segment_batch(self, images: list[np.ndarray]) -> list[np.ndarray]:
-        """Return bool (16, 512, 512) masks for each edited frame uint8 (512, 512)."""
+        """Segment edited frames, uint8 (512, 512); return masks, bool (16, 512, 512), for each."""
         masks = []
         with inference():
             for first in range(0, len(images), self.batch):
@@ -88,5 +88,5 @@ class CxasAnatomy:
 
 
 def load(options: AnatomySettings, setup: Setup) -> CxasAnatomy:
-    """Load the engine. Raises UserError for weights that are missing, damaged or of another net."""
+    """Load the engine. Raises UserError if the weights are missing, damaged or those of another net."""
     return CxasAnatomy(setup.files["weights"], options.cxas.threshold, setup)

@@ -1,4 +1,4 @@
-"""The embedded anatomy engine: the lite organ net on the edited image, zones and lobes by geometry."""
+"""The embedded anatomy engine: organs from the lite organ net on the edited image, zones and lobes by geometry."""
 
 import numpy as np
 
@@ -11,13 +11,13 @@ RESOURCE_FILES = ("organs/lite.onnx",)
 
 
 class LiteAnatomy:
-    """The 15 zone labels and the heart."""
+    """An engine that derives the 15 zone labels from lung masks, and segments the heart."""
 
     def __init__(self) -> None:
         self._net = MapNet(RESOURCES / RESOURCE_FILES[0])
 
     def segment(self, image: np.ndarray) -> np.ndarray:
-        """Return bool (16, 512, 512) masks of an edited frame uint8 (512, 512)."""
+        """Segment an edited frame, uint8 (512, 512); return masks, bool (16, 512, 512)."""
         organs = dict(zip(self._net.labels, self._net.masks(image), strict=True))
         masks = zone_masks(*(organs[lung] for lung in LUNGS)) | {HEART: organs[HEART]}
         return np.stack([masks[label] for label in ANATOMY_LABELS])

@@ -14,20 +14,20 @@ from cxr.base.vocabulary import ANATOMY_LABELS, HEART, LUNGS
 from cxr.base.workers import process_rows
 from cxr.imaging.anatomy.settings import AnatomySettings
 
-MIN_LABELS = 14  # masks that must be non-empty, of 16 (D.1 checks their number and prints no limit)
-MAX_DISAGREEMENT = 0.05  # largest distance between the edges of organs and anatomy, frame widths (D.2: no limit)
+MIN_LABELS = 14  # minimum number of non-empty masks, of 16 (D.1 checks this number, but gives no limit)
+MAX_DISAGREEMENT = 0.05  # maximum distance of edges of organs and anatomy, frame widths (D.2 gives no limit)
 
 
 class AnatomyEngine(Protocol):
-    """A source of the 15 zone labels and the heart: ``load(options, setup)`` of a module of this package."""
+    """A source of masks of the 15 zone labels and the heart. Each engine module has ``load(options, setup)``."""
 
     def segment(self, image: np.ndarray) -> np.ndarray:
-        """Return bool (16, 512, 512) masks, in the order of ``labels.ANATOMY_LABELS``, of an edited frame.
+        """Segment an edited frame; return masks, bool (16, 512, 512), in the order of ``ANATOMY_LABELS``.
 
-        The mask of a label that is not found is empty. It is called from several threads at once.
+        The mask of a label that is not found is empty. Several threads call this method at once.
 
-        An engine with a large net has ``segment_batch(images)`` instead, with lists as argument and result, and the
-        attribute ``batch``, the batch size. It is called from one thread.
+        An engine with a large net instead has the attribute ``batch``, the batch size, and ``segment_batch(images)``,
+        which takes and returns lists and is called from one thread.
         """
 
 
@@ -39,7 +39,7 @@ def load_engine(name: str, options: AnatomySettings, setup: Setup | None = None)
 def outer_edges(masks: dict[str, np.ndarray]) -> dict[str, float | None]:
     """Return the outermost column of each lung and the lowest row of the heart, in pixels; None for an empty mask.
 
-    The right lung lies on the image's left, so its outer edge is its smallest column.
+    The right lung is on the left of the image, so its outermost column is its smallest.
     """
     right_columns, left_columns = (np.flatnonzero(masks[name].any(axis=0)) for name in LUNGS)
     heart_rows = np.flatnonzero(masks[HEART].any(axis=1))
@@ -49,9 +49,9 @@ def outer_edges(masks: dict[str, np.ndarray]) -> dict[str, float | None]:
 
 
 def disagreement(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> tuple[float, str]:
-    """Return the largest distance between the edges of two sets of masks, in frame widths, and the name of the edge.
+    """Return the maximum distance between corresponding edges of two mask sets, in frame widths, and the edge's name.
 
-    The distance is infinite if only one set has the edge; an edge that neither has is ignored.
+    The distance is infinite if only one set has the edge. An edge that both sets lack is ignored.
     """
     width = first[HEART].shape[1]
     distances = [(0.0, "")]
@@ -65,10 +65,10 @@ def disagreement(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) ->
 
 
 def find_fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: AnatomySettings) -> tuple[str, str] | None:
-    """Return the reason code and detail why the masks cannot be used, or None if they can.
+    """Return a reason code and a detail if the masks cannot be used, None if they can.
 
-    ``anatomy`` bool (16, H, W) of the edited image, ``organs`` {label: bool (H, W)} of the image itself. The checks are
-    those of the paper: D.1 (number of extracted masks) and D.2 (agreement of the two models).
+    ``anatomy``: masks of the edited image, bool (16, H, W); ``organs``: masks of the original image, {label: bool
+    (H, W)}. The checks are from the paper: D.1 (number of extracted masks) and D.2 (agreement of the two models).
     """
     num_nonempty = int(anatomy.any(axis=(1, 2)).sum())
     if num_nonempty < MIN_LABELS:
@@ -95,7 +95,7 @@ def run_shard(
     """Segment every edited image of a shard and keep those whose anatomy is complete and agrees with the organs.
 
     Writes ``output`` (HDF5: ``mask`` packed bool (16, 512, 512) for each accepted image) and the ledger ``excluded``.
-    ``files``: the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine.
+    ``files``: the engine's input files; ``compute``: how its net is run. Raises UserError for an unknown engine.
     """
     engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine))
     ledger = Ledger("anatomy")

@@ -1,9 +1,9 @@
 """Deriving the 15 zone labels from two lung masks by geometry.
 
-A lung's pixel has a ``depth``, 0 at the apex and 1 at the base, along the mean of the two lungs' long axes, so that the
-cuts follow a tilted patient; and a ``side``, 0 at the medial and 1 at the lateral edge. The four zones are bands of
-depth and partition the lung. Lobes overlap, as in CXAS: each border is a straight line from the medial to the lateral
-edge, and pixels that no other lobe covers belong to the lower lobe.
+Each lung pixel has a ``depth`` and a ``side``. Depth is 0 at the apex and 1 at the base, along the mean of the long
+axes of both lungs, so that zones follow a tilted patient. Side is 0 at the medial and 1 at the lateral edge. The four
+zones are bands of depth and partition the lung. Lobes overlap, as in CXAS. Their borders are straight lines from the
+medial to the lateral edge; pixels that no other lobe covers belong to the lower lobe.
 """
 
 import math
@@ -12,16 +12,16 @@ import numpy as np
 
 from cxr.base.vocabulary import LUNGS, ZONE_LABELS, side_of, zones_of
 
-ZONE_ENDS = (0.17, 0.42, 0.68)  # ends of the apical, upper and mid zone, lung heights (0 apex, 1 base); ours, as below
-RIGHT_UPPER_END = (0.50, 0.55)  # minor fissure: where the right upper lobe ends, lung heights, (medial, lateral)
-MIDDLE_END = (0.95, 0.70)  # where the middle lobe ends, (medial, lateral)
-LEFT_UPPER_END = (0.80, 0.62)  # where the left upper lobe with its lingula ends, (medial, lateral)
-LOWER_BEGIN = (0.38, 0.55)  # where both lower lobes begin behind the others, (medial, lateral)
-MAX_TILT = 15.0  # largest tilt of the chest that the cuts follow, degrees
+ZONE_ENDS = (0.17, 0.42, 0.68)  # depth at which apical, upper and mid zone end; our choice, like all limits below
+RIGHT_UPPER_END = (0.50, 0.55)  # depth of the minor fissure, where the right upper lobe ends (medial, lateral)
+MIDDLE_END = (0.95, 0.70)  # depth at which the middle lobe ends (medial, lateral)
+LEFT_UPPER_END = (0.80, 0.62)  # depth at which the left upper lobe, lingula included, ends (medial, lateral)
+LOWER_BEGIN = (0.38, 0.55)  # depth at which both lower lobes begin; they overlap the other lobes (medial, lateral)
+MAX_TILT = 15.0  # maximum tilt of the chest that the zones follow, degrees
 
 
 def _axis_angle(mask: np.ndarray) -> float | None:
-    """Return the angle, radians, of a mask's long axis to the vertical; positive if its lower end is on the right."""
+    """Return the angle of a mask's long axis to the vertical, radians; > 0 if the lower end is further right."""
     ys, xs = np.nonzero(mask)
     if xs.size < 3:
         return None
@@ -31,7 +31,7 @@ def _axis_angle(mask: np.ndarray) -> float | None:
 
 
 def chest_tilt(right_lung: np.ndarray, left_lung: np.ndarray) -> float:
-    """Return the tilt of the chest in radians, at most ``MAX_TILT`` degrees either way; 0 if a lung is missing."""
+    """Return the tilt of the chest in radians, limited to ±``MAX_TILT`` degrees; 0 if a lung is missing."""
     angles = [_axis_angle(right_lung), _axis_angle(left_lung)]
     if None in angles:
         return 0.0
@@ -47,7 +47,7 @@ def _scale_to_unit(values: np.ndarray) -> np.ndarray:
 def lung_coordinates(mask: np.ndarray, side: str, tilt: float) -> tuple[tuple, np.ndarray, np.ndarray]:
     """Return a non-empty lung's pixels (rows, columns) and their ``depth`` and ``side`` coordinates, float64 (N,)."""
     ys, xs = np.nonzero(mask)
-    # Rounding gives the same ties at a cut on every machine.
+    # Rounding makes ties at a border equal on every machine.
     depth = np.round(ys * math.cos(tilt) + xs * math.sin(tilt), 6)
     across = np.round(xs * math.cos(tilt) - ys * math.sin(tilt), 6)
     return (ys, xs), _scale_to_unit(depth), _scale_to_unit(-across if side == "right" else across)
@@ -58,7 +58,7 @@ def _border_depth(ends: tuple[float, float], lateral: np.ndarray) -> np.ndarray:
 
 
 def lobe_masks(side: str, depth: np.ndarray, lateral: np.ndarray) -> dict[str, np.ndarray]:
-    """Return {lobe: bool (N,)} of one lung's pixels."""
+    """Return {lobe: bool (N,)}: which of the N pixels of a lung belong to each lobe."""
     lower = depth >= _border_depth(LOWER_BEGIN, lateral)
     upper = depth < _border_depth(RIGHT_UPPER_END if side == "right" else LEFT_UPPER_END, lateral)
     middle = ~upper & (depth < _border_depth(MIDDLE_END, lateral)) & (side == "right")

@@ -1,1 +1,1 @@
-"""The counterfactual image without lesions, and the anomaly map."""
+"""Generating the counterfactual image without lesions, and the anomaly map."""

@@ -1,4 +1,4 @@
-"""The interface of counterfactual engines, and what becomes of their output (paper, section 3.1)."""
+"""The interface of counterfactual engines, and the conversion of their output (paper, section 3.1)."""
 
 from typing import Protocol
 
@@ -10,20 +10,20 @@ from cxr.imaging.anomaly.settings import AnomalySettings
 
 
 class BadMap(ValueError):
-    """The engine's output has another shape or values that are not finite."""
+    """The engine's output has a wrong shape or values that are not finite."""
 
 
 def edit_region(organs: dict[str, np.ndarray]) -> np.ndarray:
-    """Return bool (H, W): lungs and heart, the region where an edit is allowed (paper)."""
+    """Return the region where edits are allowed, bool (H, W): lungs and heart (paper)."""
     return np.logical_or.reduce([organs[label] for label in (*LUNGS, HEART)])
 
 
 def compose(image: np.ndarray, proposal: np.ndarray, region: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the edited image and the anomaly map, both uint8 (H, W). Raises BadMap.
 
-    ``proposal``: the engine's output (H, W) in grey levels. Inside ``region``, bool (H, W), the edited image is the
-    proposal, rounded and clipped to 0..255; outside it is the image itself. The map is max(image - edited, 0), because
-    a lesion is brighter than healthy tissue.
+    ``proposal``: the engine's output (H, W) in grey levels. The edited image is the proposal, rounded and clipped to
+    0..255, inside ``region``, bool (H, W), and the original image outside. The map is max(image - edited, 0), because a
+    lesion is brighter than healthy tissue.
     """
     if proposal.shape != image.shape:
         raise BadMap(f"shape {proposal.shape} instead of {image.shape}")
@@ -34,17 +34,17 @@ def compose(image: np.ndarray, proposal: np.ndarray, region: np.ndarray) -> tupl
 
 
 class AnomalyEngine(Protocol):
-    """An editor that removes lesions from a chest X-ray."""
+    """An engine that removes lesions from a chest X-ray."""
 
     def edit(self, image: np.ndarray, organs: dict[str, np.ndarray]) -> np.ndarray:
-        """Return the image without lesions, grey levels 0..255, uint8 or float (512, 512).
+        """Remove lesions from an image; return uint8 or float (512, 512), grey levels 0..255.
 
-        ``image``: a frame uint8 (512, 512); ``organs``: its masks {label: bool (512, 512)}, at least right lung, left
+        ``image``: a frame, uint8 (512, 512); ``organs``: its masks {label: bool (512, 512)}, at least right lung, left
         lung and heart. The stage restores the pixels outside the edit region and checks the values, so an engine may
-        return any image of this shape. It is called from several threads at once.
+        return any image of this shape. Several threads call this method at once.
 
-        An engine with a large net has ``edit_batch(images, organs, image_ids)`` instead, with lists, and the attribute
-        ``batch``, the batch size. It is called from one thread; no result may depend on the other images.
+        An engine with a large net instead has the attribute ``batch``, the batch size, and ``edit_batch(images, organs,
+        image_ids)``, which takes lists and is called from one thread; no result may depend on the other images.
         """
 
 

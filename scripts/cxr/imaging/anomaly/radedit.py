@@ -1,8 +1,8 @@
 """The paper's counterfactual engine: a latent diffusion model edits the lungs and the heart towards a healthy report.
 
-The model is RadEdit, or any in Stable Diffusion's layout (``anomaly.radedit.model``); the procedure is edit-friendly
-DDPM inversion with an edit and a keep mask (:mod:`cxr.diffusion.edit`). Each image has its own noise generator on the
-CPU, so that on a CPU its result is the same to the last bit in every batch.
+The model is RadEdit or a model in Stable Diffusion's layout (``anomaly.radedit.model``). The procedure is edit-friendly
+DDPM inversion with an edit mask and a keep mask (:mod:`cxr.diffusion.edit`). Each image has its own noise generator on
+the CPU, so that results on a CPU are bit-identical in every batch.
 """
 
 from pathlib import Path
@@ -32,14 +32,14 @@ KEY = "anomaly.radedit"  # the engine's section of the settings, for messages
 
 
 def kept_region(region: np.ndarray, margin: int) -> np.ndarray:
-    """Return bool (H, W): the pixels farther than ``margin`` px from ``region``, where the original is pasted back."""
+    """Return where the original is pasted back, bool (H, W): farther than ``margin`` px from ``region``."""
     if not region.any():
         return np.ones_like(region)
     return cv2.distanceTransform((~region).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE) > margin
 
 
 class RadEditor:
-    """Edits the lungs and heart of frames towards the prompt."""
+    """An editor that changes lungs and heart of frames towards the prompt."""
 
     def __init__(self, loaded: nets.Nets, settings: RadeditSettings, setup: Setup):
         self.nets, self.batch = loaded, setup.batch
@@ -50,7 +50,7 @@ class RadEditor:
 
     @inference()
     def edit_batch(self, images: list[np.ndarray], organs: list[dict], image_ids: list[str]) -> list[np.ndarray]:
-        """Return the edited images, float32 (512, 512) in grey levels 0..255, the mean of the model's three channels.
+        """Edit images; return float32 (512, 512) in grey levels 0..255, the mean of the model's three channels.
 
         ``images``: frames uint8 (512, 512); ``organs``: their masks {label: bool (512, 512)}.
         """
@@ -61,7 +61,7 @@ class RadEditor:
             torch.from_numpy(np.stack([cell_mask(region, tuple(clean.shape[-2:])) for region in group])[:, None])
             for group in (regions, [kept_region(region, self.margin) for region in regions])
         )
-        # a cell that is half inside belongs to the edit
+        # a cell in both masks belongs to the edit mask
         edit, keep = edit.to(self.nets.device), (keep & ~edit).to(self.nets.device)
         generators = [torch.Generator().manual_seed(stable_hash(self.seed, "radedit", name)) for name in image_ids]
 
@@ -75,7 +75,7 @@ class RadEditor:
 
 
 def load(options: AnomalySettings, setup: Setup) -> RadEditor:
-    """Load the engine. Raises UserError if a file or a setting cannot be used."""
+    """Load the engine. Raises UserError if a file or setting is unusable."""
     settings = options.radedit
     device = select_device(setup.device, setup.asked)
     model_folder = setup.files.get("folder")

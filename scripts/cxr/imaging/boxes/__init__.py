@@ -1,1 +1,1 @@
-"""Detecting lesion boxes on frames, independently of the report's lesions."""
+"""Detecting lesion boxes on frames, independently of the lesions that the report states."""

@@ -1,4 +1,4 @@
-"""The boxes stage: detects boxes on frames and writes one table. It applies no threshold of Algorithm 1."""
+"""The boxes stage: detects boxes on frames and writes a table. The thresholds of Algorithm 1 are applied later."""
 
 from pathlib import Path
 
@@ -38,8 +38,8 @@ def run_shard(
 ) -> None:
     """Detect boxes on every frame of a shard. Writes ``output`` (:data:`SCHEMA`) and the ledger ``excluded``.
 
-    An image without boxes has no row; an image on which the engine failed is excluded. ``files``: the engine's other
-    input files; ``compute``: how its net is run. Raises UserError for an unknown engine or class.
+    An image without boxes has no row; an image on which the engine failed is excluded. ``files``: the engine's input
+    files; ``compute``: how its net is run. Raises UserError for an unknown engine or class.
     """
     engine = load_engine(options, Setup.of_job(files, compute, options.engine))
     ledger, rows = Ledger("boxes"), []
@@ -59,8 +59,8 @@ def run_shard(
         if engine.image_ids is not None and shard.ids and engine.image_ids.isdisjoint(shard.ids):
             counts = len(shard.ids), len(engine.image_ids)
             log.warning(
-                "boxes: none of the %d images of this shard is among the %d that the table has boxes of: "
-                "its image_id must be that of the cohort", *counts,
+                "boxes: none of the %d images of this shard is among the %d images in boxes.table: "
+                "its image_id must match the image_id of the cohort", *counts,
             )  # fmt: skip
         for image_id, detections in process_rows(ledger, shard.ids, read, work, batch, threads, compute):
             for box, confidence, name in zip(*detections, strict=True):

@@ -1,4 +1,4 @@
-"""The interface of detectors, and loading one by its name."""
+"""The interface of detectors, and loading a detector by name."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -14,7 +14,7 @@ VINBIGDATA_NAMES = {
     "atelectasis": "Atelectasis", "cardiomegaly": "Cardiomegaly", "consolidation": "Consolidation", "edema": "",
     "opacity": "Lung Opacity", "effusion": "Pleural effusion", "pneumothorax": "Pneumothorax",
 }  # fmt: skip
-"""VinBigData's names of the findings that detectors are trained on; it has none for edema, which is excluded."""
+"""VinBigData's class for each finding that detectors are trained on; "" for edema, which VinBigData lacks."""
 
 
 class Detections(NamedTuple):
@@ -26,23 +26,23 @@ class Detections(NamedTuple):
 
 
 class BoxEngine(Protocol):
-    """A source of boxes of the classes ``class_names``, for the images ``image_ids``, or for any if that is None."""
+    """A source of boxes of the classes ``class_names``. ``image_ids``: images that may have boxes; None: any image."""
 
     class_names: tuple[str, ...]
     image_ids: frozenset[str] | None
 
     def detect(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> Detections:
-        """Return the boxes of one frame, best first.
+        """Return the boxes of one frame, most confident first.
 
-        ``image``: uint8 (512, 512); ``to_original``: the affine (2, 3). It is called from several threads at once.
+        ``image``: uint8 (512, 512); ``to_original``: the affine (2, 3). Several threads call this method at once.
 
-        An engine with a large net has ``detect_batch(images)`` instead, with lists as argument and result, and the
-        attribute ``batch``, the batch size. It is called from one thread.
+        An engine with a large net instead has the attribute ``batch``, the batch size, and ``detect_batch(images)``,
+        which takes and returns lists and is called from one thread.
         """
 
 
 def map_class_names(classes: Sequence[str], renamed: Mapping[str, str], path: object) -> tuple[str, ...]:
-    """Return the VinBigData name of each class of a file, "" for an excluded one (``renamed`` first), or UserError."""
+    """Map a file's classes to VinBigData names by ``renamed``, then by our table; "": excluded. Raises UserError."""
     if strange := sorted(renamed.keys() - set(classes)):
         raise UserError(
             f"boxes.class_names holds {strange[0]!r}, which {path} does not have: its classes are {', '.join(classes)}"
@@ -51,16 +51,16 @@ def map_class_names(classes: Sequence[str], renamed: Mapping[str, str], path: ob
     for name in vocabulary_names:
         if name and name not in BOX_CLASSES:
             raise UserError(
-                f"{path} has a class {name!r}, which is none of VinBigData's: say in boxes.class_names what it "
-                f"is called there, or '' to leave it out; the names are {', '.join(BOX_CLASSES)}"
+                f"{path} has a class {name!r}, which is not a VinBigData class: map it in boxes.class_names to "
+                f"a VinBigData class, or to '' to exclude it; the classes are {', '.join(BOX_CLASSES)}"
             )
     return vocabulary_names
 
 
 def load_engine(options: BoxesSettings, setup: Setup | None = None) -> BoxEngine:
-    """Load the engine ``options.engine`` with ``load(options, setup)`` of the module ``cxr.imaging.boxes.<name>``.
+    """Load the engine ``options.engine``: call ``load(options, setup)`` of the module ``cxr.imaging.boxes.<name>``.
 
-    Raises UserError for an unknown engine, or for an excluded class that the engine does not have.
+    Raises UserError for an unknown engine, or if the engine does not have a class of ``excluded_classes``.
     """
     engine = engine_module("cxr.imaging.boxes", options.engine).load(options, setup or Setup())
     for name in options.excluded_classes:

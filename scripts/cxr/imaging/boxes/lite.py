@@ -1,7 +1,7 @@
 """The embedded detector: a small anchor-free ONNX net, with decoding and non-maximum suppression in numpy.
 
-resources/boxes/CARD.md describes its training and scores, :mod:`cxr.detection.grid` its input and output. A user's own
-file of that form, such as one of a detector that semisyn_detectors has trained, takes its place.
+resources/boxes/CARD.md describes its training and scores, :mod:`cxr.detection.grid` its input and output. The setting
+``boxes.lite.model`` replaces it by another file of this form, such as a detector trained by semisyn_detectors.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ FILES = ("model",)
 
 
 class LiteEngine:
-    """The embedded detector. It has all VinBigData classes, but was trained only on those in ``trained``."""
+    """The embedded detector. It accepts all VinBigData classes, but was trained only on the classes ``trained``."""
 
     class_names = BOX_CLASSES
     image_ids = None
@@ -38,7 +38,7 @@ class LiteEngine:
         return (boxes, confidence) if len(self.used) == len(boxes) else (boxes[self.used], confidence[self.used])
 
     def detect(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> Detections:
-        """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
+        """Return the boxes of a frame; see :class:`cxr.imaging.boxes.engine.BoxEngine`."""
         limits = {"floor": self.options.floor, "iou": self.options.nms_iou, "most": self.options.max_boxes}
         limits |= {"across": self.options.lite.region_iou, "apart": self.apart}
         boxes, confidence, classes = select_boxes(*self.predict(image), **limits)
@@ -46,5 +46,5 @@ class LiteEngine:
 
 
 def load(options: BoxesSettings, setup: Setup | None = None) -> LiteEngine:
-    """Load the engine. Raises UserError if its weights are missing, or of another kind."""
+    """Load the engine. Raises UserError if its weights are missing or in another format."""
     return LiteEngine(options, (setup.files.get("model") if setup else None) or WEIGHTS)

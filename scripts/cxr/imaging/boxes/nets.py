@@ -1,4 +1,4 @@
-"""Shared code of the engines with a YOLO net: mapping class names, and converting boxes to detections."""
+"""Functions shared by the engines with a YOLO net: mapping class names, and converting boxes to detections."""
 
 import numpy as np
 import torch
@@ -11,22 +11,22 @@ from cxr.nets import tensors
 
 
 def class_indices(names: list[str], renamed: dict[str, str], path: str) -> np.ndarray:
-    """Return the index in ``BOX_CLASSES`` of each class of a checkpoint, -1 for one that is renamed to ""."""
+    """Return the index in ``BOX_CLASSES`` of each class of a checkpoint, -1 for a class that is renamed to ""."""
     vocabulary_names = map_class_names(names, renamed, path)
     return np.array([BOX_CLASSES.index(name) if name else -1 for name in vocabulary_names])
 
 
 def make_detections(image_proposals: ScoredBoxes) -> Detections:
-    """Return boxes in unchanged order, with rounded numbers and class names."""
+    """Convert boxes to detections: drop empty boxes, round numbers, add class names. The order stays the same."""
     image_proposals = drop_empty(image_proposals._replace(boxes=image_proposals.boxes.round(PIXEL_DIGITS)))
     names = [BOX_CLASSES[index] for index in image_proposals.classes]
     return Detections(image_proposals.boxes, image_proposals.confidence.round(CONFIDENCE_DIGITS), names)
 
 
 def set_eps(net: torch.nn.Module, eps: float, path: str) -> None:
-    """Set the checkpoint's eps in every batch normalisation. Raises UserError for an invalid number."""
+    """Set ``eps`` in every batch normalisation. Raises UserError if it is not a number in (0, 1)."""
     if not isinstance(eps, float) or not 0 < eps < 1:
-        tensors.refuse_weights(path, f"says {eps!r} for what is added to a variance")
+        tensors.refuse_weights(path, f"has the invalid batch normalisation eps {eps!r}")
     for module in net.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.eps = eps

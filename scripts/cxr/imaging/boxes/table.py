@@ -1,6 +1,6 @@
-"""The engine table: boxes of any detector from a CSV or Parquet table, one row per box, clipped to the frame.
+"""The engine table: reads boxes of any detector from a CSV or Parquet table and clips them to the frame.
 
-Columns: image_id, x1, y1, x2, y2, confidence (0..1), class_name (a VinBigData name). No suppression is applied.
+The table has a row per box: image_id, x1, y1, x2, y2, confidence (0..1), class_name (VinBigData's).
 """
 
 import logging
@@ -22,7 +22,7 @@ COLUMNS = ["image_id", *NUMBERS, "class_name"]
 
 
 def read_boxes(path: str) -> pl.DataFrame:
-    """Read the table and check its columns, numbers and class names. Raises UserError with one sentence."""
+    """Read the table and check its columns, numbers and class names. Raises UserError if they are invalid."""
     table = read_frame(path, "boxes.table", COLUMNS, ids=("image_id",))
     require_columns(table.columns, COLUMNS, path, "boxes.table")
     table = table.select(pl.col(COLUMNS).replace("", None))
@@ -30,7 +30,7 @@ def read_boxes(path: str) -> pl.DataFrame:
         table = table.with_columns(pl.col(NUMBERS).str.strip_chars().cast(pl.Float64))
     except pl.exceptions.PolarsError:
         raise UserError(f"boxes.table {path!r} holds text in one of {', '.join(NUMBERS)}: give numbers") from None
-    # names may differ in case, spaces or underscores
+    # class names may differ from ours in case, spaces or underscores
     class_by_spelling = {fold_name(name): name for name in BOX_CLASSES}
     names = table["class_name"].drop_nulls().unique().sort().to_list()
     if unknown := [name for name in names if fold_name(name) not in class_by_spelling]:
@@ -42,7 +42,7 @@ def read_boxes(path: str) -> pl.DataFrame:
 
 
 def drop_invalid_rows(table: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
-    """Return the rows with valid boxes, and the number of dropped rows per reason."""
+    """Return the rows with valid boxes, and {reason: number of dropped rows}."""
     numbers = [pl.col(name).is_null() | ~pl.col(name).is_finite() for name in NUMBERS]
     faults = {
         "no_name": pl.col("image_id").is_null() | pl.col("class_name").is_null(),
@@ -59,7 +59,7 @@ def drop_invalid_rows(table: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]
 
 
 class TableEngine:
-    """Boxes looked up by image_id."""
+    """An engine that looks up boxes by image_id."""
 
     class_names = BOX_CLASSES
 
@@ -74,7 +74,7 @@ class TableEngine:
         self.image_ids = frozenset(self.rows)
 
     def detect(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> Detections:
-        """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
+        """Return the boxes of a frame; see :class:`cxr.imaging.boxes.engine.BoxEngine`."""
         rows = self.rows.get(image_id)
         if rows is None:
             return Detections(np.zeros((0, 4)), np.zeros(0), [])
@@ -91,5 +91,5 @@ class TableEngine:
 
 
 def load(options: BoxesSettings, setup: object = None) -> TableEngine:
-    """Load the table. Raises UserError if it cannot be used."""
+    """Load the engine with its table. Raises UserError if the table is unusable."""
     return TableEngine(options)

@@ -1,7 +1,7 @@
-"""Any detector of ultralytics (YOLO v8 and later, v5 with a u) for VinBigData's classes.
+"""Any ultralytics detector (YOLO v8 and later, YOLOv5u) for VinBigData's classes.
 
-The package is under the AGPL: only this module imports it, in a separate environment. Suppression is our own, within
-each class; as in the package's validation, a box counts in every class whose score reaches the floor.
+The package has the AGPL licence: only this module imports it, in a separate environment. Suppression is our own code,
+per class. As in the package's validation, a box is kept for every class whose score reaches the floor.
 """
 
 import os
@@ -24,14 +24,14 @@ from cxr.nets.devices import inference, select_device
 
 GPU = True
 INPUTS = {"weights": "results/weights/ultralytics.safetensors"}
-"""Converted once from the checkpoint (cxr.imaging.weights.yolo), so that this module reads no pickle."""
+"""The weights file, converted from the checkpoint (cxr.imaging.weights.yolo), so that this module reads no pickle."""
 
 QUIET = {"ULTRALYTICS_SAFE_LOAD": "true", "YOLO_OFFLINE": "true", "YOLO_AUTOINSTALL": "false"}
-"""Environment variables that make the package accept only layers from a plan, not code, and use no network."""
+"""Environment variables that make the package load only layers of a plan, never code, and stay offline."""
 
 
 def import_package() -> ModuleType:
-    """Import the package's nets, offline and without its own settings. Raises ImportError where it is not installed."""
+    """Import the package's nets, offline and without its settings. Raises ImportError if it is not installed."""
     os.environ |= QUIET
     with tempfile.TemporaryDirectory() as folder:
         os.environ["YOLO_CONFIG_DIR"] = folder  # the package writes settings when it is imported
@@ -42,13 +42,13 @@ def import_package() -> ModuleType:
 def build_net(
     weights: dict[str, torch.Tensor], facts: dict, path: str, network: str = "DetectionModel"
 ) -> torch.nn.Module:
-    """Return the net of a plan, of the package's class ``network``, with its weights; UserError if they do not fit."""
+    """Build a net of the package's class ``network`` from a plan and fill in its weights. Raises UserError."""
     network_class = getattr(import_package(), network)
     try:
         plan = facts["yaml"]
         channels = plan.get("channels", plan.get("ch", 3))
         if channels not in (1, 3):
-            raise ValueError(f"it looks at {channels} channels")
+            raise ValueError(f"it has {channels} input channels")
         net = network_class(plan, ch=channels, verbose=False)
         if len(facts["names"]) != net.model[-1].nc:
             raise ValueError(f"it has {len(facts['names'])} names for {net.model[-1].nc} classes")
@@ -63,7 +63,7 @@ def build_net(
 
 
 class UltralyticsEngine:
-    """One checkpoint."""
+    """An engine with one checkpoint."""
 
     class_names = BOX_CLASSES
     image_ids = None
@@ -83,7 +83,7 @@ class UltralyticsEngine:
 
     @inference()
     def detect_batch(self, images: list[np.ndarray]) -> list[Detections]:
-        """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
+        """Return the boxes of each frame; see :class:`cxr.imaging.boxes.engine.BoxEngine`."""
         squares = [proposals.resize_square(image, self.size) for image in images]
         side, options, detections = images[0].shape[0], self.options, []
         for part in proposals.split_batch(proposals.stack_input(squares, self.channels, self.device)):

@@ -1,4 +1,4 @@
-"""Cheap checks of the user's paths and tables, called before any job is planned (standard library only)."""
+"""Cheap checks of the user's paths and tables before any job is planned (standard library only)."""
 
 import os
 from pathlib import Path
@@ -16,19 +16,19 @@ TABLE_COLUMNS = {
     "metadata": ("dicom_id",),
     "split": ("dicom_id", "split"),
 }
-"""The official tables by the end of their name, and their required columns."""
+"""{end of the name of an official MIMIC-CXR table: its required columns}."""
 TABLE_IDS = ("dicom_id",)
 
 CHEXSTRUCT_TABLES = ("mask_number", "abdominal_xray", "window", "inclusion")
-"""CheXStruct tables that an image must pass; the paper names the first, and full visibility (D.1)."""
-CHEXSTRUCT_NAMES = {"abdomial_xray": "abdominal_xray"}  # {file stem under which a table was published, too: its name}
+"""CheXStruct tables that an image must pass. The paper (D.1) mentions the first table, and full visibility."""
+CHEXSTRUCT_NAMES = {"abdomial_xray": "abdominal_xray"}  # {misspelt file stem of a published table: its name}
 CHEXSTRUCT_IDS = ("image_id", "image_file", "dicom_id")
 EXCLUDE_COLUMNS = ("image_id", "dicom_id", "image_file", "study_id")
 CHEXSTRUCT_COLUMNS = (*CHEXSTRUCT_IDS, "label")
 
 
 def read_columns(path: Path, key: str, names: tuple[str, ...], words: tuple[str, ...] = ()) -> list[str]:
-    """Return the column names of a table that must have at least one row; see ``read_sheet``. Raises UserError."""
+    """Return the column names of a table. Raises UserError if it has no row. Arguments as for ``read_sheet``."""
     sheet = read_sheet(path, key, names, words=words, head=True)
     if next(sheet.rows, None) is None:
         raise UserError(f"{key}: {path} has no rows: put a header and at least one row into it")
@@ -36,15 +36,15 @@ def read_columns(path: Path, key: str, names: tuple[str, ...], words: tuple[str,
 
 
 def mimic_base(root: str) -> Path:
-    """Return the folder that holds ``files/`` (``root`` itself, or its parent if ``root`` is ``files``)."""
+    """Return the folder that contains ``files/``: ``root``, or its parent if ``root`` is the folder ``files``."""
     folder = existing_folder("cohort.root", root)
     return folder.parent if folder.name == "files" and not (folder / "files").is_dir() else folder
 
 
 def mimic_tables(root: str, tables: str) -> dict[str, Path]:
-    """Return the official tables present, by kind (``record-list``, ``metadata``, ``split``).
+    """Find the official tables; return {kind: path}, with the kinds ``record-list``, ``metadata`` and ``split``.
 
-    They are looked for in ``tables``, if given, then in ``root``. UserError for two matches, or none in ``tables``.
+    Searches ``tables``, if given, then ``root``. Raises UserError for two matches, or if ``tables`` has no table.
     """
     path_by_kind = find_tables(mimic_base(root), tables, TABLE_COLUMNS, "*-")
     if tables and not any(path.parent == Path(tables) for path in path_by_kind.values()):
@@ -54,7 +54,7 @@ def mimic_tables(root: str, tables: str) -> dict[str, Path]:
 
 
 def chexstruct_tables(folder: str) -> dict[str, Path]:
-    """Return the tables of :data:`CHEXSTRUCT_TABLES` anywhere under ``folder``. Raises UserError without one."""
+    """Return {name: path} of the CheXStruct tables in and below ``folder``. Raises UserError if there is none."""
     root = existing_folder("cohort.chexstruct", folder)
     files = {CHEXSTRUCT_NAMES.get(path.stem, path.stem): path for path in sorted(root.rglob("*.csv"))}
     if not files.keys() & set(CHEXSTRUCT_TABLES):
@@ -82,9 +82,9 @@ def _check_manifest(options: CohortSettings) -> None:
 
 
 def source_files(options: CohortSettings) -> dict[str, str | list[str]]:
-    """Return the files that the cohort is read from (names of rule inputs): a change in one re-runs the cohort.
+    """Return {input of the rule: tables and lists that the cohort is read from}; a changed file reruns the cohort.
 
-    Images and reports are not among them. A tree without tables has none: use ``--forcerun`` there.
+    Images and reports are not included. A tree without tables has no such file, so use ``--forcerun`` for it.
     """
     files: dict[str, str | list[str]] = {}
     if options.source in ("mimic", "openi"):
@@ -100,13 +100,13 @@ def source_files(options: CohortSettings) -> dict[str, str | list[str]]:
 
 
 def check_inputs(options: CohortSettings) -> None:
-    """Raise UserError if the settings name a missing file or folder; only the first rows of tables are read."""
+    """Raise UserError if a file or folder of the settings is missing or unusable. Reads only the start of tables."""
     {"mimic": _check_mimic, "openi": check_openi}.get(options.source, _check_manifest)(options)
     check_lists(options)
 
 
 def check_lists(options: CohortSettings) -> None:
-    """Raise UserError with one sentence if a list of images to exclude is missing or lacks a column."""
+    """Raise UserError if a list of images to exclude is missing or lacks a column."""
     if options.exclude:
         path = existing_file("cohort.exclude", options.exclude)
         read_sheet(path, "cohort.exclude", EXCLUDE_COLUMNS, words=EXCLUDE_COLUMNS, head=True, headless=True)

@@ -1,4 +1,4 @@
-"""Times of acquisition as people and programs write them, as texts that sort by time."""
+"""Converting times of acquisition, as people and programs write them, to texts that sort by time."""
 
 import re
 import unicodedata
@@ -28,17 +28,17 @@ _MONTHS = {
     "jun": 6, "juin": 6, "jul": 7, "juil": 7, "aug": 8, "aou": 8, "ago": 8, "sep": 9, "oct": 10, "okt": 10, "nov": 11,
     "dec": 12, "dez": 12, "dic": 12,
 }  # fmt: skip
-"""Months by the first letters of their English, German, French and Spanish names."""
+"""{first letters of a month's name in English, German, French or Spanish: number of the month}."""
 _NUMBER = re.compile(r"(\d+)((?:\.\d+)?)")
-_CENTURY_FROM = 70  # years of two digits from this one on are of the twentieth century, as in POSIX
+_CENTURY_FROM = 70  # two-digit years from 70 on are 19xx, others 20xx, as in POSIX
 
 
 def sortable_times(texts: Mapping[int, str], key: str) -> tuple[dict[int, str], list[int]]:
-    """Return {line: time as ``YYYYMMDD`` or ``YYYYMMDDHHMMSS.ffffff``} of a column, and the lines that hold no time.
+    """Convert a column of times; return {line: ``YYYYMMDD`` or ``YYYYMMDDHHMMSS.ffffff``}, and lines without a time.
 
-    ``texts``: {line: text}, without empty ones. One format must fit all dates. Times with a zone become those of UTC.
-    A column without a date stays as it is, but numbers get leading zeros, so that they sort. Raises UserError, with
-    ``key``, where the dates have several formats or may have the day or the month first.
+    ``texts``: {line: text}, without empty texts. One format must fit all dates. Times with a zone are converted to UTC.
+    A column without any date is not changed, except that numbers get leading zeros, so that they sort. Raises UserError
+    if the dates have several formats, or if it is unclear whether day or month comes first; ``key``: for the message.
     """
     readings = {line: dict(_readings(text)) for line, text in texts.items()}
     dates = {line: times for line, times in readings.items() if times}
@@ -66,7 +66,7 @@ def _padded(texts: Mapping[int, str]) -> dict[int, str]:
 
 
 def _readings(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (format, sortable time) of the dates that a text may be."""
+    """Yield (format, sortable time) for each date as which a text can be read."""
     orders: list[tuple[str, str, str, str]] = []
     if match := _DICOM.fullmatch(text):
         orders = [("YYYYMMDD", *match.group(1, 2, 3))]

@@ -1,4 +1,4 @@
-"""Reading an image file's header, without its pixels, and checking that it can be a frontal chest X-ray."""
+"""Reading the header of an image file, without pixels, and checking that it fits a frontal chest X-ray."""
 
 import re
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from cxr.dicom.raster import read_exif_turn, read_jpeg_start
 from cxr.geometry.turns import UPRIGHT, Turn
 from cxr.imaging.cohort.view import CODE_FIELDS, FIELDS, OTHER, TEXT_FIELDS, read_view
 
-MIN_SIDE = 128  # smallest accepted side of an image, pixels, else too_small
-# Only the size is read here; the stage frames has its own limit.
+MIN_SIDE = 128  # minimum side of an image, pixels; smaller images are excluded as too_small
+# Pillow reads only the size here, so its limit is not needed; the stage frames has its own limit.
 Image.MAX_IMAGE_PIXELS = None
 
 _TIMES = [(f"{kind}Date", f"{kind}Time") for kind in ("Acquisition", "Content", "Series", "Study")]
@@ -25,17 +25,17 @@ _UNKNOWN_PARTS = {
     "", "UNKNOWN", "UNSPECIFIED", "NOT SPECIFIED", "UNDEFINED", "NONE", "NULL", "N A", "NA", "NOT APPLICABLE",
     "NOT AVAILABLE",
 }  # fmt: skip
-"""Values of BodyPartExamined that name no body part."""
-_LETTERS_OF_PART = 5  # fewest letters of a body part that counts inside a longer word: RIB is in TRIBE, too
+"""Values of BodyPartExamined that do not name a body part."""
+_LETTERS_OF_PART = 5  # minimum length of a body part that may match inside a longer word (RIB is also in TRIBE)
 _CR = "1.2.840.10008.5.1.4.1.1.1"
 _MODALITY_OF_CLASS = {_CR: "CR", f"{_CR}.1": "DX", f"{_CR}.1.1": "DX"}
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Facts of one image file; ``modality`` and ``body_part`` are None for a file format without these fields.
+    """Header fields of an image file; ``modality`` and ``body_part`` are None for PNG and JPEG, which lack them.
 
-    ``size``: (rows, columns), of a PNG or JPEG upright, of a DICOM as stored; ``turn``: how a DICOM becomes upright.
+    ``size``: (rows, columns), upright for PNG and JPEG, as stored for DICOM; ``turn``: makes a DICOM upright.
     """
 
     size: tuple[int, int] | None
@@ -69,11 +69,11 @@ def _dicom_header(path: str, magic: bool) -> Header:
         raise Rejected(reason, "no SOPClassUID, Modality or Rows")
     rows, columns = files.get_number(dataset, "Rows"), files.get_number(dataset, "Columns")
     view, view_field = read_view(dataset)
-    if view is None:  # codes are quoted, descriptions are not
+    if view is None:  # codes are quoted, descriptions are not, because they may contain patient text
         clauses = [f"{name} is {_quote_code(text)}" for name in CODE_FIELDS if (text := get_text(dataset, name))]
         texts = [name for name in (*TEXT_FIELDS, "PatientOrientation") if get_text(dataset, name)]
         clauses += [", ".join(texts)] if texts else []
-        empty = "ViewPosition is empty, as are the fields beside it"
+        empty = "ViewPosition and the other view fields are empty"
         view_field = f"not understood: {'; '.join(clauses)}" if clauses else empty
     return Header(
         size=None if rows is None or columns is None else (int(rows), int(columns)),
@@ -96,7 +96,7 @@ def _picture_header(path: str, kind: str) -> Header:
                 size = codestream.rows, codestream.columns
             else:
                 raise Rejected("unreadable_header", "no JPEG frame header")
-            return Header(size=read_exif_turn(file).shape(size), view_field="a PNG or JPEG file names none")
+            return Header(size=read_exif_turn(file).shape(size), view_field="a PNG or JPEG file does not state a view")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, MemoryError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise files.rejection_of(error) from None
@@ -104,7 +104,7 @@ def _picture_header(path: str, kind: str) -> Header:
 
 
 def read_turn(path: str) -> Turn:
-    """Return how a file's image becomes upright by its header; UPRIGHT for one that is not DICOM or cannot be read."""
+    """Return the turn that makes a DICOM image upright; UPRIGHT for a file that is not DICOM or cannot be read."""
     try:
         return read_header(path).turn
     except Rejected:
@@ -112,13 +112,13 @@ def read_turn(path: str) -> Turn:
 
 
 def read_header(path: str) -> Header:
-    """Read the header of a DICOM, PNG or JPEG file, recognized by its first bytes. Raises :class:`Rejected`."""
+    """Read the header of a DICOM, PNG or JPEG file; the first bytes decide the format. Raises :class:`Rejected`."""
     try:
         with open_regular(path) as file:
             head = file.read(files.HEAD_BYTES)
     except OSError as error:
         raise files.rejection_of(error) from None
-    except ValueError:  # a name that no file can have
+    except ValueError:  # a path that no file can have
         raise Rejected("missing_file") from None
     if not head:
         raise Rejected("empty_file")
@@ -135,14 +135,14 @@ _CODE = re.compile(r"[A-Z0-9 _.+\\-]{1,32}")
 
 
 def _quote_code(text: str) -> str:
-    return files.quote_value(text).strip("'") if _CODE.fullmatch(text) else "a value that is no code"
+    return files.quote_value(text).strip("'") if _CODE.fullmatch(text) else "a value that is not a code"
 
 
 def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> None:
-    """Raise :class:`Rejected` for a modality or body part that is not listed.
+    """Raise :class:`Rejected` if the modality or the body part is not listed.
 
-    A body part passes if it or one of its words is listed (CHEST PORTABLE), if a listed word is part of one of its
-    words (CHESTABDOMEN), or if the field is empty or says that it is not known.
+    A body part passes if it or one of its words is listed (CHEST PORTABLE), if one of its words contains a listed
+    word (CHESTABDOMEN), or if the field is empty or states that the body part is unknown.
     """
     if header.modality is not None and header.modality not in map(files.normalize_text, modalities):
         raise Rejected("wrong_modality", _quote_code(header.modality) if header.modality else "no modality")
@@ -156,9 +156,9 @@ def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> 
 
 
 def check_view(view: str | None, view_source: str, views: list[str], accept_unknown: bool) -> str:
-    """Return the view of an accepted image ("" if unknown); raise :class:`Rejected` for any other view.
+    """Return the view of an accepted image ("" if unknown). Raises :class:`Rejected` for an image that is not accepted.
 
-    ``view_source``: the source of the view, or the fields that were checked if none had it.
+    ``view_source``: source of the view, or the fields that were checked in vain; for the message.
     """
     if view in views:
         return view

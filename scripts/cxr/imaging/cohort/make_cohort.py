@@ -1,4 +1,4 @@
-"""The cohort stage: accepts each input image into a shard, or excludes it with a reason."""
+"""The cohort stage: assigns each input image to a shard, or excludes it with a reason."""
 
 import os
 from collections import Counter
@@ -26,14 +26,14 @@ from cxr.imaging.cohort.rows import IMAGES, SHARD, Row, in_batches
 from cxr.imaging.cohort.settings import DEFAULT_SHARDS, CohortSettings
 from cxr.imaging.cohort.split import subject_splits
 
-WAITING = 8  # concurrent file operations per thread: on a shared file system each takes milliseconds
-HEADER_BYTES = 1 << 16  # leading bytes of an image file whose change makes the cohort outdated: they hold its header
+WAITING = 8  # number of concurrent file operations per thread; on a shared file system each waits milliseconds
+HEADER_BYTES = 1 << 16  # number of leading bytes, with the header, whose change makes the cohort outdated
 
 
 def complete_row(row: Row, options: CohortSettings) -> None:
-    """Complete a row from its file's header and exclude it if it is not a frontal chest X-ray.
+    """Complete a row from its file's header; exclude the row if it is not a frontal chest X-ray.
 
-    A table's view takes precedence over the header's. A file whose view and size are in a table is not opened.
+    The view in a table takes precedence over the header. If a table has view and size, the file is not opened.
     """
     view_source = "the table"
     try:
@@ -57,7 +57,7 @@ def complete_row(row: Row, options: CohortSettings) -> None:
 
 
 def rank_in_study(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
-    """Return {image_id: rank in its study}: by the order of ``views`` (unknown last), acquisition, image_id."""
+    """Return {image_id: rank in its study}, ranked by the order of ``views`` (unknown last), time, image_id."""
 
     def order(row: Row) -> tuple:
         place = views.index(row.view) if row.view in views else len(views)
@@ -68,7 +68,7 @@ def rank_in_study(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
 
 
 def list_rows(options: CohortSettings, pool: ThreadPoolExecutor, *, check_files: bool = True) -> list[Row]:
-    """Return a row of each image of the user's tables or folders; ``check_files``: whether missing files are noted."""
+    """Return a row for each image in the user's tables or folders; ``check_files``: look for missing files."""
     if options.source == "mimic":
         rows = read_mimic(options.root, options.tables, pool, check_files=check_files)
     elif options.source == "openi":
@@ -84,7 +84,7 @@ def list_rows(options: CohortSettings, pool: ThreadPoolExecutor, *, check_files:
 
 
 def _collect(options: CohortSettings, pool: ThreadPoolExecutor) -> tuple[list[Row], list[tuple]]:
-    """Return all rows, sorted by image_id, and the states of the files that were read or looked for in vain."""
+    """Return all rows, sorted by image_id, and the states of the files that were read or found missing."""
     states: list[tuple] = []
     if options.source == "openi":
         reports = [str(path) for path in reports_folder(options.root).glob("*.xml")]
@@ -92,7 +92,7 @@ def _collect(options: CohortSettings, pool: ThreadPoolExecutor) -> tuple[list[Ro
     rows = list_rows(options, pool)
 
     def inspect(row: Row) -> None:
-        if row.needs_header:  # the state comes first: a file that changes in between is noticed by the next run
+        if row.needs_header:  # taken before reading, so that the next run notices a later change
             states.append(state_row(row.image_id, row.path, HEADER_BYTES))
         complete_row(row, options)
 
@@ -108,13 +108,13 @@ def _collect(options: CohortSettings, pool: ThreadPoolExecutor) -> tuple[list[Ro
 
 
 def usable_subjects(accepted: Iterable[Row]) -> set[str]:
-    """Return the subjects that have an accepted image with a report, or if none has a report, an accepted image."""
+    """Return the subjects of accepted images with a report, or of all accepted images if no image has a report."""
     with_report = {row.subject_id for row in accepted if row.report_path or row.findings or row.impression}
     return with_report or {row.subject_id for row in accepted}
 
 
 def _table(rows: list[Row], declared: Columns, computed: dict[str, list]) -> pl.DataFrame:
-    """Return a table of rows; ``computed``: the columns that are no fields of a row."""
+    """Convert rows to a table; ``computed``: {column that is not a field of a row: values}."""
     values = {name: computed[name] if name in computed else [getattr(row, name) for row in rows] for name in declared}
     return pl.DataFrame(values, schema=schema(declared))
 
@@ -124,7 +124,7 @@ def _write_images(path: str, rows: list[Row], shard: dict[str, str], splits: dic
     computed |= {"shard": [shard.get(row.subject_id) for row in rows]}
     table, columns = _table(rows, IMAGES, computed), dict(IMAGES)
     for name in sorted({name for row in rows for name in row.extra}):
-        column = f"manifest_{name}" if name in IMAGES else name  # a user's column whose name is in use gets another
+        column = f"manifest_{name}" if name in IMAGES else name  # rename a user's column whose name is taken
         table = table.with_columns(pl.Series(column, [row.extra.get(name) for row in rows], dtype=pl.String))
         columns[column] = Column(pl.String, "Column of the manifest.")
     write_table(path, table, columns)
@@ -144,9 +144,9 @@ def run(
 ) -> None:
     """Write the accepted images of every shard, the table of all images, and the ledger.
 
-    ``shards``: the output paths in the order of ``seeds.shard_names``; ``sources``: the files that ``options`` also
-    names; ``files_read``: table for the states of the files that were read. The tables hold no ``attrs``, because a
-    shard without new studies must keep its bytes. Raises UserError for a mistake in the settings or the manifest.
+    ``shards``: output paths in the order of ``seeds.shard_names``; ``sources``: the files that ``options`` names;
+    ``files_read``: output table with the states of the files that were read. The tables contain no ``attrs``, so that a
+    shard without new studies keeps identical bytes. Raises UserError for a mistake in the settings or the manifest.
     """
     check_inputs(options)
     num_shards = options.shards or DEFAULT_SHARDS

@@ -1,4 +1,4 @@
-"""Reading a cohort from a manifest: one table with a row per image."""
+"""Reading a cohort from a manifest, a table with one row per image."""
 
 import os
 import re
@@ -20,11 +20,11 @@ from cxr.imaging.cohort.view import parse_view_code
 
 OPTIONAL = tuple(name for name in MANIFEST_COLUMNS if name not in ID_COLUMNS)
 SEVERAL = 'put a text of several lines into quotation marks ("…")'
-MOST_LETTERS = 32_767  # characters of a cell that Excel keeps: it cuts a longer text
+MOST_LETTERS = 32_767  # maximum number of characters in a cell of Excel, which truncates longer texts
 
 
 def _fault(cells: dict[str, str]) -> str:
-    """Return a detail if a program replaced a value, so that the row cannot be used; "" if not."""
+    """Return why a row is unusable if a spreadsheet program replaced or truncated a value; "" if it is usable."""
     for name, cell in cells.items():
         text = cell.strip()
         if name in IDS and (fault := id_fault(text)):
@@ -32,9 +32,9 @@ def _fault(cells: dict[str, str]) -> str:
         if error := spreadsheet_error(text):
             return f"{name} holds the spreadsheet's error {error}: {AS_TEXT}"
         if name in ID_COLUMNS and text and is_no_value(text):
-            return f"{name} is {text!r}, which says that there is none"
+            return f"{name} is {text!r}, which means that it is missing"
         if len(cell) == MOST_LETTERS:
-            return f"{name} has exactly 32,767 characters, where Excel cuts a text: give the whole one in report_path"
+            return f"{name} has exactly 32,767 characters, the limit of Excel: give the full text in report_path"
     return ""
 
 
@@ -58,11 +58,11 @@ def _row(cells: dict[str, str], line: int) -> Row:
 
 
 def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) -> list[Row]:
-    """Read the manifest (``check.check_inputs`` has seen its header): one :class:`Row` per line that is not blank.
+    """Read the manifest, whose header ``check.check_inputs`` has checked; return a :class:`Row` per non-blank line.
 
-    Paths are relative to the manifest's folder, returned ones to the working directory; they stay as they are written
-    unless ``check_files``. Lines with too few or too many cells become excluded rows. Raises UserError if the table as
-    a whole cannot be read, or if no row has a usable split although the column is filled in.
+    Paths in the manifest are relative to its folder. With ``check_files``, returned paths are relative to the working
+    directory; else they are returned unchanged. A line with too few or too many cells becomes an excluded row. Raises
+    UserError if the table cannot be read, or if the split column is filled in but no row has a usable split.
     """
     rows, strange_splits = [], 0
     sheet = read_sheet(manifest, "cohort.manifest", MANIFEST_COLUMNS, ids=IDS, words=IDS)
@@ -70,12 +70,12 @@ def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) ->
     for line, cells in sheet.rows:
         by_name = dict(zip(header, cells, strict=False))
         if len(cells) != len(header):
-            # The cells cannot be assigned to columns: even the id may be a patient's text.
+            # The cells cannot be assigned to columns; even the first cell may be patient text.
             row = Row("", "", "", "", line=line)
             row.exclude("bad_row", f"{len(cells)} cells, the header has {len(header)}: {REMEDY}")
             is_prose = any(not cell.strip() or re.search(r"\s", cell.strip()) for cell in cells[: len(IDS)])
             if rows and rows[-1].line and len(cells) < len(header) and (is_prose or len(cells) < len(IDS)):
-                rows[-1].exclude("bad_row", f"line {line} seems to be the rest of its text: {SEVERAL}")
+                rows[-1].exclude("bad_row", f"line {line} seems to continue its text: {SEVERAL}")
         else:
             row = _row(by_name, line)
         row.extra = {name: row.extra.get(name, "") for name in header if name and name not in MANIFEST_COLUMNS}
@@ -84,12 +84,12 @@ def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) ->
     if strange_splits and not any(row.split for row in rows):
         raise UserError(
             f"cohort.manifest: no row of {manifest} has a split named train, validate or test "
-            f"({strange_splits} have another one): rename them, or drop the column to have the split made by subject"
+            f"({strange_splits} have another name): rename them, or drop the column to split by subject automatically"
         )
     timed = {row.line: row for row in rows if row.acquired}
     times, lines = sortable_times({line: row.acquired for line, row in timed.items()}, "cohort.manifest: acquired")
     for line in lines:
-        timed[line].exclude("bad_row", "acquired is no date like those of the other rows: write it as they are")
+        timed[line].exclude("bad_row", "acquired is not a date in the format of the other rows: use the same format")
     for line, time in times.items():
         timed[line].acquired = time
     if check_files:
@@ -100,7 +100,7 @@ def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) ->
 
 
 def look_for_files(rows: list[Row], manifest: str, pool: Executor) -> None:
-    """Put the files of rows whose paths are as the manifest writes them in the place of these paths."""
+    """Replace the manifest's paths by the paths of the files that are found; note missing reports."""
     _place_files(rows, manifest, pool)
     _drop_missing_reports(rows)
 
@@ -112,7 +112,7 @@ def _drop_missing_reports(rows: list[Row]) -> None:
 
 
 def _place_files(rows: list[Row], manifest: str, pool: Executor) -> None:
-    """Put the files that are found in the place of the manifest's paths, and warn where they are written otherwise."""
+    """Replace the manifest's paths by the files that are found; warn if a file's path is written differently."""
     finder = PathFinder(os.path.dirname(manifest))
     for column, field in (("image_path", "path"), ("report_path", "report_path")):
         rows_with_path = [row for row in rows if getattr(row, field)]
@@ -127,7 +127,7 @@ def _place_files(rows: list[Row], manifest: str, pool: Executor) -> None:
             elif field == "path":
                 row.path_problem = file.problem
             elif file.problem:
-                lines_by_note[f"names no file: {file.problem}"].append(row.line)
+                lines_by_note[f"points to no file: {file.problem}"].append(row.line)
         for note, numbers in lines_by_note.items():
             log.warning("cohort.manifest: %s of %s %s", column, listed_lines(numbers), note)
     reports = list(dict.fromkeys(row.report_path for row in rows if row.report_path))
@@ -137,7 +137,7 @@ def _place_files(rows: list[Row], manifest: str, pool: Executor) -> None:
 
 
 def _share_reports(rows: list[Row]) -> None:
-    """Assign a study's report to all its images if only some rows name it; warn if the rows name several."""
+    """Assign a study's report to all its images if only some rows have it; warn if rows have different reports."""
     several = 0
     for images in group_rows((row for row in rows if row.reason is None), "subject_id", "study_id").values():
         with_report = [row for row in images if row.report_path or row.findings or row.impression]
@@ -148,4 +148,4 @@ def _share_reports(rows: list[Row]) -> None:
                 ((row.report_path, row.findings, row.impression, row.report_missing),) = reports
     if several:
         whose = count_phrase(several, "study name", "studies name")
-        log.warning("cohort.manifest: the rows of %s different reports: the chosen image's is used", whose)
+        log.warning("cohort.manifest: the rows of %s different reports: the selected image's report is used", whose)

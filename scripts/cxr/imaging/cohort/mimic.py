@@ -1,4 +1,4 @@
-"""Reading a cohort from a MIMIC-CXR tree, with its official tables if they are given."""
+"""Reading a cohort from a MIMIC-CXR folder tree and, if given, its official tables."""
 
 import os
 import re
@@ -24,7 +24,7 @@ METADATA_VIEWS = {
     "PerformedProcedureStepDescription": "PerformedProcedureStepDescription",
     "ProcedureCodeSequence_CodeMeaning": "StudyDescription",
 }
-"""Columns of the metadata table that may hold the view, and the header field by whose rules each is read."""
+"""{column of the metadata table that may contain the view: header field whose rules parse it}."""
 _SIZE_AND_TIME = ("Rows", "Columns", "StudyDate", "StudyTime")
 _IDS = ("subject_id", "study_id", "dicom_id")
 _LISTED = TABLE_COLUMNS["record-list"]
@@ -37,7 +37,7 @@ def _table(path: Path, kind: str) -> pl.DataFrame:
 
 
 def list_names(folder: str) -> set[str]:
-    """Return the names in a folder, empty if there is no such folder. Raises OSError if it cannot be read."""
+    """Return the names in a folder, an empty set if it does not exist. Raises OSError if it cannot be read."""
     try:
         return set(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
@@ -68,7 +68,7 @@ def _list_images(patient: str, base: str) -> list[tuple[str, str, str, str]]:
 
 
 def walk_images(base: str, pool: Executor) -> Iterable[tuple[str, str, str, str]]:
-    """Yield (subject_id, study_id, dicom_id, path below ``base``) of every image of the tree, in order of path."""
+    """Yield (subject_id, study_id, dicom_id, path relative to ``base``) for each image of the tree, sorted by path."""
     groups = _folders(os.path.join(base, "files"), r"p\d+")
     patients = [patient for group in groups for patient in _folders(group, r"p\d+")]
     try:
@@ -76,13 +76,13 @@ def walk_images(base: str, pool: Executor) -> Iterable[tuple[str, str, str, str]
             yield from images
     except PermissionError:
         raise UserError(
-            f"cohort.root: a folder below {base}/files may not be read: have its permissions changed, or give the "
-            "record list in cohort.tables, by which its images become rows with that reason"
+            f"cohort.root: no permission to read a folder below {base}/files: get the permission, or give the "
+            "record list in cohort.tables; the images of the folder are then excluded with this reason"
         ) from None
 
 
 def acquired_at(date: str, time: str) -> str | None:
-    """Return ``YYYYMMDDHHMMSS.ffffff`` from the table's date and time (a number, so without leading zeros)."""
+    """Convert a table's date and time to ``YYYYMMDDHHMMSS.ffffff``; the time is a number without leading zeros."""
     if not re.fullmatch(r"\d{8}", date):
         return None
     clock, _, fraction = time.partition(".")
@@ -92,7 +92,7 @@ def acquired_at(date: str, time: str) -> str | None:
 
 
 def _views(metadata: pl.DataFrame) -> pl.DataFrame:
-    """Return the metadata with a column ``view``, "" if no column has it. Each combination of cells is parsed once."""
+    """Add a column ``view`` to the metadata, "" if unknown. Each combination of cells is parsed only once."""
     columns = [column for column in METADATA_VIEWS if column in metadata.columns]
     if not columns:
         return metadata.with_columns(view=pl.lit(""))
@@ -105,7 +105,7 @@ def _views(metadata: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_tables(listed: pl.DataFrame, table_by_kind: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    """Return the listed images with the columns view, Rows, Columns, StudyDate, StudyTime and split, "" if unknown."""
+    """Add the columns view, Rows, Columns, StudyDate, StudyTime and split to the listed images, "" if unknown."""
     for kind, columns in (("metadata", ("view", *_SIZE_AND_TIME)), ("split", ("split",))):
         if kind in table_by_kind:
             table = _views(table_by_kind[kind]) if kind == "metadata" else table_by_kind[kind]
@@ -132,9 +132,9 @@ def _row(base: str, cells: dict[str, str]) -> Row:
 
 
 def look_for_files(rows: list[Row], pool: Executor, base: str = "", reports: str = "") -> None:
-    """Exclude rows whose image is missing, and record the reports that exist. Each folder is listed once.
+    """Exclude rows whose image is missing, and record which reports exist. Each folder is listed once.
 
-    ``reports``: folder in which the reports are, if it is not ``base``, in which the images are.
+    ``base``: root folder of the images; ``reports``: root folder of the reports, by default ``base``.
     """
     studies: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -159,11 +159,11 @@ def look_for_files(rows: list[Row], pool: Executor, base: str = "", reports: str
 
 
 def read_mimic(root: str, tables: str, pool: Executor, *, check_files: bool = True, reports: str = "") -> list[Row]:
-    """Read the tree: one :class:`Row` per image of the record list, or per image file without such a list.
+    """Read the tree; return a :class:`Row` per image of the record list, or per image file if there is no list.
 
-    Folders are listed if ``check_files``, but no image is opened. Reports are expected at
-    ``files/p10/p10000032/s50414267.txt`` below ``reports``, by default ``root``. Raises UserError if a table cannot be
-    used.
+    With ``check_files``, folders are listed to find missing files; no image is opened. Reports are expected at paths
+    such as ``files/p10/p10000032/s50414267.txt`` below ``reports``, by default ``root``. Raises UserError if a table is
+    unusable.
     """
     base = str(mimic_base(root))
     table_by_kind = {kind: _table(path, kind) for kind, path in mimic_tables(root, tables).items()}

@@ -1,7 +1,7 @@
-"""Reading a cohort from the Indiana University collection: a report per XML, whose images get their views from tables.
+"""Reading a cohort from the Indiana University collection (Open-i): reports from XML, views of images from tables.
 
-Kaggle's ``indiana_projections.csv`` takes precedence: people classified every image. torchxrayvision's tables hold the
-headers and a view from clustering. Most lateral images' headers say PA, too, which counts only without a better one.
+Kaggle's ``indiana_projections.csv`` takes precedence, because people classified every image. torchxrayvision's tables
+hold header fields and views from clustering. Headers of most lateral images also state PA, so PA is used last.
 """
 
 import os
@@ -22,12 +22,12 @@ from cxr.imaging.cohort.openi_files import Name, parse_name
 from cxr.imaging.cohort.rows import Row, in_batches
 from cxr.imaging.cohort.view import OTHER, parse_view_code, parse_view_orientation, parse_view_text
 
-UNSETTLED = "?"  # view of an image that no table calls lateral in a study with a frontal one: mostly lateral (openi.md)
+UNSETTLED = "?"  # view of an unclassified image whose study has a frontal image: it is mostly lateral (openi.md)
 SEEN_VIEWS = {"PA": "PA", "L": OTHER}  # labels of frontal and lateral views in the table of clusters
 
 
 class Tables(NamedTuple):
-    """Contents of the tables by image key: ``projections`` frontal or lateral, ``headers`` and ``clustered`` a view."""
+    """The tables as {image key: text}. ``projections``: frontal or lateral; ``headers``, ``clustered``: a view."""
 
     projections: Mapping[str, str] = MappingProxyType({})
     headers: Mapping[str, str] = MappingProxyType({})
@@ -35,7 +35,7 @@ class Tables(NamedTuple):
 
 
 def _cells(path: Path, kind: str) -> Iterable[tuple[str, ...]]:
-    """Yield (key, the other cells) of each row that names an image. Raises UserError for another table."""
+    """Yield (key, *other cells) for each row with an image name. Raises UserError if the table is unusable."""
     columns = openi_files.TABLE_COLUMNS[kind]
     table = read_frame(path, "cohort.tables", columns, ids=columns[:1], words=columns[:1])
     require_columns(table.columns, columns, path, "cohort.tables", "get it again")
@@ -46,7 +46,7 @@ def _cells(path: Path, kind: str) -> Iterable[tuple[str, ...]]:
 
 
 def read_tables(paths: dict[str, Path]) -> Tables:
-    """Read the available tables (:func:`cxr.imaging.cohort.openi_files.view_tables`). Raises UserError."""
+    """Read the tables that :func:`cxr.imaging.cohort.openi_files.view_tables` found. Raises UserError."""
     rows_by_kind = {kind: _cells(path, kind) for kind, path in paths.items()}
     headers = {
         # the orientation is written as a list: ['A', 'F']
@@ -61,11 +61,11 @@ def read_tables(paths: dict[str, Path]) -> Tables:
 
 
 def _study_views(keys: Sequence[str], tables: Tables) -> dict[str, str]:
-    """Return {key: view} of one study by torchxrayvision's tables, "" where they have no entry.
+    """Return {key: view} for the images of one study by torchxrayvision's tables, "" for images without an entry.
 
-    An image is lateral if a header or the clusters call it so, frontal if the clusters do. If they call none frontal,
-    it is the only one that is not lateral, or else those that a header calls PA or AP. In a study with a frontal image,
-    the remaining images are UNSETTLED.
+    An image is lateral if its header or the clusters say lateral, else frontal if the clusters say frontal. If no image
+    is frontal by the clusters and one image is not lateral, that image is frontal. If several are not lateral, those
+    with PA or AP in the header are frontal. In a study with a frontal image, the remaining images are UNSETTLED.
     """
     header_views = {key: tables.headers.get(key) or "" for key in keys}
     views = {key: OTHER if header_views[key] == OTHER else tables.clustered.get(key) or "" for key in keys}
@@ -80,7 +80,7 @@ def _study_views(keys: Sequence[str], tables: Tables) -> dict[str, str]:
 
 
 def settle_views(studies: Iterable[Sequence[tuple[str, str]]], tables: Tables) -> dict[str, str]:
-    """Return {image id: PA, AP, OTHER, UNSETTLED, or "" if unknown} of studies of (image id, caption)."""
+    """Return {image id: PA, AP, OTHER, UNSETTLED, or "" if unknown}; ``studies``: (image id, caption) per image."""
     views: dict[str, str] = {}
     for images in studies:
         keys = {image: name.key for image, _ in images if (name := parse_name(image))}
@@ -95,7 +95,7 @@ def settle_views(studies: Iterable[Sequence[tuple[str, str]]], tables: Tables) -
 
 
 class Report(NamedTuple):
-    """One XML file: its id (``CXR1``), its texts, and (id, caption) of its images; ``fault`` if it cannot be read."""
+    """The report in an XML file: id (``CXR1``), texts, (id, caption) of images; ``fault``: why it is unreadable."""
 
     uid: str
     findings: str = ""
@@ -105,20 +105,20 @@ class Report(NamedTuple):
 
 
 def read_report(path: str | Path) -> Report:
-    """Read a report. An unreadable one is returned with its ``fault`` and the id in its file name."""
+    """Read a report. An unreadable report gets a ``fault``, and its id from the file name."""
     fallback = f"CXR{Path(path).stem.removeprefix('CXR')}"
     try:
         root = ET.parse(path).getroot()
     except ET.ParseError as error:
         line, column = error.position
-        return Report(fallback, fault=f"the XML breaks at line {line}, column {column}")
+        return Report(fallback, fault=f"the XML is malformed at line {line}, column {column}")
     except OSError as error:
         if broken_part(error):
             raise
         return Report(fallback, fault=f"the XML cannot be read ({error.strerror})")
     id_element = root.find("uId")
     if root.tag != "eCitation" or id_element is None or not id_element.get("id"):
-        return Report(fallback, fault="the XML is no report of this collection (no eCitation with uId)")
+        return Report(fallback, fault="the XML is not a report of this collection (it has no eCitation with uId)")
     texts: dict[str, str] = defaultdict(str)
     for part in root.iter("AbstractText"):
         texts[(part.get("Label") or "").upper()] += "".join(part.itertext())
@@ -128,7 +128,7 @@ def read_report(path: str | Path) -> Report:
 
 def _report_rows(report: Report, files: dict[str, tuple[Name, str]]) -> Iterator[Row]:
     ids = [image for image, _ in report.images]
-    if report.fault:  # the files named after it stand for its images
+    if report.fault:  # the images are those whose file names contain the report's number
         number = report.uid.removeprefix("CXR")
         ids = [f"CXR{key}" for key, (name, _) in files.items() if name.report == number] or [report.uid]
     for image in ids:
@@ -143,15 +143,15 @@ def _report_rows(report: Report, files: dict[str, tuple[Name, str]]) -> Iterator
 
 
 def read_openi(root: str, tables: str, pool: Executor) -> list[Row]:
-    """Read the collection: one :class:`Row` per image that a report names, and per image file that no report names.
+    """Read the collection; return a :class:`Row` per image in a report, and per image file that no report lists.
 
-    Each report is one subject and one study. Raises UserError if there are no reports or a table cannot be used.
+    Each report is one subject and one study. Raises UserError if there are no reports or a table is unusable.
     """
     paths = sorted(openi_files.reports_folder(root).glob("*.xml"))
     reports = list(in_batches(pool, read_report, [str(path) for path in paths]))
     files: dict[str, tuple[Name, str]] = {}
     for name, path in sorted(openi_files.image_files(root), key=lambda file: openi_files.ENDINGS.index(file[0].ending)):
-        files.setdefault(name.key, (name, os.path.normpath(path)))  # of several files of one image, the best one
+        files.setdefault(name.key, (name, os.path.normpath(path)))  # of several files of an image, the first by ENDINGS
     rows = [row for report in reports for row in _report_rows(report, files)]
     if not rows:
         raise UserError(f"cohort.root: no report below {root!r} names an image: unpack NLMCXR_reports.tgz again")
@@ -164,7 +164,7 @@ def read_openi(root: str, tables: str, pool: Executor) -> list[Row]:
         view = views.get(row.image_id, "")
         row.view = "" if view == UNSETTLED else view
         if view == UNSETTLED:
-            row.exclude("unknown_view", "no table settles the view, and another image of the report is frontal")
+            row.exclude("unknown_view", "no table gives the view, and another image of the report is frontal")
     num_empty = sum(not report.images and not report.fault for report in reports)
     num_faulty = sum(bool(report.fault) for report in reports)
     num_frontal = sum(row.view in ("PA", "AP") for row in rows)

@@ -10,21 +10,21 @@ from typing import NamedTuple
 from cxr.base.errors import UserError, existing_folder
 from cxr.imaging.cohort.settings import CohortSettings
 
-REPORTS = "ecgen-radiology"  # the folder in which NLMCXR_reports.tgz holds its XML
+REPORTS = "ecgen-radiology"  # folder of the XML files in NLMCXR_reports.tgz
 PROJECTIONS, HEADERS, CLUSTERS = "indiana_projections", "nlmcxr_dicom_metadata", "nlmcxr_tsne_pa"
-"""Tables that state which images are frontal: Kaggle's, and two of the package torchxrayvision."""
+"""Tables from which frontal images are known: one from Kaggle, and two from the package torchxrayvision."""
 TABLE_COLUMNS = {
     PROJECTIONS: ("filename", "projection"),
     HEADERS: ("imageid", "View Position", "Patient Orientation"),
     CLUSTERS: ("imageid", "tsne-view"),
 }
-ENDINGS = (".png", ".dcm", ".jpg", ".jpeg", "")  # endings of images; of several files of one, the first is read
+ENDINGS = (".png", ".dcm", ".jpg", ".jpeg", "")  # file extensions of images, preferred ones first
 NOT_DATA = {"results", "logs"}
 _NAME = re.compile(r"(?:CXR)?(?:\d+_)?((\d+)_IM-[\d-]+)((?:\.dcm)?(?:\.(?:png|jpe?g))?)", re.IGNORECASE)
 
 
 class Name(NamedTuple):
-    """The parts of an image's name; ``key`` (``1_IM-0001-3001``) is common to XML, PNG, DICOM and tables."""
+    """The parts of an image's name. ``key`` (``1_IM-0001-3001``) is the same in XML, PNG, DICOM and tables."""
 
     key: str
     report: str
@@ -32,13 +32,13 @@ class Name(NamedTuple):
 
 
 def parse_name(name: str) -> Name | None:
-    """Read an image's name or id (``CXR1_1_IM-0001-3001``, ``1_IM-0001-3001.dcm.png``), None for another name."""
+    """Parse an image's name or id (``CXR1_1_IM-0001-3001``, ``1_IM-0001-3001.dcm.png``); None for other names."""
     match = _NAME.fullmatch(name)
     return Name(match[1].upper(), match[2], os.path.splitext(f"x{match[3]}")[1].lower()) if match else None
 
 
 def reports_folder(root: str) -> Path:
-    """Return the folder of the XML reports: in ``root``, a folder in it, or ``root`` itself. Raises UserError."""
+    """Find the folder of the XML reports: in ``root``, in a subfolder, or ``root`` itself. Raises UserError."""
     base = existing_folder("cohort.root", root)
     for folder in (base / REPORTS, *sorted(base.glob(f"*/{REPORTS}")), base):
         if folder.is_dir() and next(folder.glob("*.xml"), None):
@@ -47,7 +47,7 @@ def reports_folder(root: str) -> Path:
 
 
 def image_files(root: str) -> Iterator[tuple[Name, str]]:
-    """Yield (name, path) of every file below ``root`` with an image's name, except in this program's results."""
+    """Yield (name, path) for each file below ``root`` with an image name; skips this program's result folders."""
     for folder, inner, names in os.walk(root, followlinks=True):
         inner[:] = sorted(name for name in inner if name not in NOT_DATA and not name.startswith("."))
         for name in sorted(names):
@@ -57,9 +57,9 @@ def image_files(root: str) -> Iterator[tuple[Name, str]]:
 
 
 def find_tables(root: Path, tables: str, kinds: Iterable[str], start: str = "") -> dict[str, Path]:
-    """Return {kind: table ``<start><kind>.csv``, gzipped or not} of ``tables``, if given, else of ``root``.
+    """Find tables ``<start><kind>.csv``, also gzipped, in ``tables``, if given, then in ``root``; return {kind: path}.
 
-    Raises UserError if a folder holds two tables of one kind.
+    Raises UserError if a folder contains two tables of one kind.
     """
     path_by_kind: dict[str, Path] = {}
     folders = ([existing_folder("cohort.tables", tables)] if tables else []) + [root]
@@ -74,9 +74,9 @@ def find_tables(root: Path, tables: str, kinds: Iterable[str], start: str = "") 
 
 
 def view_tables(root: str, tables: str) -> dict[str, Path]:
-    """Return the available tables by kind; they are looked for in ``tables`` if it is given, then in ``root``.
+    """Find the tables of views in ``tables``, if given, then in ``root``; return {kind: path}.
 
-    The two tables of torchxrayvision count only together. Raises UserError for a folder without any table.
+    The two tables of torchxrayvision are only used together. Raises UserError if ``tables`` has no usable table.
     """
     path_by_kind = find_tables(existing_folder("cohort.root", root), tables, TABLE_COLUMNS)
     if not {HEADERS, CLUSTERS} <= path_by_kind.keys():
@@ -90,14 +90,14 @@ def view_tables(root: str, tables: str) -> dict[str, Path]:
 
 
 def check_openi(options: CohortSettings) -> None:
-    """Raise UserError with one sentence if a part of the collection is missing."""
+    """Raise UserError if a part of the collection is missing."""
     reports_folder(options.root)
     if next(image_files(options.root), None) is None:
         name = "CXR1_1_IM-0001-3001.png"
-        raise UserError(f"cohort.root: {options.root!r} has no image called like {name}: unpack NLMCXR_png.tgz there")
+        raise UserError(f"cohort.root: {options.root!r} has no image named like {name}: unpack NLMCXR_png.tgz there")
     if not view_tables(options.root, options.tables) and options.unknown_view == "exclude":
         raise UserError(
-            "cohort.tables: no table tells which images are frontal, and the XML does not: run `make openi` for those "
-            f"of torchxrayvision, put {PROJECTIONS}.csv into cohort.root, or set cohort.unknown_view to accept, by "
-            "which about one study in seven is a lateral view (docs/getting-started/openi.md)"
+            "cohort.tables: no table tells which images are frontal: run `make openi` to get torchxrayvision's tables, "
+            f"put {PROJECTIONS}.csv into cohort.root, or set cohort.unknown_view to accept (about one study in "
+            "seven is then a lateral view; docs/getting-started/openi.md)"
         )

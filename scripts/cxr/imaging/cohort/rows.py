@@ -1,4 +1,4 @@
-"""The row of one input image in the cohort stage, work and checks on many rows, and the columns of the tables."""
+"""The row of an input image in the cohort stage, operations and checks on rows, and the columns of the tables."""
 
 import re
 from collections import defaultdict
@@ -20,16 +20,16 @@ T = TypeVar("T")
 R = TypeVar("R")
 IDS = ("image_id", "study_id", "subject_id")
 _UNUSABLE = re.compile(r"[\x00-\x1f\x7f/\\]")
-LONGEST_ID = 128  # largest length of an identifier, bytes (UTF-8): it becomes part of file names of at most 255
+LONGEST_ID = 128  # maximum length of an identifier, bytes (UTF-8), because file names may have at most 255
 
 
 @dataclass(slots=True)
 class Row:
-    """An input image: its entry in the manifest or tree, and the reason if it is excluded.
+    """An input image: its entry in the manifest or tree, and the reason for exclusion, if any.
 
-    ``view_text`` is the table's text for the view; ``extra`` holds unknown columns, which are passed on; ``line`` is
-    the line in the manifest, else 0. ``report_missing``: a report file is named, or expected in the tree, but missing;
-    ``expected_report`` is its path. ``path_problem``: why no file fits the path.
+    ``view_text``: the table's text for the view; ``extra``: unknown columns, which are passed on; ``line``: line in the
+    manifest, else 0; ``report_missing``: whether a report file is named, or expected in the tree, but missing;
+    ``expected_report``: path of that report file; ``path_problem``: why no file fits the path.
     """
 
     image_id: str
@@ -54,17 +54,17 @@ class Row:
 
     @property
     def needs_header(self) -> bool:
-        """Whether no table holds both the view and the size of the image, so that its file is opened."""
+        """Whether the view or the size of the image is unknown, so that its file must be opened."""
         return not self.view or self.size is None
 
     def exclude(self, reason: str, detail: str = "") -> None:
-        """Exclude the image, unless an earlier check has done so."""
+        """Exclude the image, unless an earlier check has already excluded it."""
         if self.reason is None:
             self.reason, self.detail = reason, detail
 
 
 def describe_unusable(identifier: str) -> str:
-    """Return why an identifier cannot name a file and a row, "" if it can. The identifier is not quoted."""
+    """Return why an identifier is unusable as part of a file name, "" if usable. The text does not quote it."""
     if not identifier:
         return "is empty"
     if (length := len(identifier.encode())) > LONGEST_ID:
@@ -75,13 +75,13 @@ def describe_unusable(identifier: str) -> str:
 
 
 def settle_ids(rows: list[Row], shared_images: str) -> None:
-    """Exclude rows with unusable ids, rows that contradict each other and second rows of an image; make ids unique.
+    """Exclude rows with unusable ids, rows that contradict each other and repeated rows; make all ids unique.
 
     Rows contradict each other if they assign a study or a report file to several subjects, or an image_id to several
-    studies or reports. None of them is used, because the right one is unknown. The same holds for an image file of
-    several studies if ``shared_images`` is "exclude"; if it is "accept", a warning names the lines. Of repeated rows of
-    an image, the choice of the one that stays does not depend on their order. An excluded row that cannot keep its
-    ``image_id`` gets one from its line or number (from 1), so that each row is counted.
+    studies or reports. All of these rows are excluded, because the correct row is unknown. If several studies share an
+    image file, its rows are excluded with ``shared_images`` "exclude", and listed in a warning with "accept". Which of
+    several rows of an image is kept does not depend on their order. An excluded row that cannot keep its ``image_id``
+    gets an id from its line or number (from 1), so that each row is counted.
     """
     usable_rows = []
     for number, row in enumerate(rows, 1):
@@ -101,7 +101,7 @@ def settle_ids(rows: list[Row], shared_images: str) -> None:
         shared = [group for group in groups if len({row.study_id for row in group}) > 1]
         if shared:
             log.warning(
-                "%s given to several studies%s, so that several reports describe one image: correct the "
+                "%s assigned to several studies%s, so that several reports describe one image: correct the "
                 "paths, or exclude such rows with cohort.shared_images: exclude",
                 count_phrase(len(shared), "image file is", "image files are"),
                 _lines([row for group in shared for row in group]),
@@ -118,7 +118,7 @@ def _lines(rows: list[Row]) -> str:
 
 
 def group_rows(rows: Iterable[Row], *names: str) -> dict[tuple, list[Row]]:
-    """Return {values of some fields: the rows that have them}."""
+    """Group rows by the fields ``names``; return {values of the fields: rows}."""
     groups: dict[tuple, list[Row]] = defaultdict(list)
     for row in rows:
         groups[tuple(getattr(row, name) for name in names)].append(row)
@@ -126,12 +126,12 @@ def group_rows(rows: Iterable[Row], *names: str) -> dict[tuple, list[Row]]:
 
 
 def _exclude_shared(rows: list[Row], thing: str, name: str, owner: str) -> None:
-    """Exclude the rows of a ``thing`` that may belong to one owner only but is assigned to several."""
+    """Exclude rows that share the value of ``name`` but have different owners; ``thing``: its name in details."""
     for group in group_rows((row for row in rows if getattr(row, name)), name).values():
         if (owners := len({getattr(row, owner) for row in group})) > 1:
             whose = {"subject_id": "subjects", "study_id": "studies"}[owner]
             for row in group:
-                row.exclude("bad_row", f"the {thing} is given to {owners} {whose}{_lines(group)}")
+                row.exclude("bad_row", f"the {thing} is assigned to {owners} {whose}{_lines(group)}")
 
 
 def _settle_copies(rows: list[Row]) -> None:
@@ -146,12 +146,12 @@ def _settle_copies(rows: list[Row]) -> None:
         first_id = min(row.image_id for row in copies)
         for copy in copies:
             if copy.image_id != first_id:
-                copy.exclude("duplicate_image", f"of an image file that another row has{_lines(copies)}")
+                copy.exclude("duplicate_image", f"another row has the same image file{_lines(copies)}")
     for image_id, copies in list(same.items()):
         copies.sort(key=lambda row: (row.reason is not None, row.study_id, row.subject_id, row.path, row.view))
         number = 1
         for copy in copies[1:]:
-            copy.exclude("duplicate_image", "of an image_id that another row has")
+            copy.exclude("duplicate_image", "another row has the same image_id")
             number += 1
             while f"{image_id}-{number}" in same:
                 number += 1
@@ -159,10 +159,10 @@ def _settle_copies(rows: list[Row]) -> None:
 
 
 def exclude_listed(rows: list[Row], path: str) -> int:
-    """Exclude the rows that a list names; return how many of the list's ids match no row.
+    """Exclude the rows whose id is in a list; return the number of ids in the list that match no row.
 
-    A CSV with a column image_id, dicom_id or image_file names images; otherwise one with study_id names studies.
-    Without such a header, the first cell of each line may be either. Study ids match with and without a leading "s".
+    A CSV with a column image_id, dicom_id or image_file lists images, else a CSV with study_id lists studies. Without
+    such a header, the first cell of each line may be either. Study ids match with and without a leading "s".
     """
     names = EXCLUDE_COLUMNS
     sheet = read_sheet(path, "cohort.exclude", names, ids=names, words=names, headless=True)
@@ -180,7 +180,7 @@ def exclude_listed(rows: list[Row], path: str) -> int:
 
 
 def exclude_failed(rows: list[Row], folder: str) -> None:
-    """Exclude the images that a CheXStruct table fails (label other than 1); an image that no table lists is kept."""
+    """Exclude images with a label other than 1 in a CheXStruct table. Images that no table lists are kept."""
     failed: dict[str, str] = {}
     for name, path in chexstruct_tables(folder).items():
         sheet = read_sheet(path, "cohort.chexstruct", CHEXSTRUCT_COLUMNS, ids=CHEXSTRUCT_IDS, words=CHEXSTRUCT_IDS)
@@ -188,7 +188,7 @@ def exclude_failed(rows: list[Row], folder: str) -> None:
         label = sheet.header.index("label")
         for _, cells in sheet.checked():
             if cells[label].strip().lower() not in ("", "nan", "1", "1.0"):
-                # The column holds a file name in the generator's tables, the id in the published ones.
+                # The column contains file names in the generator's tables, ids in the published tables.
                 for image in (cells[place], re.sub(r"\.(dcm|jpe?g|png)$", "", cells[place])):
                     failed.setdefault(image, name)
     for row in rows:
@@ -218,7 +218,7 @@ IMAGES: Columns = ID_COLUMNS | {
     "view": Column(pl.String, "View, by its code; null if unknown."),
     "reason": Column(pl.String, "Reason for exclusion; null for an accepted image."),
 }
-BATCH = 256  # items per task: submitting a single one takes longer than listing a folder
+BATCH = 256  # number of items per task; submitting a task takes longer than listing a folder
 
 
 def in_batches(pool: Executor, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:

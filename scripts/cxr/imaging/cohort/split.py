@@ -1,4 +1,4 @@
-"""Assigning subjects to train, validate or test: the split of the user's table, else a stable hash of the subject."""
+"""Assigning subjects to train, validate or test, by the user's table or a stable hash of the subject."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -9,25 +9,25 @@ from cxr.base.vocabulary import SPLITS
 
 _SPELLINGS = {"val": "validate", "valid": "validate", "validation": "validate", "dev": "validate", "training": "train"}
 
-LARGE_COHORT = 2000  # subjects from which on :data:`LARGE_SHARES` are the default: 1 % is then 20 subjects
+LARGE_COHORT = 2000  # minimum number of subjects for :data:`LARGE_SHARES`; 1 % then means at least 20 subjects
 SMALL_SHARES, LARGE_SHARES = (80.0, 10.0, 10.0), (98.0, 1.0, 1.0)
-"""Default weights of train, validate and test, below and from :data:`LARGE_COHORT` subjects."""
+"""Default weights of train, validate and test: for fewer than :data:`LARGE_COHORT` subjects, and for more."""
 
 
 def split_name(text: str) -> str | None:
-    """Return train, validate or test for a table's text, "" for an empty text, None for any other text."""
+    """Convert a table's text to train, validate or test; "" for an empty text, None for any other text."""
     text = text.strip().lower()
     text = _SPELLINGS.get(text, text)
     return text if text in (*SPLITS, "") else None
 
 
 def default_shares(num_subjects: int) -> Sequence[float]:
-    """Return the weights of train, validate and test of a cohort of so many subjects, where the settings give none."""
+    """Return the default weights of train, validate and test for a cohort of ``num_subjects`` subjects."""
     return SMALL_SHARES if num_subjects < LARGE_COHORT else LARGE_SHARES
 
 
 def hashed_split(subject_id: str, shares: Sequence[float], seed: int) -> str:
-    """Return the split of a subject by hash; ``shares`` are the weights of train, validate and test."""
+    """Return the split of a subject by hash; ``shares``: weights of train, validate and test."""
     place = _place(subject_id, seed) * sum(shares)
     for name, share in zip(SPLITS, shares, strict=True):
         if place < share:
@@ -41,10 +41,10 @@ def subject_splits(
 ) -> dict[str, str]:
     """Return the split of every subject from (subject_id, the table's split or "") pairs, in any order.
 
-    If one image of a subject has a split, all its images get it. The other subjects are assigned by hash, with the
-    weights ``shares``, or without any those of :func:`default_shares`. Where a split of a weight above 0 then has no
-    subject of ``usable`` (None: all), it gets one of those that were assigned by hash, from the split that has most.
-    Raises UserError if a subject has two splits.
+    If one image of a subject has a split, all images of the subject get it. Other subjects are assigned by hash with
+    the weights ``shares``, or :func:`default_shares` if empty. If a split with a weight above 0 then has no subject in
+    ``usable`` (None: all subjects), a subject that was assigned by hash is moved to it from the largest split. Raises
+    UserError if the table assigns a subject to two splits.
     """
     by_table: dict[str, set[str]] = defaultdict(set)
     for subject_id, split in table_splits:
@@ -53,7 +53,7 @@ def subject_splits(
     if torn:
         raise UserError(
             f"the split column puts {torn} subject{'s' if torn > 1 else ''} in more than one split: give every image "
-            "of a subject the same split, or leave the column empty to have it made by subject"
+            "of a subject the same split, or leave the column empty to split by subject automatically"
         )
     shares = shares or default_shares(len(by_table))
     splits = {
@@ -69,7 +69,7 @@ def subject_splits(
         if shares[number] == 0 or counts[name] or not donors:
             continue
         donor = max(donors, key=lambda split: (counts[split], -SPLITS.index(split)))
-        # the subject whose place is nearest to the split
+        # move the subject whose hash position is nearest to the middle of the split
         middle = (ends[number] + ends[number + 1]) / 2
         distances = {name: abs(_place(name, seed) - middle) for name in movable if splits[name] == donor}
         splits[min(distances, key=lambda subject_id: (distances[subject_id], subject_id))] = name
@@ -77,5 +77,5 @@ def subject_splits(
 
 
 def _place(subject_id: str, seed: int) -> float:
-    """Return the place of a subject in [0, 1); train, validate and test lie there in this order."""
+    """Return a subject's hash position in [0, 1), which train, validate and test divide in this order."""
     return stable_hash("split", seed, subject_id) / 2**64

@@ -1,4 +1,4 @@
-"""Finding the view (PA, AP or other) of an X-ray from a table or from its DICOM header fields."""
+"""Determining the view (PA, AP or other) of an X-ray from a table or DICOM header fields."""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from pydicom.dataset import Dataset
 
 from cxr.dicom.files import get_text
 
-OTHER = "OTHER"  # a view that is known and neither PA nor AP: lateral, oblique, decubitus, axial …
+OTHER = "OTHER"  # a known view that is neither PA nor AP: lateral, oblique, decubitus, axial …
 
 CODE_FIELDS = ("ViewPosition", "ViewCodeSequence", "PatientPosition", "ProjectionEponymousNameCodeSequence")
 TEXT_FIELDS = (
@@ -16,7 +16,7 @@ TEXT_FIELDS = (
 )  # fmt: skip
 FIELDS = (*CODE_FIELDS, "PatientOrientation", *TEXT_FIELDS)  # fields that may hold the view, the most reliable first
 
-# written out, and as the SNOMED and SRT codes of the projections, DICOM CID 4010
+# PA and AP as SNOMED and SRT codes of projections (DICOM CID 4010), and written out
 _SPELLINGS = (
     (re.compile("R-10214|272479007"), " PA "),
     (re.compile("R-10206|399348003"), " AP "),
@@ -26,7 +26,7 @@ _SPELLINGS = (
     (re.compile(r"\bA[.-]P\b"), " AP "),
 )
 _OTHER_WORDS = re.compile(r"(?:LAT|LATERAL\w*|OBL|OBLIQUE\w*|DECUB\w*|LORDOTIC|SWIMMERS?|XTABLE|TANGENTIAL|PROFILE?)$")
-# Only where the field holds a code: in free text two letters may be anything ("120 ML").
+# Used only for fields that contain codes: in free text, two letters may mean anything ("120 ML").
 _OTHER_CODES = {
     "LL", "RL", "LLAT", "RLAT", "LLD", "RLD", "LLO", "RLO", "LAO", "RAO", "LPO", "RPO", "LM", "ML", "AX", "AXIAL",
 }  # fmt: skip
@@ -41,7 +41,7 @@ def _match_views(text: str, codes: bool) -> set[str]:
 
 
 def parse_view_code(text: str) -> str | None:
-    """Return PA, AP or OTHER for a field meant for the view ("AP LLD" is OTHER: decubitus), None for no view."""
+    """Return PA, AP or OTHER for the text of a view field ("AP LLD", decubitus, is OTHER); None if it has no view."""
     views = _match_views(text.upper(), codes=True)
     if OTHER in views:
         return OTHER
@@ -49,7 +49,7 @@ def parse_view_code(text: str) -> str | None:
 
 
 def parse_view_text(text: str) -> str | None:
-    """Return the view that a description names; None if it names none or several ("CHEST PA AND LAT")."""
+    """Return the view in a description; None if it mentions no view or several views ("CHEST PA AND LAT")."""
     views = _match_views(text.upper(), codes=False)
     return views.pop() if len(views) == 1 else None
 
@@ -60,7 +60,7 @@ def parse_view_orientation(text: str) -> str | None:
 
 
 def first_view(fields: Iterable[tuple[str, str]]) -> tuple[str | None, str]:
-    """Return (PA, AP, OTHER or None; the field with the view) from (field name, upper-case text) pairs, in order."""
+    """Return the view (PA, AP, OTHER or None) and its field, from the first of (field, upper-case text) with a view."""
     readers = dict.fromkeys(CODE_FIELDS, parse_view_code) | {"PatientOrientation": parse_view_orientation}
     for name, text in fields:
         if text and (view := readers.get(name, parse_view_text)(text)) is not None:
@@ -69,5 +69,5 @@ def first_view(fields: Iterable[tuple[str, str]]) -> tuple[str | None, str]:
 
 
 def read_view(dataset: Dataset) -> tuple[str | None, str]:
-    """Return (PA, AP, OTHER or None; the field with the view) of a DICOM header."""
+    """Return the view (PA, AP, OTHER or None) in a DICOM header, and the field that contains it."""
     return first_view((name, get_text(dataset, name)) for name in FIELDS)

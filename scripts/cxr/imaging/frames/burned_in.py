@@ -1,7 +1,7 @@
-"""Text that is burned into an image: finding it by reading, and blacking it out.
+"""Finding text that is burned into an image, and blacking it out.
 
-The detector and the reader are those of RapidOCR (PP-OCRv6, Apache 2.0), whose package holds its models. Letters and
-words that every radiograph has (L, R, AP, ERECT, PORTABLE) are harmless.
+The text detector and reader are from RapidOCR (PP-OCRv6, Apache 2.0), whose package contains the models. Markers that
+are common on radiographs (L, R, AP, ERECT, PORTABLE) are not blacked out.
 """
 
 import logging
@@ -22,12 +22,12 @@ from cxr.dicom.files import Rejected
 KEEP, BLACK_OUT, EXCLUDE = "keep", "black_out", "exclude"
 REASON = "burned_in_text"
 
-_SIDE = 768  # longest side of the image that the detector sees, pixels: letters of 0.8 % of it are found
-_LEAST_SCORE = 0.6  # confidence of the reader from which a text counts; bones that look like letters have less
-_LEAST_SIGNS = 3  # letters and digits from which a piece of text may identify a person
-_ROUNDS = 4  # how often an image is read again before it is given up
-_MARGIN = 0.25  # how far beyond a piece of text is blacked out, as a fraction of its height
-_SIMILAR = 0.75  # how similar a word must be to a marker to count as it, since markers are blurred
+_SIDE = 768  # longest side of the detector's input, pixels; letters of 0.8 % of the side are found
+_LEAST_SCORE = 0.6  # minimum confidence of the reader; bones that look like letters have a lower confidence
+_LEAST_SIGNS = 3  # minimum number of letters and digits in text that may identify a person
+_ROUNDS = 4  # number of times that an image is read again before it is rejected
+_MARGIN = 0.25  # margin around a piece of text that is blacked out too, as a fraction of its height
+_SIMILAR = 0.75  # minimum similarity of a word to a marker to count as the marker, because markers may be blurred
 _MARKER_WORDS = """
 ap bed bedside bett cart ccu chair chest clinostatismo cm cr dcha decub decubitus dei der derecha destra dir
 down dr droite dx ed ei er erect esq exp expiration gauche grid icu in insp inspiration itu izda izq
@@ -36,12 +36,12 @@ oblique ortostatismo out pa port portable post prone r re rechts right rt seduto
 sicu sin sinistra sitting sitzend standing stehend stretcher supine sx table thorax torace up upright view
 ward wheelchair with without
 """
-_MARKERS = frozenset(_MARKER_WORDS.split())  # words of the markers that a radiograph has, in lower case
+_MARKERS = frozenset(_MARKER_WORDS.split())  # words of markers on radiographs, in lower case
 _LONG_MARKERS = sorted(word for word in _MARKERS if len(word) > 3)
 
 
 class Piece(NamedTuple):
-    """A piece of text: its box (x1, y1, x2, y2) in pixels of the image, what was read, and how sure the reader is."""
+    """A piece of text: box (x1, y1, x2, y2) in image pixels, the text, and the reader's confidence."""
 
     box: tuple[int, int, int, int]
     text: str
@@ -49,10 +49,10 @@ class Piece(NamedTuple):
 
 
 def clean_image(grey: np.ndarray, mode: str) -> tuple[np.ndarray, int]:
-    """Return an image (rows, columns[, 3]) uint8 without text that may identify a person, and how many pieces it had.
+    """Remove text that may identify a person; return the image and the number of pieces of text removed.
 
-    ``mode``: ``keep`` returns it as it is; ``black_out`` sets the boxes of the text to 0, and reads again until no text
-    is left. Raises :class:`Rejected` for an image with text where ``mode`` is ``exclude``, or where text is left.
+    ``grey``: uint8 (rows, columns[, 3]). ``mode``: ``keep`` changes nothing; ``black_out`` sets the boxes of text to 0
+    and reads again until no text is left; raises :class:`Rejected` if that fails. ``exclude`` raises it for any text.
     """
     if mode == KEEP:
         return grey, 0
@@ -72,24 +72,24 @@ def clean_image(grey: np.ndarray, mode: str) -> tuple[np.ndarray, int]:
 
 
 def describe_blackout(pieces: int) -> tuple[str, ...]:
-    """Return the note on an image in which pieces of text were blacked out; none if there were none."""
+    """Return a tuple with the note that text was blacked out; an empty tuple if ``pieces`` is 0."""
     return (f"{count_phrase(pieces, 'piece', 'pieces')} of {BLACKED_OUT}",) if pieces else ()
 
 
 def private_text(grey: np.ndarray) -> list[Piece]:
-    """Return the pieces of text in an image that may identify a person."""
+    """Find the pieces of text in an image that may identify a person."""
     return [piece for piece in find_text(grey) if piece.score >= _LEAST_SCORE and is_private(piece.text)]
 
 
 def is_private(text: str) -> bool:
-    """True if a text has three letters or digits beside the words of markers."""
+    """True if a text has at least three letters or digits outside the words of markers."""
     words = [word for word in re.findall(r"[^\W\d_]+|\d+", text.lower()) if word not in _MARKERS]
     is_marker = {word: len(word) > 3 and get_close_matches(word, _LONG_MARKERS, 1, _SIMILAR) for word in words}
     return sum(len(word) for word in words if not is_marker[word]) >= _LEAST_SIGNS
 
 
 def find_text(grey: np.ndarray) -> list[Piece]:
-    """Return all pieces of text in an image, from top to bottom. Raises Broken if this Python lacks the reader."""
+    """Find all pieces of text in an image, from top to bottom. Raises Broken if the package rapidocr is missing."""
     detect, read = _readers()
     colour = grey if grey.ndim == 3 else cv2.cvtColor(grey, cv2.COLOR_GRAY2BGR)
     height, width = colour.shape[:2]
@@ -108,7 +108,7 @@ def find_text(grey: np.ndarray) -> list[Piece]:
 
 
 def _views(colour: np.ndarray, corners: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield a piece of text as it is, turned by 180 degrees, and mirrored; text that stands upright is laid down."""
+    """Yield a piece of text as it is, turned by 180 degrees, and mirrored. Vertical text is made horizontal first."""
     along, across = np.linalg.norm(corners[1] - corners[0]), np.linalg.norm(corners[3] - corners[0])
     width, height = max(2, round(float(along))), max(2, round(float(across)))
     target = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
@@ -123,7 +123,7 @@ def _views(colour: np.ndarray, corners: np.ndarray) -> Iterator[np.ndarray]:
 
 @cache
 def _readers():
-    """Return (detect, read): an image's corners (4, 2) of each piece of text, and the (text, score) of one piece."""
+    """Return two functions: ``detect`` finds corners (N, 4, 2) of text, ``read`` returns (text, score) of a piece."""
     try:
         from rapidocr import RapidOCR
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""An image file as its frame shows it, in its own pixels."""
+"""Decoding an image file to grey levels, as shown in its frame but on its own pixel grid."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from cxr.geometry.turns import Turn
 from cxr.imaging.frames.burned_in import clean_image, describe_blackout
 
 SPIKE_SHARE, SPIKE_RANGE = 0.001, 0.5
-"""Fewer than this fraction of the pixels (markers, metal) with more than this fraction of the grey range are logged."""
+"""A warning is logged if less than this fraction of the pixels has more than this fraction of the grey range."""
 
 
 def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -30,10 +30,10 @@ def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def to_grey(picture: DecodedImage, method: str, percentiles: list[float]) -> np.ndarray:
-    """Return the image as uint8 (rows, columns), with white bone and padding 0.
+    """Convert an image to uint8 (rows, columns), with white bone and padding 0. Raises Rejected if it is constant.
 
-    ``minmax`` maps the exposed range to 0..255; ``percentile`` the range between two percentiles; ``voi`` uses the
-    file's window or table, or ``minmax`` if that leaves a single value. Raises Rejected for a single value.
+    ``method``: ``minmax`` maps the range of exposed pixels to 0..255; ``percentile`` maps the range between two
+    percentiles; ``voi`` applies the file's window or table, or ``minmax`` if the result would be constant.
     """
     values, valid = picture.values, picture.valid
     exposed = values if valid is None else values[valid]
@@ -56,10 +56,10 @@ def to_grey(picture: DecodedImage, method: str, percentiles: list[float]) -> np.
 
 
 def is_narrow(grey: np.ndarray) -> bool:
-    """Tell whether less than :data:`SPIKE_SHARE` of the pixels occupy more than :data:`SPIKE_RANGE` of the grey range.
+    """True if less than :data:`SPIKE_SHARE` of the pixels occupy more than :data:`SPIKE_RANGE` of the grey range.
 
-    This is true if a marker or metal compresses the chest into a part of the range: an interval of at most
-    1 - ``SPIKE_RANGE`` of the range holds all other pixels.
+    This happens if a marker or metal compresses the chest into a part of the range: all other pixels then fit into an
+    interval of 1 - ``SPIKE_RANGE`` of the range.
     """
     histogram = cv2.calcHist([grey], [0], None, [256], [0, 256]).ravel()
     counts = np.cumsum(np.concatenate([[0], histogram]), dtype=np.int64)
@@ -72,8 +72,8 @@ def is_narrow(grey: np.ndarray) -> bool:
 class GreyImage:
     """A decoded image file.
 
-    ``grey``: uint8 (rows, columns) as stored, but a PNG or JPEG upright by its EXIF orientation; white bone, padding 0.
-    ``turn``: how it becomes upright; ``notes``: what was corrected or ignored in its header, or blacked out in it.
+    ``grey``: uint8 (rows, columns), white bone, padding 0; a DICOM as stored, a PNG or JPEG upright by its EXIF tag.
+    ``turn``: makes ``grey`` upright; ``notes``: corrected or ignored header fields, and text that was blacked out.
     """
 
     grey: np.ndarray
@@ -81,14 +81,14 @@ class GreyImage:
     notes: tuple[str, ...]
 
     def frame(self, fit: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the upright frame uint8 (512, 512), and the affine (2, 3) from it to :attr:`grey`."""
+        """Return the upright frame, uint8 (512, 512), and the affine (2, 3) from the frame to :attr:`grey`."""
         upright = self.turn.apply(self.grey)
         affine = fit_affine(upright.shape, FRAME_SIZE, fit)
         return to_frame(upright, affine, FRAME_SIZE), affine_to_stored(affine, self.turn, upright.shape)
 
 
 def read_image(path: str, options: Mapping) -> GreyImage:
-    """Decode a DICOM, PNG or JPEG file; text that is burned in is blacked out.
+    """Decode a DICOM, PNG or JPEG file, and treat burned-in text as ``options`` require.
 
     ``options``: the settings window, percentiles and burned_in of the frames stage. Raises
     :class:`Rejected` for a file that cannot be decoded, OSError if the machine cannot read it.
@@ -99,12 +99,12 @@ def read_image(path: str, options: Mapping) -> GreyImage:
 
 
 def read_grey(path: str, options: Mapping) -> np.ndarray:
-    """Return the original pixels of a file, :attr:`GreyImage.grey`. Raises as :func:`read_image` does."""
+    """Return :attr:`GreyImage.grey` of a file. Raises the same errors as :func:`read_image`."""
     return read_image(path, options).grey
 
 
 def check_frame_shape(original: np.ndarray, image_id: str, shape: tuple[int, int]) -> np.ndarray:
-    """Return an original picture. Raises StoreError if it has another ``shape`` than its frame tells."""
+    """Return ``original``. Raises StoreError unless it has the ``shape`` that was recorded with its frame."""
     if original.shape != shape:
         raise StoreError(f"image {image_id} has another size than its frame tells: run frames again")
     return original

@@ -1,4 +1,4 @@
-"""Decoding in worker processes that may crash: they are restarted, and the image at fault is excluded."""
+"""Decoding in worker processes: a process that crashes is restarted, and the image at fault is excluded."""
 
 import os
 import pickle
@@ -20,11 +20,11 @@ from cxr.imaging.frames import worker
 
 
 class Crashed(Exception):
-    """The worker died, or was stopped, while it processed an image."""
+    """The worker process died, or was stopped, while it processed an image."""
 
 
 class Worker:
-    """One worker process, started at the first request."""
+    """A worker process that is started at the first request."""
 
     _process: subprocess.Popen | None = None
     _pipe: Connection
@@ -52,7 +52,7 @@ class Worker:
             raise Broken(f"frames: {problem}") from cause
 
     def ask(self, path: str, seconds: float) -> tuple | Exception:
-        """Return the worker's answer for one file. Raises :class:`Crashed` if it dies or takes longer."""
+        """Return the worker's answer for a file. Raises :class:`Crashed` if the worker dies or times out."""
         if self._process is None:
             self._start()
         with suppress(EOFError, OSError, pickle.UnpicklingError):
@@ -72,7 +72,7 @@ class Worker:
 
 
 class Workers:
-    """One worker process per thread that asks. Use inside ``with``."""
+    """Worker processes, one for each thread that calls :meth:`ask`. Use as a context manager."""
 
     def __init__(self, options: dict, seconds: float):
         self._options, self._seconds = options, seconds
@@ -87,11 +87,11 @@ class Workers:
             worker_of_thread.close()
 
     def ask(self, path: str) -> tuple:
-        """Return the worker's answer for one file (see ``worker.prepare``).
+        """Return the worker's answer for a file (see ``worker.prepare``).
 
-        After a crash the file is tried once more in a new process, because another program may be at fault; then a
-        valid image is tried. Raises Broken if that crashes too, or if the worker reports an error that no file caused,
-        and OSError if the machine cannot read the file.
+        After a crash the file is tried again in a new process, because another program may be at fault. After a second
+        crash a valid image is tried. Raises Broken if this crashes too, or if the worker reports an error that no file
+        caused. Raises OSError if the machine cannot read the file.
         """
         mine = getattr(self._local, "worker", None)
         if mine is None:
@@ -112,7 +112,7 @@ class Workers:
                 mine.ask(file.name, self._seconds)
             except Crashed:
                 raise Broken(
-                    f"frames: the decoder process dies over a sound picture too, on {platform.node()}: its libraries "
+                    f"frames: the decoder process crashes on a valid image too, on {platform.node()}: its libraries "
                     "or this machine are broken, or it has less memory than a decoder needs"
                 ) from None
         return "failed", "undecodable", "the decoder crashed or did not end"

@@ -20,8 +20,8 @@ from cxr.imaging.frames.decoding import SPIKE_RANGE, SPIKE_SHARE
 from cxr.imaging.frames.isolate import Workers
 from cxr.imaging.frames.settings import FramesSettings
 
-MAX_MEMORY_MB = 4096  # memory of one decoding process, MB; an image that needs more is undecodable
-TIMEOUT_S = 300  # time for decoding one image, seconds; one that takes longer is undecodable
+MAX_MEMORY_MB = 4096  # maximum memory of a decoding process, MB; an image that needs more is undecodable
+TIMEOUT_S = 300  # maximum time for decoding an image, seconds; an image that takes longer is undecodable
 
 
 class Candidate(NamedTuple):
@@ -33,7 +33,7 @@ class Candidate(NamedTuple):
 
 
 def group_candidates(cohort: str, per_study: str) -> list[list[Candidate]]:
-    """Return groups of candidates, best first, of which one is used: a study's images, or with ``all`` each image."""
+    """Return groups of candidates, best first; one per group is used. A group is a study, or one image for ``all``."""
     table = read_table(cohort).sort("study_id", "rank", "image_id")
     groups: dict[str, list[Candidate]] = {}
     for candidate in map(Candidate._make, table.select(Candidate._fields).iter_rows()):
@@ -54,11 +54,11 @@ def run_shard(
     compute: dict | None = None,
     files_read: str | None = None,
 ) -> None:
-    """Write the frames of one shard: per study the first image that can be decoded (or every one), and the ledger.
+    """Write the frames of a shard and the ledger; per study the first decodable image is used, or all images.
 
-    ``burned_in``: what becomes of text in the pixels (``privacy.burned_in``); ``corrected``: the table of images that
-    are used although their headers are wrong; ``compute``: the settings' section of that name; ``files_read``: table
-    for the states of the files that were read. Raises Broken if decoding fails for a reason that no file caused.
+    ``burned_in``: how burned-in text is handled (``privacy.burned_in``); ``corrected``: output table of images that are
+    used although their header is wrong; ``compute``: the section ``compute`` of the settings; ``files_read``: output
+    table with the states of the files read. Raises Broken if decoding fails and no file is to blame.
     """
     groups = group_candidates(cohort, options.per_study)
     ledger = Ledger("frames")
@@ -66,19 +66,19 @@ def run_shard(
     failures = Failures("frames", num_candidates, compute)
     narrow, missing, corrections = 0, 0, []
     Path(output).parent.mkdir(parents=True, exist_ok=True)
-    # frames come in any order and are written by id: a file between, so that memory does not grow with the shard
+    # frames arrive in any order but are written by id; a temporary file keeps memory independent of the shard's size
     spool = tempfile.TemporaryFile(dir=Path(output).parent)  # noqa: SIM115
     frame_rows: dict[str, tuple[int, np.ndarray, tuple[int, int]]] = {}
     states: list[tuple] = []
 
     def try_group(group: list[Candidate]) -> list[tuple]:
-        """Return (candidate, *answer of its worker) of a group; the candidates after the first frame are unused."""
+        """Return (candidate, *worker's answer) for each of a group; candidates after the first frame are rejected."""
         answers: list[tuple] = []
         for candidate in group:
             if answers and answers[-1][1] == "frame":
                 answers += [(unused, "rejected", "not_selected", "") for unused in group[len(answers) :]]
                 break
-            # the state comes first: a file that changes in between is noticed by the next run
+            # taken before reading, so that the next run notices a later change
             states.append(state_row(candidate.image_id, candidate.path))
             answers.append((candidate, *workers.ask(candidate.path)))
         return sorted(answers, key=lambda answer: answer[1] == "frame")
@@ -101,14 +101,14 @@ def run_shard(
                 missing += answer[0] == "missing_file"
     if missing == num_candidates > 1:
         raise UserError(
-            f"none of the {missing} images of this shard exists any more: mount their disk, or, if they were deleted, "
+            f"none of the {missing} images of this shard exists any more: mount their disk, or if they were deleted, "
             "remake the cohort (snakemake cohort --forcerun cohort_shards)"
         )
     if narrow:
         counts = narrow, len(ledger.accepted), SPIKE_RANGE, SPIKE_SHARE
         log.warning(
-            "%d of %d images: over %g of the grey range is held by under %g of the pixels (markers, metal); "
-            "frames.window: percentile gives the chest more of it", *counts,
+            "%d of %d images: more than %g of the grey range is taken by less than %g of the pixels (markers, metal); "
+            "set frames.window to percentile to give the chest more contrast", *counts,
         )  # fmt: skip
     empty = {"image": ((FRAME_SIZE, FRAME_SIZE), np.uint8), "to_original": ((2, 3), np.float64)}
     empty |= {"original_shape": ((2,), np.int32)}

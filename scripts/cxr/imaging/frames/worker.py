@@ -1,4 +1,4 @@
-"""The process that ``isolate`` starts to decode images, so that a crashing decoder does not end the job."""
+"""The process that ``isolate`` starts to decode images, so that the crash of a decoder does not end the job."""
 
 import os
 import platform
@@ -15,12 +15,12 @@ from cxr.imaging.frames.decoding import is_narrow, read_image
 
 
 def prepare(path: str, options: dict) -> tuple | Exception:
-    """Return the answer for one file, or an error that no file caused.
+    """Decode a file; return an answer, or an error that no file caused.
 
-    An answer is ("frame", frame uint8 (512, 512), affine to original float64 (2, 3), original (rows, columns), whether
-    few pixels hold most of the grey range, corrections of the header), ("rejected", reason, detail) for a known fault
-    of the file, or ("failed", reason, detail) for an error that points to the machine if it repeats. ``options``: those
-    of the stage, burned_in and max_memory_mb.
+    Answers: ("frame", frame uint8 (512, 512), affine to original float64 (2, 3), original (rows, columns), result of
+    :func:`is_narrow`, notes on the header); ("rejected", reason, detail) for a known fault of the file; ("failed",
+    reason, detail) for an error that suggests a fault of the machine if it occurs often. ``options``: options of the
+    frames stage, burned_in and max_memory_mb.
     """
     try:
         decoded = read_image(path, options)
@@ -39,16 +39,16 @@ def prepare(path: str, options: dict) -> tuple | Exception:
 
 
 def main() -> None:
-    """Receive options, then paths, from the pipe, and answer each until the pipe is closed."""
+    """Receive the options and then paths from the pipe; answer each path, until the pipe is closed."""
     pipe = Connection(int(sys.argv[1]))
     options = pipe.recv()
     limit = options["max_memory_mb"] << 20
-    with suppress(ValueError, OSError):  # not every system supports it; the limit on pixels still applies
+    with suppress(ValueError, OSError):  # not all systems have this limit; MAX_PIXELS still applies
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     missing = list_missing_decoders()
     remedy = "run with the environment envs/frames.yaml, or install it"
     pipe.send(f"this Python lacks decoders ({', '.join(missing)}): {remedy}" if missing else "")
-    # Decoders print messages about damaged files, with patient text, on both streams.
+    # For damaged files, decoders print messages with patient text to both streams.
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)

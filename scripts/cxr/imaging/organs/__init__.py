@@ -1,1 +1,1 @@
-"""Segmenting lungs and heart on the image; images that are not a complete, usable chest X-ray are excluded."""
+"""Segmenting lungs and heart on frames; images that are not a complete, usable chest X-ray are excluded."""

@@ -1,7 +1,7 @@
 """The engine chexmask: published masks from the MIMIC-CXR table of the CheXmask database (PhysioNet).
 
-The table's layout: :mod:`cxr.annotations.chexmask`. The public code that made the table confuses height and width. In
-rows with this fault the runs were cut off at the wrong border, so the outlines are drawn from the landmarks instead.
+:mod:`cxr.annotations.chexmask` describes the table. The public code that made it swaps height and width in some rows.
+In these rows the run lengths are clipped at the wrong border, so masks are drawn from the landmarks instead.
 """
 
 import csv
@@ -27,17 +27,17 @@ from cxr.imaging.organs.settings import OrgansSettings
 
 SOURCES = ("table",)
 INPUTS = {"rows": "results/organs/chexmask/{shard}.csv.gz"}
-"""The shard's rows of the table; a separate rule splits the table once (:func:`split_table`)."""
+"""Rows of the table for one shard; a separate rule splits the table once (:func:`split_table`)."""
 KEY = "organs.chexmask.table"
-MAX_BUFFERED_CHARACTERS = 64 * 2**20  # number of characters, over all shards, that are buffered before they are written
+MAX_BUFFERED_CHARACTERS = 64 * 2**20  # maximum number of buffered characters, all shards together
 log = logging.getLogger("cxr.imaging.organs")
 
 
 def split_table(*, table: str, cohort: list[str], output: list[str]) -> None:
-    """Write each shard's rows of the table as gzipped CSV; ``cohort``: the shards' tables of images.
+    """Split the table into one gzipped CSV per shard.
 
-    ``output``: one path per shard, in the same order. Raises UserError like
-    :func:`cxr.annotations.chexmask.stream_rows`.
+    ``cohort``: the image table of each shard; ``output``: one path per shard, in the same order. Raises UserError as
+    :func:`cxr.annotations.chexmask.stream_rows` does.
     """
     shard_of = {name: number for number, path in enumerate(cohort) for name in read_table(path)["image_id"]}
     with ExitStack() as stack:
@@ -66,7 +66,7 @@ def _append_rows(parts: list[Path], waiting: list[list[list[str | None]]]) -> No
 
 
 class ChexmaskOrgans:
-    """Published masks of right lung, left lung and heart, for images with a good estimated Dice."""
+    """An engine that reads published masks of right lung, left lung and heart, if their estimated Dice is high."""
 
     labels = ORGAN_LABELS
 
@@ -75,7 +75,7 @@ class ChexmaskOrgans:
         self._rows: dict[str, chexmask.Row | None] = {}
 
     def prepare(self, image_ids: list[str]) -> None:
-        """Read the rows of these images. Raises StoreError for a damaged file."""
+        """Read the rows of these images. Raises StoreError if the file is missing or damaged."""
         try:
             self._rows = chexmask.read_rows(KEY, self._path, image_ids)
         except UserError:
@@ -85,9 +85,9 @@ class ChexmaskOrgans:
             log.warning("chexmask: none of the images is in the table: an image_id must be MIMIC-CXR's dicom_id")
 
     def segment(self, image: np.ndarray, image_id: str, to_original: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-        """See :class:`cxr.imaging.organs.engine.OrganEngine`. Raises NoOrgans, which says why there are no masks."""
+        """Return the masks of a frame; see :class:`cxr.imaging.organs.engine.OrganEngine`. Raises NoOrgans."""
         if image_id not in self._rows:
-            raise NoOrgans("the CheXmask table has no row of the image")
+            raise NoOrgans("the CheXmask table has no row for the image")
         row = self._rows[image_id]
         if row is None:
             raise NoOrgans(f"{DICE}, {HEIGHT} or {WIDTH} is not a number")
@@ -106,9 +106,9 @@ def _decode_masks(row: chexmask.Row, shape: tuple[int, int]) -> np.ndarray:
     except ValueError as error:
         raise NoOrgans(f"the row in the CheXmask table is damaged: {error}") from None
     sizes = " x ".join(map(str, row.shape)), " x ".join(map(str, shape))
-    raise NoOrgans("the CheXmask table has a picture of {} pixels, the image is {}".format(*sizes))
+    raise NoOrgans("the CheXmask table has an image of {} pixels, the image has {}".format(*sizes))
 
 
 def load(options: OrgansSettings, setup: Setup) -> ChexmaskOrgans:
-    """Load the engine; the rows are read when the images are known."""
+    """Load the engine; ``prepare`` reads the rows later."""
     return ChexmaskOrgans(setup.files["rows"], options.chexmask.min_dice)

@@ -1,4 +1,4 @@
-"""The interface of organ engines, loading one by its name, and masks from the outlines of the CheXmask models."""
+"""The interface of organ engines, loading an engine by name, and drawing masks from CheXmask landmarks."""
 
 from typing import Protocol
 
@@ -11,31 +11,31 @@ from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.imaging.organs.settings import OrgansSettings
 
 OUTLINES = {"right lung": slice(0, 44), "left lung": slice(44, 94), "heart": slice(94, 120)}
-"""The landmarks of each organ, in the order of ``labels.ORGAN_LABELS``: a closed ring each."""
+"""{organ: its landmarks, which form a closed outline}, in the order of ``ORGAN_LABELS``."""
 LANDMARKS = 120
-_FAR = 1 << 15  # largest coordinate that OpenCV can draw, px
+_FAR = 1 << 15  # maximum coordinate that OpenCV can draw, px
 
 
 class NoOrgans(Exception):
-    """An image has no masks and is excluded as ``no_lungs``. The message is the detail, without patient text."""
+    """An image has no masks and is excluded as ``no_lungs``. The message is the detail, free of patient text."""
 
 
 class OrganEngine(Protocol):
-    """A source of organ masks. ``labels`` holds at least right lung, left lung and heart; sides are the patient's.
+    """A source of organ masks. ``labels``: at least right lung, left lung and heart; sides are the patient's sides.
 
-    An engine that looks masks up also has ``prepare(image_ids)``, which is called once, at the start. An engine with a
-    large net has ``segment_batch(rows)``: it takes a list of the arguments of ``segment`` and returns a list of masks
-    or NoOrgans; and the attribute ``batch``: the batch size, or None where one image at a time is as fast. It is called
-    from one thread; no result may depend on the other images.
+    An engine that looks up masks also has ``prepare(image_ids)``, which is called once at the start. An engine with a
+    large net also has the attribute ``batch``, the batch size (None if single images are as fast), and
+    ``segment_batch(rows)``, which takes a list with the arguments of ``segment``, and returns a list of masks or
+    NoOrgans. It is called from one thread; no result may depend on the other images.
     """
 
     labels: tuple[str, ...]
 
     def segment(self, image: np.ndarray, image_id: str, to_original: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-        """Return bool (K, 512, 512) masks, in the order of ``labels``, of a frame uint8 (512, 512).
+        """Segment a frame, uint8 (512, 512); return masks, bool (K, 512, 512), in the order of ``labels``.
 
-        ``to_original``: the affine (2, 3) to the original of ``shape`` (rows, columns). The mask of an absent
-        organ is empty. It is called from several threads at once. Raises NoOrgans if there is no result for the image.
+        ``to_original``: affine (2, 3) from the frame to the original of ``shape`` (rows, columns). The mask of an
+        absent organ is empty. Several threads call this method at once. Raises NoOrgans if the image has no masks.
         """
 
 
@@ -43,15 +43,15 @@ def load_engine(name: str, options: OrgansSettings, setup: Setup | None = None) 
     """Load the engine ``cxr.imaging.organs.<name>``. Raises UserError if it is unknown or lacks a required organ."""
     engine = engine_module("cxr.imaging.organs", name).load(options, setup or Setup())
     if missing := [label for label in ORGAN_LABELS if label not in engine.labels]:
-        raise UserError(f"organs.engine {name!r} gives no {', '.join(missing)}: choose another engine")
+        raise UserError(f"organs.engine {name!r} lacks {', '.join(missing)}: choose another engine")
     return engine
 
 
 def fill_outlines(points: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Return uint8 (3, rows, columns), 1 inside each outline of ``points`` (120, 2: x, y), as the database does.
+    """Fill the outlines of landmarks (120, 2: x, y) as CheXmask does; return masks of 0 and 1, uint8 (3, *shape).
 
-    A point is a pixel index, not a position between pixels; the outline's pixels belong to the mask. Raises ValueError
-    for another number of points or for NaN.
+    Points are pixel indices, not positions between pixels; pixels on the outline belong to the mask. Raises ValueError
+    for a wrong number of points, or for NaN.
     """
     if points.shape != (LANDMARKS, 2) or not np.isfinite(points).all():
         raise ValueError(f"{LANDMARKS} landmarks of two numbers are needed, not an array of shape {points.shape}")

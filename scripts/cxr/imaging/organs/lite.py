@@ -1,7 +1,7 @@
-"""The embedded organ engine: a small U-Net on the CPU (resources/organs; made by its train.py).
+"""The embedded organ engine: a small U-Net on the CPU (resources/organs; trained by train.py there).
 
-The net was trained on complete lungs, so it draws truncated ones beyond the image's edge; these parts are removed. Its
-lung masks include the lung behind the heart, as radiologists outline it; a setting removes that part.
+The net was trained on complete lungs, so it completes truncated lungs beyond the image's edge; these parts are removed.
+Its lung masks include the lung behind the heart, as radiologists outline it; a setting removes this part.
 """
 
 import cv2
@@ -15,12 +15,12 @@ from cxr.imaging.organs.settings import OrgansSettings
 from cxr.nets.map_net import MapNet
 
 RESOURCE_FILES = ("organs/lite.onnx",)
-BLUR = 2.0  # standard deviation of the blur before thresholding, pixels: noise and writing must not split the black
-BLACK = 0.02  # where black ends between percentiles 0.5 and 99.5; at 0.06 a dark apex at the edge was black, too
+BLUR = 2.0  # sigma of the blur before thresholding, pixels, so that noise and text do not split black regions
+BLACK = 0.02  # limit of black, as a fraction of the range of percentiles 0.5 to 99.5; 0.06 removed dark apices
 
 
 class LiteOrgans:
-    """Right lung, left lung, heart and cardiomediastinum, one connected region each."""
+    """An engine for right lung, left lung, heart and cardiomediastinum, one connected region each."""
 
     def __init__(self, behind_heart: bool):
         self.behind_heart = behind_heart
@@ -28,17 +28,17 @@ class LiteOrgans:
         self.labels = self._net.labels
 
     def segment(self, image: np.ndarray, image_id: str, to_original: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-        """Return bool (4, 512, 512); see :class:`cxr.imaging.organs.engine.OrganEngine`."""
+        """Return masks, bool (4, 512, 512). See :class:`cxr.imaging.organs.engine.OrganEngine`."""
         rectangle = content_rectangle(to_original, shape, image.shape[0])
         masks = clip_masks(self._net.masks(image), body_mask(image, rectangle))
         return masks if self.behind_heart else visible(masks, self.labels)
 
 
 def body_mask(image: np.ndarray, rectangle: Rectangle) -> np.ndarray:
-    """Return the mask of the body, bool (H, W).
+    """Return a mask of the body, bool (H, W).
 
-    ``image`` uint8 (H, W); ``rectangle``: x1, y1, x2, y2 of the image in the frame. The mask excludes
-    all beyond the rectangle and black regions connected to its edge: air around the body, the collimator, a bar.
+    ``image``: uint8 (H, W); ``rectangle``: x1, y1, x2, y2 of the image in the frame. The mask excludes everything
+    outside the rectangle, and black regions that touch the rectangle's edge: air around the body, collimator, bars.
     """
     x1, y1, x2, y2 = (round(edge) for edge in rectangle)
     picture = np.zeros(image.shape, bool)
@@ -54,12 +54,12 @@ def body_mask(image: np.ndarray, rectangle: Rectangle) -> np.ndarray:
 
 
 def clip_masks(masks: np.ndarray, region: np.ndarray) -> np.ndarray:
-    """Return masks bool (K, H, W) inside ``region`` (H, W), reduced to their largest connected component."""
+    """Clip masks, bool (K, H, W), to ``region`` (H, W), and reduce each to its largest connected component."""
     return np.stack([largest_component(mask & region) for mask in masks])
 
 
 def visible(masks: np.ndarray, labels: tuple[str, ...]) -> np.ndarray:
-    """Return the masks bool (K, H, W) with the lungs ending at the cardiomediastinum, one region each."""
+    """Remove the cardiomediastinum from the lungs in ``masks``, bool (K, H, W); keep one region per lung."""
     middle = masks[labels.index(CARDIOMEDIASTINUM)]
     labelled_masks = zip(labels, masks, strict=True)
     return np.stack([largest_component(mask & ~middle) if label in LUNGS else mask for label, mask in labelled_masks])

@@ -1,6 +1,6 @@
-"""Checking with image and organ masks that an image shows a complete, usable chest.
+"""Checking that an image shows a complete, usable chest, by the image and its organ masks.
 
-The paper excludes severe truncation and images without a chest (section D.1), but gives no limits: these are ours.
+The paper excludes severe truncation and images without a chest (section D.1), but gives no limits; we chose the limits.
 """
 
 import cv2
@@ -13,29 +13,29 @@ from cxr.geometry.turns import UPRIGHT
 from cxr.imaging.organs import upright
 from cxr.imaging.organs.settings import OrgansSettings
 
-MIN_LUNG_SHARE = 0.02  # fraction of the image that each lung must cover, else no_lungs
-MAX_LUNG_RATIO = 5.0  # largest ratio of the larger lung mask's area to the smaller one's, else no_lungs
-MIN_MIRRORED_SHARE = 0.5  # fraction of the visible lung's mirror image that lies in the image, for white_out
-BORDER_MARGIN = 0.027  # distance from the image's edge within which an outline touches it, frame widths
-MAX_BORDER_SHARE = 0.17  # fraction of a lung's outline that may touch the image's edge, else cut_off
-MIN_CONTRAST = 8.0  # smallest standard deviation inside the chest, grey levels, else extreme_contrast
-MAX_SATURATED = 0.5  # largest fraction of pure black or white pixels in the chest, else extreme_contrast
+MIN_LUNG_SHARE = 0.02  # minimum fraction of the image that each lung covers, else no_lungs
+MAX_LUNG_RATIO = 5.0  # maximum ratio of the areas of larger and smaller lung mask, else no_lungs
+MIN_MIRRORED_SHARE = 0.5  # minimum fraction of the visible lung's mirror image inside the image, for white_out
+BORDER_MARGIN = 0.027  # an outline within this distance of the image's edge touches it, frame widths
+MAX_BORDER_SHARE = 0.17  # maximum fraction of a lung's outline that touches the image's edge, else cut_off
+MIN_CONTRAST = 8.0  # minimum standard deviation inside the chest, grey levels, else extreme_contrast
+MAX_SATURATED = 0.5  # maximum fraction of pure black or white pixels in the chest, else extreme_contrast
 
 
 Rectangle = tuple[float, float, float, float]  # x1, y1, x2, y2 in pixels
 
 
 def content_rectangle(to_original: np.ndarray, original_shape: tuple[int, int], size: int) -> Rectangle:
-    """Return x1, y1, x2, y2, in frame pixels, of the image without the padding, by the frame-to-original affine."""
+    """Return the rectangle (x1, y1, x2, y2) of the frame, in pixels, that the image without padding covers."""
     rows, columns = (float(side) for side in original_shape)
     corners = np.clip(boxes_to_frame(np.array([0.0, 0.0, columns, rows]), to_original), 0, size)
     return tuple(float(value) for value in corners.ravel())
 
 
 def border_share(mask: np.ndarray, rectangle: Rectangle, margin: float) -> float:
-    """Return the fraction of a mask's outline within ``margin`` pixels of the image's edge, 0 for an empty mask.
+    """Return the fraction of a mask's outline within ``margin`` pixels of the image's edge; 0 for an empty mask.
 
-    The margin is needed because a net trained on complete lungs closes a truncated one shortly before the edge.
+    The margin is needed because a net trained on complete lungs ends a truncated lung shortly before the edge.
     """
     outline = mask & (cv2.erode(mask.astype(np.uint8), np.ones((3, 3), np.uint8), borderValue=0) == 0)
     ys, xs = np.nonzero(outline)
@@ -49,12 +49,12 @@ def border_share(mask: np.ndarray, rectangle: Rectangle, margin: float) -> float
 def find_posture_fault(
     image: np.ndarray, to_original: np.ndarray, original_shape: tuple[int, int], options: OrgansSettings
 ) -> Fault | None:
-    """Return the reason code and detail if the image is not an upright, unmirrored chest X-ray, else None."""
+    """Return a reason code and a detail if the image is not an upright, unmirrored chest X-ray, else None."""
     if options.max_mirrored >= 1 and options.min_upright <= 0:
         return None
     x1, y1, x2, y2 = (round(edge) for edge in content_rectangle(to_original, original_shape, image.shape[0]))
     version_probabilities = upright.predict_versions(image[y1 : max(y2, y1 + 1), x1 : max(x2, x1 + 1)])
-    # the frames stage has turned it already, once: the header may be wrong
+    # the frames stage has already turned the image by its header, which may be wrong
     after = "" if turn_from_affine(to_original) == UPRIGHT else ", after it was turned as its PatientOrientation says"
     if version_probabilities[1] > options.max_mirrored:
         return "heart_on_right", f"the image looks mirrored, probability {version_probabilities[1]:.3f}{after}"
@@ -64,7 +64,7 @@ def find_posture_fault(
 
 
 def _lost_lung_fault(image: np.ndarray, lungs: list[np.ndarray], areas: list[float], rectangle: Rectangle) -> Fault:
-    """Return the reason code and detail of an image with a lung mask, in the order of LUNGS, that is too small."""
+    """Return the reason code and detail for an image with a lung that is too small; lists in the order of LUNGS."""
     lost = int(np.argmin(areas))
     if max(areas) >= MIN_LUNG_SHARE and _is_white_opposite(image, lungs[1 - lost], lost == 1, rectangle):
         return "white_out", f"the {LUNGS[lost]} is not visible, its side of the chest is white"
@@ -75,7 +75,7 @@ def _lost_lung_fault(image: np.ndarray, lungs: list[np.ndarray], areas: list[flo
 
 
 def _is_white_opposite(image: np.ndarray, visible_lung: np.ndarray, is_right: bool, rectangle: Rectangle) -> bool:
-    """True if the visible lung's mirror image lies in the image and its dark quarter is brighter than the lung."""
+    """True if the side opposite the visible lung is in the image, and its 25th percentile exceeds the lung's 75th."""
     ys, xs = np.nonzero(visible_lung)
     medial = xs.max() if is_right else xs.min()
     x1, _, x2, _ = rectangle
@@ -90,7 +90,7 @@ def _is_white_opposite(image: np.ndarray, visible_lung: np.ndarray, is_right: bo
 def find_fault(
     image: np.ndarray, masks: dict[str, np.ndarray], to_original: np.ndarray, original_shape: tuple[int, int]
 ) -> Fault | None:
-    """Return the reason code and detail if an image (512, 512) with these organs' masks cannot be used, else None."""
+    """Return a reason code and a detail if an image (512, 512) with these organ masks is unusable, else None."""
     x1, y1, x2, y2 = rectangle = content_rectangle(to_original, original_shape, image.shape[0])
     image_area = max(1.0, (x2 - x1) * (y2 - y1))
     areas = [float(masks[name].sum()) / image_area for name in LUNGS]

@@ -1,4 +1,4 @@
-"""The organs stage: segments frames and keeps the usable chests."""
+"""The organs stage: segments organs on frames and excludes images without a usable chest."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def run_shard(
     """Segment every frame of a shard and keep the images that pass the checks in :mod:`cxr.imaging.organs.quality`.
 
     Writes ``output`` (HDF5: ``mask`` packed bool (K, 512, 512) for each accepted image) and the ledger ``excluded``.
-    ``files``: the engine's other input files; ``compute``: how its net is run. Raises UserError for an unknown engine.
+    ``files``: the engine's input files; ``compute``: how its net is run. Raises UserError for an unknown engine.
     """
     engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine))
     ledger = Ledger("organs")

@@ -1,7 +1,7 @@
-"""Checking with a small net that an image is an upright, unmirrored, positive chest X-ray.
+"""Checking with a small net that an image is an upright chest X-ray, neither mirrored nor inverted in grey levels.
 
-The net (resources/organs, made by train_upright.py) scores how much an image looks like a correctly displayed frontal
-X-ray: its eight rotations and reflections, each also inverted. An image without a chest has no high score.
+The net (resources/organs, trained by train_upright.py) scores how much an image looks like a correctly displayed
+frontal X-ray. Eight rotations and reflections and their negatives are scored; without a chest, all scores are low.
 """
 
 import cv2
@@ -18,30 +18,30 @@ TURNS = (
     "", MIRRORED, "upside down", "turned by 180 degrees", "turned by 90 degrees to the left",
     "turned by 90 degrees to the right", "turned and mirrored", "turned and mirrored",
 )  # fmt: skip
-"""Description of an image whose version k of :func:`rotate_and_reflect` is upright; k = 8 … 15: of its negative."""
+"""Description of an image whose version k of :func:`rotate_and_reflect` is upright (k = 8 … 15: the negatives)."""
 INVERTED = "inverted"
 NO_CHEST = "nothing in the image looks like a complete chest"
-MIN_NAMED_PROBABILITY = 0.5  # smallest probability of a version that a detail names
+MIN_NAMED_PROBABILITY = 0.5  # minimum probability for a version to be named in a detail
 
 
 def rotate_and_reflect(picture: np.ndarray) -> np.ndarray:
-    """Return the 8 rotations and reflections of square images (..., S, S), stacked first: (8, ..., S, S)."""
+    """Return the eight rotations and reflections of square images (..., S, S), stacked to (8, ..., S, S)."""
     across = np.swapaxes(picture, -1, -2)
     return np.stack([picture, picture[..., ::-1], picture[..., ::-1, :], picture[..., ::-1, ::-1],
                      across[..., ::-1], across[..., ::-1, :], across, across[..., ::-1, ::-1]])  # fmt: skip
 
 
 def make_net_input(picture: np.ndarray) -> np.ndarray:
-    """Return an image uint8 (rows, columns) as float32 (64, 64) in 0..1, stretched in shape and in grey range."""
+    """Convert an image, uint8 (rows, columns), to float32 (64, 64) in 0..1, stretched in shape and grey range."""
     small = cv2.resize(picture, (SIZE, SIZE), interpolation=cv2.INTER_AREA).astype(np.float32)
     low, high = np.percentile(small, PERCENTILES).astype(np.float32)
     return np.clip((small - low) / max(high - low, np.float32(1)), 0, 1)
 
 
 def predict_versions(picture: np.ndarray) -> np.ndarray:
-    """Return float64 (16,), sum 1: the probability of each version in :data:`TURNS`, then of its negative.
+    """Return the probability of each version in :data:`TURNS`, then of each negative; float64 (16,), sum 1.
 
-    ``picture`` uint8 (rows, columns): the image without the frame's padding.
+    ``picture``: the image without the frame's padding, uint8 (rows, columns).
     """
     versions = rotate_and_reflect(make_net_input(picture))
     versions = np.ascontiguousarray(np.concatenate([versions, 1 - versions])[:, None])
@@ -51,7 +51,7 @@ def predict_versions(picture: np.ndarray) -> np.ndarray:
 
 
 def describe_posture(version_probabilities: np.ndarray) -> str:
-    """Return a detail from :func:`predict_versions` for an image that is not displayed correctly."""
+    """Describe an image that is not displayed correctly, by the output of :func:`predict_versions`."""
     best = int(np.argmax(version_probabilities))
     if version_probabilities[best] < MIN_NAMED_PROBABILITY:
         return NO_CHEST

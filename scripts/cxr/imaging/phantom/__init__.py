@@ -1,1 +1,1 @@
-"""The embedded cohort: synthetic chest X-rays, reports and files with known truth."""
+"""The embedded cohort: synthetic chest X-rays and reports with known ground truth."""

@@ -1,7 +1,7 @@
 """Generating a realistic synthetic frontal chest X-ray with masks of its organs.
 
-The image is a sum of absorptions, drawn at random and blurred by scatter, with photon noise and a display curve. All
-amounts are our choice, set by visual comparison with real films.
+The image is a sum of random absorptions, blurred by scatter, with photon noise and a display curve. We chose all
+amounts by visual comparison with real radiographs.
 """
 
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from cxr.painting.lesions import noise
 
 @dataclass
 class Chest:
-    """One synthetic X-ray and its truth.
+    """A synthetic X-ray and its ground truth.
 
-    image: float32 (H, W) in 0..1, bright = dense. masks: bool (H, W) per label: right lung, left lung, heart,
-    cardiomediastinum and the other 13 zone labels. midline: column of the patient's midline, pixels. ctr:
-    cardiothoracic ratio, the width of the heart over the outer width of both lungs.
+    image: float32 (H, W) in 0..1, dense tissue is bright. masks: {label: bool (H, W)} for right lung, left lung,
+    heart, cardiomediastinum and the other 13 zone labels. midline: column of the patient's midline, pixels. ctr:
+    cardiothoracic ratio, the width of the heart divided by the outer width of both lungs.
     """
 
     image: np.ndarray
@@ -38,14 +38,14 @@ def _blur(picture: np.ndarray, sigma: float) -> np.ndarray:
 
 
 def _thickness(mask: np.ndarray, reach: float) -> np.ndarray:
-    """Thickness of a rounded body over its silhouette: 0 at the edge, 1 from ``reach`` pixels inside."""
+    """Return the thickness of a rounded body from its silhouette: 0 at the edge, 1 from ``reach`` pixels inside."""
     distance = cv2.distanceTransform((mask > 0.5).astype(np.uint8), cv2.DIST_L2, 5)
     t = np.clip(distance / reach, 0.0, 1.0)
     return np.sqrt(t * (2.0 - t)).astype(np.float32)
 
 
 def _ribs(anatomy: Anatomy, view: View, rng: np.random.Generator) -> np.ndarray:
-    """Ten pairs of ribs: posterior parts slope gently outwards, anterior parts slope inwards."""
+    """Draw ten pairs of ribs: posterior parts slope gently outwards, anterior parts slope inwards."""
     total = np.zeros(view.shape, np.float32)
     tilt, gap = float(rng.normal(0, 0.01)), float(rng.uniform(0.060, 0.070))
     width = float(rng.uniform(0.017, 0.024))
@@ -157,7 +157,7 @@ def _soft_tissue(anatomy: Anatomy, view: View, x: np.ndarray, y: np.ndarray, rng
 
 
 def _abdomen(anatomy: Anatomy, view: View, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Denser than the chest, from the domes down, with gas under the left one."""
+    """Draw the abdomen, denser than the chest, below the diaphragm, with gas under the left dome."""
     floor = min(bottom for _, bottom in anatomy.lung_box.values()) - 0.12
     total = 0.42 * np.clip((y - floor) / 0.12, 0, 1) * view.fill(*anatomy.body[:1])
     gas = view.canvas()
@@ -218,10 +218,10 @@ def _expose(absorption: np.ndarray, view: View, rng: np.random.Generator, ap: bo
 def draw_chest(
     rng: np.random.Generator, size: int | tuple[int, int] = 512, *, cardiomegaly: bool = False, ap: bool = False
 ) -> Chest:
-    """Draw one frontal chest X-ray without any lung lesion.
+    """Draw a frontal chest X-ray without lung lesions.
 
-    ``size``: side of a square image or (rows, columns), with a ratio of at most 1.25. ``cardiomegaly``: a
-    cardiothoracic ratio above 0.54. ``ap``: a portable supine film. The same state of ``rng`` gives the same image.
+    ``size``: side of a square image or (rows, columns), with a ratio of at most 1.25. ``cardiomegaly``: whether the
+    cardiothoracic ratio is above 0.54. ``ap``: a portable supine X-ray. The same state of ``rng`` gives the same image.
     """
     shape = (size, size) if isinstance(size, int) else size
     anatomy = draw_anatomy(rng, cardiomegaly=cardiomegaly, ap=ap)

@@ -1,6 +1,6 @@
-"""Writing images in the file formats of archives: DICOM in many encodings, PNG, JPEG, and broken files.
+"""Writing images in file formats that archives use: DICOM in many encodings, PNG, JPEG, and broken files.
 
-Identifiers, dates and UIDs are derived from the image's name, so the bytes depend on nothing else.
+UIDs are derived from the names of image and study, so that the same arguments give the same bytes.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from pydicom.encaps import encapsulate
 
 from cxr.base.resources import load_resource
 
-# The encoder logs every tile.
+# The encoder logs a message for every tile.
 logging.getLogger("openjpeg.encode").setLevel(logging.WARNING)
 
 PADDING_VALUE = 0
@@ -29,7 +29,7 @@ PADDED_ROWS = 6  # rows of padding at the top and the bottom of a padded image
 
 @dataclass(frozen=True)
 class Encoding:
-    """How pixels are stored. ``tolerance``: largest difference of a lossy encoding, as a fraction of the range."""
+    """How pixels are stored. ``tolerance``: maximum error of a lossy encoding, as a fraction of the range."""
 
     syntax: str
     bits: int
@@ -45,7 +45,7 @@ RESOURCE_FILES = ("phantom/plan.yaml",)
 _ENCODINGS = load_resource(RESOURCE_FILES[0])["encodings"]
 DICOM_ENCODINGS = {name: Encoding(**fields) for name, fields in _ENCODINGS.items() if fields}
 PLUGINS = {"RLELossless": "pydicom", "JPEGLS": "pyjpegls", "JPEG2000": "pylibjpeg"}
-"""pydicom's encoder by the start of a transfer syntax, so that bytes never change; GDCM's crashes on some sizes."""
+"""{start of a transfer syntax: pydicom's encoder}, fixed so that bytes never change; GDCM crashes on some sizes."""
 FILE_ENCODINGS = {"png_8": ".png", "png_16": ".png", "jpeg_file": ".jpg"}  # {encoding other than DICOM: file extension}
 
 
@@ -55,7 +55,7 @@ def _uid(*parts: str) -> str:
 
 
 def stored_values(image: np.ndarray, encoding: Encoding) -> np.ndarray:
-    """Return the stored pixels (H, W) of an image in 0..1: the full range of the bits, inverted for MONOCHROME1."""
+    """Convert an image in 0..1 to stored pixels (H, W): the full range of the bits, inverted for MONOCHROME1."""
     top = 2**encoding.bits - 1
     values = np.round((1.0 - image if encoding.mono1 else image) * top).astype(np.int64)
     if encoding.padded:
@@ -83,7 +83,7 @@ def _header(image_id: str, study_id: str, subject_id: str, view: str, acquired: 
     ds.StudyTime = ds.AcquisitionTime = time.replace(":", "")
     ds.Manufacturer = "cxr-ils synthetic"
     ds.Modality, ds.BodyPartExamined = "DX", "CHEST"
-    # The view is stored as in archives: mostly in ViewPosition, otherwise in another field.
+    # As in archives, the view is mostly in ViewPosition, and sometimes in another field.
     where = int.from_bytes(hashlib.blake2b(image_id.encode(), digest_size=1).digest(), "big") % 10
     ds.ViewPosition = view if where < 7 else ""
     if where >= 7:
@@ -108,7 +108,7 @@ def _describe_pixels(ds: Dataset, values: np.ndarray, encoding: Encoding) -> Non
 
 
 def _jpeg_lossless(ds: Dataset) -> bytes:
-    """Return the frame as lossless JPEG (process 14, first-order prediction), which pydicom cannot write."""
+    """Encode the frame as lossless JPEG (process 14, first-order prediction), which pydicom cannot write."""
     with tempfile.TemporaryDirectory() as folder:
         plain, packed = Path(folder, "plain.dcm"), Path(folder, "packed.dcm")
         ds.save_as(plain, enforce_file_format=True)
@@ -146,7 +146,7 @@ def _compress(ds: Dataset, values: np.ndarray, encoding: Encoding) -> None:
 
 
 def make_dicom(image: np.ndarray, name: str, **identity: str) -> Dataset:
-    """Return a Dataset of an image (float32 in 0..1) in an encoding of ``DICOM_ENCODINGS``, with ids, view and time."""
+    """Convert an image (float32 in 0..1) to a Dataset. ``name``: key of DICOM_ENCODINGS; ``identity``: ids, view …"""
     encoding = DICOM_ENCODINGS[name]
     values = stored_values(image, encoding)
     ds = _header(**identity)
@@ -156,7 +156,7 @@ def make_dicom(image: np.ndarray, name: str, **identity: str) -> Dataset:
 
 
 def write_image_file(path: Path, image: np.ndarray, name: str) -> None:
-    """Write a PNG (8 or 16 bit) or a JPEG."""
+    """Write an image as PNG (8 or 16 bit) or JPEG; ``name``: key of ``FILE_ENCODINGS``."""
     top, kind = (65535, np.uint16) if name == "png_16" else (255, np.uint8)
     values = np.round(image * top).astype(kind)
     quality = [cv2.IMWRITE_JPEG_QUALITY, 93] if name == "jpeg_file" else []
@@ -167,7 +167,7 @@ def write_image_file(path: Path, image: np.ndarray, name: str) -> None:
 
 
 def write_broken(path: Path, ds: Dataset, fault: str) -> None:
-    """Write the Dataset ``ds`` with one fault; ``missing`` writes nothing. Raises ValueError for an unknown fault."""
+    """Write the Dataset ``ds`` with a fault; the fault ``missing`` writes no file. Raises ValueError if unknown."""
     if fault == "missing":
         return
     if fault in ("empty", "text"):

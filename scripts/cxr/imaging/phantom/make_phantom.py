@@ -1,4 +1,4 @@
-"""The phantom stage: writes the embedded cohort's image files, reports, manifest and truth."""
+"""The phantom stage: writes the embedded cohort's image files, reports, manifest and ground truth."""
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +27,7 @@ EXPECTED = {
     "ct": "wrong_modality", "missing": "missing_file", "knee": "wrong_body_part", "no_view": "unknown_view",
     "multi_frame": "multi_frame",
 }  # fmt: skip
-"""The expected outcome of each fault: ``accept`` or a code of ``exclusions.REASONS``."""
+"""{fault: expected outcome}, where the outcome is ``accept`` or a code of ``exclusions.REASONS``."""
 MANIFEST = {
     "subject_id": Column(pl.String, "Patient."),
     "study_id": Column(pl.String, "Study."),
@@ -38,15 +38,15 @@ MANIFEST = {
     "split": Column(pl.String, "train, validate or test."),
     "acquired": Column(pl.String, "Time of acquisition, text that sorts by time."),
 }
-TRUTH_LABELS = (*ANATOMY_LABELS, CARDIOMEDIASTINUM, *LESIONS)  # of the truth masks; a lesion type: all its paint
-EXTENT = (1.0, 1.8)  # size of a lesion relative to the default of painting.lesions.paint: it fills much of a zone
+TRUTH_LABELS = (*ANATOMY_LABELS, CARDIOMEDIASTINUM, *LESIONS)  # labels of the truth masks; one mask per lesion type
+EXTENT = (1.0, 1.8)  # range of lesion sizes relative to painting.lesions.paint's default; lesions fill much of a zone
 
 
 @dataclass
 class PhantomImage:
-    """One good frontal image float32 (H, W) in 0..1, bright = dense, and its truth.
+    """A valid frontal image, float32 (H, W) in 0..1, dense tissue bright, and its ground truth.
 
-    painted: one bool mask (H, W) per finding in the plan, then per unreported lesion; empty if nothing was painted.
+    painted: a mask, bool (H, W), per finding in the plan, then per unreported lesion; all False if not painted.
     """
 
     image: np.ndarray
@@ -54,7 +54,7 @@ class PhantomImage:
     painted: list[np.ndarray]
 
     def truth(self, plan: StudyPlan) -> np.ndarray:
-        """Return the truth in the canonical frame, bool (24, 512, 512) in the order of ``TRUTH_LABELS``."""
+        """Return the truth masks in the frame, bool (24, 512, 512), in the order of ``TRUTH_LABELS``."""
         mask_by_label = {name: np.zeros(self.image.shape, bool) for name in TRUTH_LABELS} | self.chest.masks
         for lesion, mask in zip(plan.painted, self.painted, strict=True):
             if lesion in LESIONS:
@@ -71,14 +71,14 @@ def _shape(rng: np.random.Generator) -> tuple[int, int]:
 
 
 def _regions(finding: Finding, chest: Chest) -> list[np.ndarray]:
-    """Return where to paint the finding: one bool mask per side (edema: one over both lungs)."""
+    """Return masks of where to paint a finding, bool (H, W): one per location (effusion: per lung; edema: one)."""
     if finding.place == "retrocardiac":
         heart = cv2.dilate(chest.masks["heart"].astype(np.uint8), np.ones((9, 9), np.uint8)) > 0
         return [chest.masks["left lung base"] & heart]
     labels = finding.labels
     if finding.target == "effusion":  # a meniscus climbs along the whole lung
         labels = tuple(f"{side} lung" for side in SIDES if any(side in label.split() for label in labels))
-    # A lesion in a zone does not end exactly at the zone's border: it may reach a little beyond, inside the lung.
+    # A lesion may extend slightly beyond its zone, but stays inside the lung.
     reach = np.ones((2 * round(0.025 * chest.image.shape[0]) + 1, 3), np.uint8)
     masks = []
     for label in labels:
@@ -88,7 +88,7 @@ def _regions(finding: Finding, chest: Chest) -> list[np.ndarray]:
 
 
 def draw_frontal(plan: StudyPlan, image: ImagePlan, seed: int) -> PhantomImage:
-    """Draw one frontal image of the study with its lesions."""
+    """Draw a frontal image of a study with its lesions."""
     rng = generator(seed, image.image_id, "chest")
     large = any(finding.target == "cardiomegaly" for finding in plan.findings)
     chest = draw_chest(rng, _shape(rng), cardiomegaly=large, ap=image.view == "AP")
@@ -110,7 +110,7 @@ def draw_frontal(plan: StudyPlan, image: ImagePlan, seed: int) -> PhantomImage:
 
 
 def draw_lateral(seed: int, image_id: str, size: int = 512) -> np.ndarray:
-    """Draw a rough lateral view, float32 (size, size); it only tests that lateral views are excluded."""
+    """Draw a rough lateral view, float32 (size, size), which only tests that lateral views are excluded."""
     rng = generator(seed, image_id, "lateral")
     y, x = np.mgrid[0:size, 0:size].astype(np.float32) / size
     body = np.clip(1.2 - np.hypot((x - 0.5) / 0.42, (y - 0.6) / 0.75) ** 4, 0, 1)
@@ -186,11 +186,11 @@ def _truth(plan: StudyPlan, report: Report, pictures: dict[str, PhantomImage | N
 def run(
     *, manifest: str, truth: str, truth_masks: str, options: PhantomSettings, seed: int, attrs: dict, threads: int = 1
 ) -> None:
-    """Write the cohort beside ``manifest`` (folders ``images`` and ``reports``) and the truth.
+    """Write the cohort (``manifest``, and ``images`` and ``reports`` in the manifest's folder) and its ground truth.
 
-    ``manifest``: CSV with :data:`MANIFEST`. ``truth``: one JSON line per study. ``truth_masks``: HDF5 with one row per
-    good frontal image, ``mask`` packed bool (24, 512, 512) in the frame of ``geometry.fit_affine(..., "pad")``, labels
-    ``TRUTH_LABELS``. The same options give the same bytes.
+    ``manifest``: CSV with the columns :data:`MANIFEST`. ``truth``: a JSON line per study. ``truth_masks``: HDF5 with a
+    row per valid frontal image, ``mask`` packed bool (24, 512, 512) with the labels ``TRUTH_LABELS``, in the frame of
+    ``fit_affine(..., "pad")``. The same options give the same bytes.
     """
     folder = Path(manifest).parent
     for name in ("images", "reports"):
@@ -204,7 +204,7 @@ def run(
         report_path, report = _write_report(folder, plan, seed)
         rows = []
         for image in plan.images:
-            # A DICOM header holds the view; other file formats cannot.
+            # The view is only given for file formats without a DICOM header.
             view = image.view if image.encoding in files.FILE_ENCODINGS and not image.fault else ""
             names = plan.subject_id, plan.study_id, image.image_id
             values = *names, _file_name(image), report_path, view, plan.split, plan.acquired

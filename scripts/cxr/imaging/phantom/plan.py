@@ -1,4 +1,4 @@
-"""Planning the embedded cohort before any pixel is drawn, by the seed and the numbers of subjects and studies."""
+"""Planning the embedded cohort from the seed and the numbers of subjects and studies, before any pixel is drawn."""
 
 from dataclasses import dataclass
 
@@ -19,17 +19,17 @@ RECIPES = tuple(
     tuple((target, tuple(places)) for finding in recipe for target, places in finding.items())
     for recipe in _TABLES["recipes"]
 )
-"""Findings that occur together: (target, possible places). The first six cover all seven types and a normal chest."""
-LOOKALIKES = tuple(_TABLES["lookalikes"])  # lesions that a reader may confuse
+"""Sets of findings (target, possible places) of a study. The first six cover all seven types and a normal chest."""
+LOOKALIKES = tuple(_TABLES["lookalikes"])  # lesion types that a reader may confuse
 ENCODINGS = tuple(_TABLES["encodings"])  # encodings of valid files; see :mod:`cxr.imaging.phantom.files`
 BROKEN_EXTRA, BROKEN_ALONE = tuple(_TABLES["broken_extra"]), tuple(_TABLES["broken_alone"])
-"""Faults of images in a study that also has a valid image, and of a study's only image."""
+"""Faults of images in studies that also have a valid image, and faults of a study's only image."""
 REPORTLESS = tuple(_TABLES["reportless"])
 
 
 @dataclass(frozen=True)
 class ImagePlan:
-    """One file to write. ``fault`` is empty for a valid frontal image."""
+    """An image file to write. ``fault``: empty for a valid frontal image."""
 
     image_id: str
     view: str
@@ -39,11 +39,11 @@ class ImagePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlan:
-    """One study: the patient, painted and reported findings, and files.
+    """A study: patient, painted and reported findings, and files.
 
-    hidden: findings that are reported but not painted (weakly hedged findings are often absent). unreported: lesions
-    that are painted but not reported. misread: (finding, lesion) where the painted lesion differs from the reported
-    finding, because readers err. report: empty for an ordinary report, else one of ``REPORTLESS``.
+    hidden: indices of findings that are reported but not painted, because weakly hedged findings are often absent.
+    unreported: lesions that are painted but not reported. misread: (index of a finding, painted lesion) if the painted
+    lesion is not the reported finding, because readers err. report: "" for a normal report, else one of ``REPORTLESS``.
     """
 
     study_id: str
@@ -61,18 +61,18 @@ class StudyPlan:
 
     @property
     def painted(self) -> tuple[str, ...]:
-        """The painted lesion of each finding, then the unreported lesions."""
+        """The painted lesion type of each finding, then the types of unreported lesions."""
         targets = [finding.target for finding in (*self.findings, *self.unreported)]
         return tuple(dict(self.misread).get(number, target) for number, target in enumerate(targets))
 
 
 def generator(seed: int, *parts: object) -> np.random.Generator:
-    """Return a NumPy generator seeded by the parts, independent of the order of draws."""
+    """Return a NumPy generator seeded by ``seed`` and ``parts``, so that it is independent of other generators."""
     return np.random.default_rng(stable_hash("phantom", seed, *parts))
 
 
 def split_subjects(subjects: list[str]) -> dict[str, str]:
-    """Assign the subjects to train, validate and test, 60/20/20, with at least one each."""
+    """Assign the subjects to train, validate and test, 60/20/20, with at least one subject in validate and test."""
     small = {name: max(1, round(SHARES[name] * len(subjects))) for name in SPLITS[1:]}
     names = ["validate"] * small["validate"] + ["test"] * small["test"]
     return dict(zip(subjects, names + ["train"] * (len(subjects) - len(names)), strict=True))
@@ -94,7 +94,7 @@ def _findings(number: int, rng: np.random.Generator) -> tuple[Finding, ...]:
 
 
 def healthy_plans(seed: int, count: int) -> list[StudyPlan]:
-    """Return studies of ``count`` further patients, each with one PA image and no finding, 3 : 1 : 1 in the splits."""
+    """Return studies of ``count`` more patients, each with a PA image and no finding; the splits are 3 : 1 : 1."""
     plans = []
     for number in range(count):
         subject = f"SYNH{number + 1:05d}"
@@ -115,16 +115,16 @@ def _layout(rng: np.random.Generator) -> str:
 
 
 def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
-    """Return the studies of the cohort in order of their ids; ``studies`` >= ``subjects`` >= 3.
+    """Return the studies of the cohort, sorted by id; ``studies`` >= ``subjects`` >= 3.
 
-    Some studies deliberately have no usable image (one in sixteen) or no report (one in twenty-two).
+    One study in 16 deliberately has no usable image, and one in 22 no usable report.
     """
     people = [f"SYN{number:04d}" for number in range(1, subjects + 1)]
     shuffled = [people[i] for i in generator(seed, "split").permutation(subjects)]
     splits = split_subjects(shuffled)
     second_owners = generator(seed, "owners").integers(0, subjects, max(0, studies - subjects))
     owners = people + [people[int(i)] for i in second_owners]
-    # Faults that exclude a study are assigned to second studies first, so that few patients are lost.
+    # Faults that exclude a study go to subjects' further studies first, so that few patients are lost.
     order = sorted(generator(seed, "faults").permutation(len(owners)), key=lambda number: number < subjects)
     alone = {int(order[i]): BROKEN_ALONE[i % len(BROKEN_ALONE)] for i in range(len(owners) // 16)}
     intact = [int(i) for i in order if int(i) not in alone]
@@ -153,7 +153,7 @@ def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
         unreported: tuple[Finding, ...] = ()
         if findings and rng.random() < 0.06 and not any(f.target in ("opacity", "consolidation") for f in findings):
             unreported = (Finding("opacity", str(rng.choice(["left upper", "right upper"]))),)
-        # not in the first round, so that a small cohort still shows every lesion type as it is called
+        # not in the first round of recipes, so that a small cohort has every lesion type correctly reported
         reader = generator(seed, study, "misread")
         misread = tuple(
             (index, str(reader.choice([lesion for lesion in LOOKALIKES if lesion != finding.target])))

@@ -1,6 +1,6 @@
-"""Writing sectioned radiology reports about given findings, with the truth of their statements.
+"""Writing sectioned radiology reports about given findings, with the ground truth of their statements.
 
-The layout is that of MIMIC-CXR. Most have FINDINGS and IMPRESSION, some only IMPRESSION, some neither.
+The layout follows MIMIC-CXR. Most reports have FINDINGS and IMPRESSION, some only IMPRESSION, some neither section.
 """
 
 import textwrap
@@ -11,25 +11,25 @@ import numpy as np
 from cxr.base.resources import load_resource
 from cxr.base.vocabulary import LESIONS, kinds_under
 
-LAYOUTS = ("findings", "impression", "last_paragraph")  # section with the findings: the expected ``section_name``
+LAYOUTS = ("findings", "impression", "last_paragraph")  # section with the findings, the expected ``section_name``
 DENIED = {
     "effusion": 0.80, "consolidation": 0.70, "edema": 0.45, "pneumonia": 0.30, "opacity": 0.25, "atelectasis": 0.10,
     "cardiomegaly": 0.15,
 }  # fmt: skip
-"""Probability that a deniable lesion type is denied."""
+"""{lesion type: probability that a report denies it, if it may be denied}."""
 RESOURCE_FILES = ("phantom/wording.yaml",)
 
 
 WORDING: dict = load_resource(RESOURCE_FILES[0])
-"""Sentences and words by kind; the file describes the templates."""
-PLACES: dict[str, dict[str, list[str]]] = WORDING["places"]  # {place: its labels, adjectives and nouns}
+"""{kind: sentence templates or words}; comments in the file describe the templates."""
+PLACES: dict[str, dict[str, list[str]]] = WORDING["places"]  # {location: its labels, adjectives and nouns}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to report. ``target`` is one of the seven lesion types, or ``nodule`` or ``scar``.
+    """A finding to report. ``target``: one of the seven lesion types, ``nodule`` or ``scar``.
 
-    linked: described as an opacity that is, or may be, the target; hard: the wording may be missing from a lexicon.
+    linked: described as an opacity that is, or may be, the target; hard: worded with terms that a lexicon may lack.
     """
 
     target: str
@@ -40,18 +40,18 @@ class Finding:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The zone labels of the place."""
+        """The zone labels of the finding's location."""
         return tuple(PLACES[self.place]["labels"])
 
 
 @dataclass
 class Report:
-    """A text, and the statements in its section with the findings."""
+    """A report: its text, and the statements of the section that contains the findings."""
 
     text: str
     section: str
-    findings: list[dict]  # target, entity, labels, certainty, hedge, place, hard, sentence (as written)
-    negatives: list[str] = field(default_factory=list)  # lesion types denied explicitly; "no new X" denies nothing
+    findings: list[dict]  # keys: target, entity, labels, certainty, hedge, place, hard, sentence
+    negatives: list[str] = field(default_factory=list)  # explicitly denied lesion types; "no new X" does not deny X
 
 
 def _pick(rng: np.random.Generator, options):
@@ -68,7 +68,7 @@ def _written(rng: np.random.Generator, kind: str, **words: str) -> str:
 
 
 def describe(finding: Finding, rng: np.random.Generator) -> str:
-    """Return one sentence that states the finding."""
+    """Write a sentence that states the finding."""
     place = PLACES[finding.place]
     if finding.linked and not finding.hard:
         templates = WORDING["linked"][finding.hedge]
@@ -81,7 +81,7 @@ def describe(finding: Finding, rng: np.random.Generator) -> str:
     size = _pick(rng, WORDING["sizes"].get(finding.target, WORDING["sizes"]["opacity"]))
     disease = "pulmonary edema" if finding.target == "edema" else finding.target
     words = {"adj": adjective, "size": size, "disease": disease}
-    template = _pick(rng, templates)  # before the words: the order of the draws is part of the cohort
+    template = _pick(rng, templates)  # before the words, because the order of random draws determines the cohort
     words |= {"noun": _pick(rng, place["nouns"]), "change": _pick(rng, WORDING["changes"])}
     return _sentence(template.format(**words))
 
@@ -89,7 +89,7 @@ def describe(finding: Finding, rng: np.random.Generator) -> str:
 def deniable(targets: set[str], rng: np.random.Generator) -> list[str]:
     """Return the lesion types that a report with these positive targets may deny, in the order of ``LESIONS``.
 
-    Neither a present type nor a kind above it is denied, with one exception that radiologists write: occasionally "no
+    A present type and its supertypes are not denied, with one exception, which radiologists write too: sometimes "no
     consolidation" together with atelectasis or edema.
     """
     allowed = []
@@ -141,7 +141,7 @@ def _body(findings: list[Finding], devices: int, rng: np.random.Generator) -> tu
         denials.append(_written(rng, "pneumothorax"))
     idle = [lesion for lesion in ("consolidation", "effusion", "opacity") if lesion not in targets | set(denied)]
     if idle and rng.random() < 0.15:
-        template = _pick(rng, WORDING["nothing_new"])  # before its word: the order of the draws is part of the cohort
+        template = _pick(rng, WORDING["nothing_new"])  # before its word, as in :func:`describe`
         denials.append(_sentence(template.format(term=WORDING["negatable"][_pick(rng, idle)][0])))
     organs = heart + lungs + denials if rng.random() < 0.4 else lungs + denials + heart
     sentences = organs + extras if rng.random() < 0.6 else extras + organs
@@ -166,7 +166,7 @@ def _summary(findings: list[Finding], rng: np.random.Generator) -> str:
 
 
 def _block(header: str, text: str) -> str:
-    """One section, wrapped like MIMIC's texts: every line begins with a space."""
+    """Format a section like MIMIC's texts: wrapped, with a space at the start of every line."""
     lines = [line for part in text.split("\n") for line in textwrap.wrap(part, 78)]
     if header in ("FINDINGS", "IMPRESSION"):
         return f" {header}: \n \n" + "".join(f" {line}\n" for line in lines) + " \n"
@@ -176,7 +176,7 @@ def _block(header: str, text: str) -> str:
 def write_report(
     findings: list[Finding], rng: np.random.Generator, *, layout: str = "findings", devices: int = 0, view: str = "PA"
 ) -> Report:
-    """Write a report about the findings (an empty list: a normal chest). Raises ValueError for an unknown layout."""
+    """Write a report about the findings; an empty list means a normal chest. Raises ValueError for a wrong layout."""
     if layout not in LAYOUTS:
         raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, not {layout!r}")
     sentences, truth, denied = _body(findings, devices, rng)
@@ -188,7 +188,7 @@ def write_report(
         text += _block("TECHNIQUE", f"{'Portable AP view' if view == 'AP' else 'PA and lateral views'} of the chest.")
     text += _block("COMPARISON", _pick(rng, WORDING["other_exams"]))
     if layout == "last_paragraph":
-        # Without the two headers, the last section's text after its first blank line holds the findings.
+        # Without these two sections, the findings follow the first blank line of the last section.
         text += "".join(f" {line}\n" for line in textwrap.wrap(body, 78))
         return Report(text, layout, truth, denied)
     if rng.random() < 0.12:

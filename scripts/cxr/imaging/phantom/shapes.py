@@ -1,7 +1,7 @@
-"""The geometry of one synthetic chest: outlines of its organs, drawn at random within the range of adults.
+"""The geometry of a synthetic chest: random outlines of its organs, within the range of adults.
 
-Body coordinates: x to the image's right from the patient's midline, y down from the top of the image, both in units of
-the image's nominal width. The patient's right is at negative x. Proportions are our choice and come from no data set.
+Body coordinates: x points to the image's right, from the patient's midline; y points down, from the top of the image.
+The unit is the image's nominal width. The patient's right is at negative x. We chose the proportions, without any data.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy as np
 
 from cxr.base.vocabulary import SIDES, ZONE_LABELS, ZONE_LEVELS
 
-ZONE_STEPS = (0.0, 0.17, 0.42, 0.68, 1.0)  # ends of apical, upper, mid and basal zone, fractions of the lung's height
+ZONE_STEPS = (0.0, 0.17, 0.42, 0.68, 1.0)  # borders of apical, upper, mid and basal zone, fractions of lung height
 
 
 def curve(points, samples: int = 24) -> np.ndarray:
@@ -27,7 +27,7 @@ def curve(points, samples: int = 24) -> np.ndarray:
 
 
 def level(canvas: np.ndarray) -> np.ndarray:
-    """Turn a uint8 drawing into float32 in 0..1."""
+    """Convert a uint8 drawing to float32 in 0..1."""
     return canvas.astype(np.float32) / 255
 
 
@@ -40,7 +40,7 @@ class View:
 
     @property
     def unit(self) -> float:
-        """Pixels per body unit."""
+        """Number of pixels per body unit."""
         return float(np.sqrt(abs(np.linalg.det(self.matrix[:, :2]))))
 
     def pixels(self, points: np.ndarray) -> np.ndarray:
@@ -60,27 +60,27 @@ class View:
         return np.zeros(self.shape, np.uint8)
 
     def disc(self, canvas: np.ndarray, centre, axes, angle: float = 0.0) -> None:
-        """Fill an ellipse at a body point, half axes in body units."""
+        """Fill an ellipse around a body point; ``axes``: half axes in body units."""
         x, y = self.pixels(np.array([centre]))[0]
         half = [max(1, round(axis * self.unit)) for axis in axes]
         cv2.ellipse(canvas, (round(x), round(y)), half, angle, 0, 360, 255, -1, cv2.LINE_AA)
 
     def fill(self, *polygons: np.ndarray) -> np.ndarray:
-        """Return the union of filled body polygons, float32 (H, W) in 0..1, smooth at the edge."""
+        """Draw the union of body polygons, filled and anti-aliased, float32 (H, W) in 0..1."""
         canvas = self.canvas()
         for polygon in polygons:
             cv2.fillPoly(canvas, [np.round(self.pixels(polygon) * 16).astype(np.int32)], 255, cv2.LINE_AA, 4)
         return level(canvas)
 
     def stroke(self, canvas: np.ndarray, points: np.ndarray, width: float, value: float) -> None:
-        """Draw a body curve on a uint8 ``canvas``, which OpenCV smooths; ``width`` in body units, ``value`` 0..1."""
+        """Draw an anti-aliased body curve on a uint8 ``canvas``; ``width``: body units; ``value``: in 0..1."""
         thickness = max(1, round(width * self.unit))
-        value = value * min(1.0, max(0.15, width * self.unit))  # thinner than a pixel: fainter
+        value = value * min(1.0, max(0.15, width * self.unit))  # fainter if thinner than a pixel
         pixels = np.round(self.pixels(points) * 16).astype(np.int32)
         cv2.polylines(canvas, [pixels], False, round(255 * value), thickness, cv2.LINE_AA, 4)
 
     def line(self, points: np.ndarray, width: float) -> np.ndarray:
-        """Return one body curve, float32 (H, W) in 0..1; ``width`` in body units."""
+        """Draw a body curve, float32 (H, W) in 0..1; ``width``: body units."""
         canvas = self.canvas()
         self.stroke(canvas, points, width, 1.0)
         return level(canvas)
@@ -88,7 +88,7 @@ class View:
 
 @dataclass
 class Anatomy:
-    """Outlines in body coordinates: one polygon (N, 2) per organ, and the numbers that other parts depend on."""
+    """Organ outlines as polygons (N, 2) in body coordinates, and numbers on which the drawing depends."""
 
     lungs: dict[str, np.ndarray]
     heart: np.ndarray
@@ -103,7 +103,7 @@ class Anatomy:
 
 
 def _lung(sign: float, rng: np.random.Generator, volume: float, broad: float, wall: float, dome: float) -> np.ndarray:
-    """One lung: wall, diaphragm and medial border are three curves that meet at corners. ``sign`` -1 = right."""
+    """Draw a lung's outline: wall, diaphragm and medial border, which meet at corners. ``sign``: -1 for the right."""
     j = lambda spread: float(rng.normal(0, spread))  # noqa: E731
     low = dome + volume
     apex = np.array([0.140 + j(0.008), 0.125 + j(0.01)])
@@ -159,8 +159,8 @@ def _body(rng: np.random.Generator, broad: float, ap: bool) -> list[np.ndarray]:
 
 
 def draw_anatomy(rng: np.random.Generator, *, cardiomegaly: bool, ap: bool) -> Anatomy:
-    """Draw one adult. ``cardiomegaly`` fixes the cardiothoracic ratio above 0.54, otherwise it is below 0.46
-    (PA) or 0.48 (AP); ``ap`` gives a supine portable chest: higher diaphragm, larger heart, arms down."""
+    """Draw the anatomy of an adult. The cardiothoracic ratio is above 0.54 with ``cardiomegaly``, else below 0.46 (PA)
+    or 0.48 (AP). ``ap``: a supine portable X-ray with a higher diaphragm, a larger heart and the arms down."""
     broad = float(rng.uniform(0.93, 1.05))
     volume = float(rng.uniform(-0.09, 0.0) if ap else rng.uniform(-0.03, 0.035))
     dome = 0.665
@@ -196,9 +196,9 @@ def draw_anatomy(rng: np.random.Generator, *, cardiomegaly: bool, ap: bool) -> A
 
 
 def organ_masks(anatomy: Anatomy, view: View) -> dict[str, np.ndarray]:
-    """Return bool (H, W) masks: right lung, left lung (both with the part behind the heart), heart, cardiomediastinum
-    (from the aortic knob to the diaphragm) and the 15 zone labels, by fractions of the lung's height and, for the
-    lobes, by the usual course of the fissures in a frontal view (lobes overlap, as in the real projection)."""
+    """Return {label: bool (H, W)} of both lungs (also behind the heart), heart, cardiomediastinum (from aortic knob to
+    diaphragm) and the other zone labels. Zones are fractions of the lung's height. Lobes follow the usual course of the
+    fissures in a frontal view; they overlap, as in a real projection."""
     x, y = view.grid()
     lungs = {name: view.fill(outline) > 0.5 for name, outline in anatomy.lungs.items()}
     heart = view.fill(anatomy.heart) > 0.5

@@ -1,1 +1,1 @@
-"""Downloading and converting the published weights of the engines with a large net, once."""
+"""Downloading and converting published weights of engines with a large net, once."""

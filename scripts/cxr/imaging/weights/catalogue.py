@@ -1,4 +1,4 @@
-"""The catalogue of weights: which ones the chosen engines need, and whether they exist; for the driver only."""
+"""The catalogue of weights: which files the selected engines need, and whether they exist; for the driver only."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,33 +11,33 @@ from cxr.base.resources import load_resource
 RESOURCE_FILES = ("weights.yaml",)
 CONVERTED_FOLDER = "results/weights"  # folder of the converted weights
 PARAMS = ("source", "revision", "licence", "used_by")
-"""Keys of an entry that its rule receives unchanged; prose is left out, so that editing it re-runs nothing."""
+"""Keys of an entry that its rule receives unchanged; without prose, so that editing the prose reruns nothing."""
 
-TOKENIZER = ("tokenizer.model", "tokenizer.json")  # of which a tokenizer needs one; others in its folder belong to it
+TOKENIZER = ("tokenizer.model", "tokenizer.json")  # a tokenizer needs one of these files; the extras are optional
 TOKENIZER_EXTRAS = ("added_tokens.json", "special_tokens_map.json", "tokenizer_config.json")
 SUFFIXES = (".safetensors", ".bin")
 PARTS = (r"model(?:-(\d+)-of-(\d+))?\.safetensors", r"pytorch_model(?:-(\d+)-of-(\d+))?\.bin")
-"""Patterns of weights files in a folder; the first pattern that matches any file is used."""
+"""Patterns of the names of weights files in a folder; the first pattern with a match is used."""
 
 
 @cache
 def read_entries(of_settings: bool = False) -> dict[str, dict]:
-    """Return {artefact: entry} of ``resources/weights.yaml`` that rules fetch or convert.
+    """Return {artefact: entry} of ``resources/weights.yaml`` for weights that rules fetch or convert.
 
-    ``of_settings``: of models that a setting names, used where they lie. All callers share it: do not change it.
+    If ``of_settings``, return the models that settings name, which are used in place. Do not modify the shared result.
     """
     entries = load_resource(RESOURCE_FILES[0])
     return {artefact: entry for artefact, entry in entries.items() if ("setting" in entry) == of_settings}
 
 
 def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict]:
-    """Return {artefact: params of its rule}; ``pins`` is ``weights.sha256`` and takes precedence over the catalogue.
+    """Return {artefact: params of its rule}. ``pins``: ``weights.sha256``, which overrides digests of the catalogue.
 
-    ``folder``: the folder of files placed by hand. Raises UserError for a pin of an unknown file.
+    ``folder``: folder of files that the user downloaded. Raises UserError for a pin of an unknown file.
     """
     entries = read_entries()
     files = {artefact: _files(artefact, entry, folder) for artefact, entry in entries.items()}
-    # a file's name in ``weights.sha256``: its own if placed by hand, else ``artefact/path on the hub``
+    # keys of ``weights.sha256``: the file's name if the user downloaded it, else ``artefact/path on the hub``
     pin_names = {
         artefact: {file: f"{artefact}/{file}" if "repository" in entries[artefact] else file for file in artefact_files}
         for artefact, artefact_files in files.items()
@@ -46,7 +46,7 @@ def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict
     names |= {f"{artefact}/{file}" for artefact, entry in read_entries(True).items() for file in entry["files"]}
     for name in pins:
         if name not in names and not entries.get(name.partition("/")[0], {}).get("folder"):
-            raise UserError(f"weights.sha256 names {name!r}, no file of the weights: take {', '.join(sorted(names))}")
+            raise UserError(f"weights.sha256 has an unknown file {name!r}: choose one of {', '.join(sorted(names))}")
     return {
         artefact: {name: entry[name] for name in PARAMS}
         | {name: entry.get(name) for name in ("repository", "tensors", "values", "parts", "dropped", "float32")}
@@ -57,11 +57,11 @@ def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict
 
 
 def plan_models(used: Mapping[str, tuple[str, str]], pins: Mapping[str, str]) -> dict[str, dict]:
-    """Return {name: its files in a folder (``sources``), params of its rule (``options``)} of models of the catalogue.
+    """Return {name: {``sources``: files in a folder, ``options``: params of the rule}} for models of the catalogue.
 
-    ``used``: {setting: (model, revision)}; ``pins`` as in :func:`rule_params`. A model is an entry's where the setting
-    gives the entry's repository, or a folder of the entry's name. A second copy or revision is named with a number.
-    Raises UserError for a folder that lacks a file.
+    ``used``: {setting: (model, revision)}; ``pins``: as in :func:`rule_params`. A model belongs to an entry if the
+    setting gives the entry's repository, or a folder with the entry's folder name. The name of a second copy or
+    revision gets a number. Raises UserError if a folder lacks a file.
     """
     model_by_name: dict[str, dict] = {}
     for setting, (model, revision) in used.items():
@@ -72,7 +72,7 @@ def plan_models(used: Mapping[str, tuple[str, str]], pins: Mapping[str, str]) ->
             if model_id != entry_id or not re.fullmatch(pattern, setting):
                 continue
             files = entry["files"]
-            if is_folder:  # its weights may be in other parts than the published
+            if is_folder:  # its weights may be split differently from the published ones
                 parts = _parts(Path(model)) or [file for file in files if Path(file).suffix in SUFFIXES]
                 names = [file for file in files if Path(file).suffix not in SUFFIXES] + parts
                 files = {file: files.get(file) for file in names}
@@ -91,7 +91,7 @@ def plan_models(used: Mapping[str, tuple[str, str]], pins: Mapping[str, str]) ->
 
 
 def list_placed_files(folder: str) -> dict[str, list[str]]:
-    """Return {artefact: paths} of the files placed by hand in ``folder``."""
+    """Return {artefact: paths} of the files that the user must download into ``folder``."""
     return {
         artefact: [str(Path(folder, file)) for file in _files(artefact, entry, folder)]
         for artefact, entry in read_entries().items()
@@ -100,7 +100,7 @@ def list_placed_files(folder: str) -> dict[str, list[str]]:
 
 
 def _files(artefact: str, entry: dict, folder: str) -> dict[str, str | None]:
-    """Return {file: sha256 if known} of an artefact's files; for a checkpoint's folder, the files in it."""
+    """Return {file: sha256 or None} of an artefact; for an artefact that is a folder, the files found in it."""
     if "folder" not in entry:
         return entry["files"]
     folder_entries = [entry for entry in read_entries().values() if "folder" in entry]
@@ -109,7 +109,7 @@ def _files(artefact: str, entry: dict, folder: str) -> dict[str, str | None]:
 
 
 def _checkpoint(entry: dict, folder: Path) -> list[str]:
-    """Return a checkpoint's configuration, tokenizer and weights; what is missing has the published name."""
+    """Return the paths of a checkpoint's configuration, tokenizer and weights; missing files get published names."""
     model_folder, folders = entry["folder"], (entry["folder"], entry["tokenizer"])
     tokenizer_folder = next((name for name in folders if _existing_files(folder / name, TOKENIZER)), folders[1])
     tokenizer = _existing_files(folder / tokenizer_folder, TOKENIZER) or [TOKENIZER[0]]
@@ -136,16 +136,16 @@ def _parts(folder: Path) -> list[str]:
 
 
 def select_converted(engine_files: dict[str, dict[str, str]]) -> list[str]:
-    """Return the artefacts among ``engine_files`` ({stage: {name: path}}), sorted."""
+    """Return the artefacts with converted weights among ``engine_files`` ({stage: {name: path}}), sorted."""
     paths = [Path(path) for files in engine_files.values() for path in files.values()]
     converted_paths = [path.relative_to(CONVERTED_FOLDER) for path in paths if path.is_relative_to(CONVERTED_FOLDER)]
     return sorted({path.parts[0].removesuffix(".safetensors") for path in converted_paths})
 
 
 def check_placed(artefacts: Iterable[str], folder: str, user_by_artefact: Mapping[str, str] | None = None) -> None:
-    """Raise UserError if a file to be placed by hand is missing, unless its converted file exists.
+    """Raise UserError if a file that the user must download is missing, unless its converted file exists.
 
-    ``user_by_artefact``: {artefact: what needs it}, by default the engine in the catalogue.
+    ``user_by_artefact``: {artefact: setting that needs it}, by default the engine in the catalogue.
     """
     entries, paths = read_entries(), list_placed_files(folder)
     for artefact in artefacts:

@@ -1,4 +1,4 @@
-"""Copying weights from the Hugging Face hub at a pinned revision; a repository's code is neither downloaded nor run."""
+"""Copying weights from the Hugging Face hub at a pinned revision; code in a repository is never downloaded or run."""
 
 import shutil
 from pathlib import Path
@@ -13,13 +13,13 @@ PICKLES = {
     "model.safetensors": "pytorch_model.bin",
     "diffusion_pytorch_model.safetensors": "diffusion_pytorch_model.bin",
 }
-"""The pickle that a repository without safetensors holds instead."""
+"""{safetensors file: pickle that older repositories have instead}."""
 
 
 def run(*, weights: str, manifest: str, options: WeightsOptions, attrs: dict) -> None:
     """Copy the files of ``options`` into the folder ``weights``, in the repository's layout.
 
-    A pickle instead of a safetensors file is converted. Raises UserError if a file is unavailable or invalid.
+    A pickle in place of a safetensors file is converted. Raises UserError if a file is unavailable or invalid.
     """
     published, used = [], []
     remedy = f"delete it there and run snakemake weights_{options.artefact} again"
@@ -36,7 +36,7 @@ def run(*, weights: str, manifest: str, options: WeightsOptions, attrs: dict) ->
 
 
 def fetch(options: WeightsOptions, name: str) -> Path:
-    """Return a file or its pickle in the hub's cache; a missing one is downloaded. Raises UserError with the cause."""
+    """Download a file, or its pickle, into the hub's cache and return its path. Raises UserError with the cause."""
     repository, page = options.repository, f"https://huggingface.co/{options.repository}"
     try:
         return Path(hf_hub_download(repository, name, revision=options.revision))
@@ -47,7 +47,7 @@ def fetch(options: WeightsOptions, name: str) -> Path:
     except errors.GatedRepoError:
         problem = f"{repository} is gated: accept its terms at {page}, then log in with `hf auth login` or set HF_TOKEN"
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
-        problem = f"the hub knows no {repository} at revision {options.revision}: look at {page}, or `hf auth login`"
+        problem = f"the hub has no {repository} at revision {options.revision}: look at {page}, or `hf auth login`"
     except errors.LocalEntryNotFoundError:
         problem = (
             f"{name} of {repository} is not in this machine's Hugging Face cache and the hub is out of reach: "

@@ -1,4 +1,4 @@
-"""Checking weights files, and noting the source, size and digest of each in manifests, and in a table of all."""
+"""Checking weights files, and recording their source, size and digest in manifests and in a table."""
 
 import hashlib
 import json
@@ -16,9 +16,9 @@ from cxr.base.errors import UserError, refuse_machine_fault
 from cxr.base.tables import write_table
 from cxr.nets.hub import find_downloaded_model
 
-ARTEFACT = ("artefact", "used_by", "licence", "source", "revision")  # what a manifest tells of the whole artefact
+ARTEFACT = ("artefact", "used_by", "licence", "source", "revision")  # fields of a manifest that describe the artefact
 DOCUMENTS = {b"<!doctype": "a web page", b"<html": "a web page", b"version https://git-lfs": "a Git LFS pointer"}
-"""First bytes of what a failed download often leaves, such as Google Drive's quota page."""
+"""{first bytes of a file that a failed download often leaves, such as Google Drive's quota page: description}."""
 
 COLUMNS = {
     "artefact": Column(pl.String, "Name of the weights."),
@@ -33,16 +33,16 @@ COLUMNS = {
 
 
 def file_facts(name: str, path: Path) -> dict:
-    """Return a file's name, size and sha256."""
+    """Return a file's name, size in bytes and SHA-256."""
     with open(path, "rb") as file:
         return {"file": name, "bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def check_published_file(path: Path, name: str, pin: str, sha256: str | None, remedy: str) -> dict:
-    """Check a published file and return its facts under ``name``.
+    """Check a published file and return its :func:`file_facts`, with ``name`` as its name.
 
-    ``pin``: its name in ``weights.sha256``; ``remedy``: how to get it again. Raises UserError if it is missing, empty,
-    not a checkpoint, or differs from the known sha256.
+    ``pin``: the file's key in ``weights.sha256``; ``remedy``: how to get the file again. Raises UserError if the file
+    is missing, empty or not a checkpoint, or if it differs from the known sha256.
     """
     if not path.is_file() or not path.stat().st_size:
         raise UserError(f"{path} is {'empty' if path.is_file() else 'missing'}: {remedy}")
@@ -62,7 +62,7 @@ def check_published_file(path: Path, name: str, pin: str, sha256: str | None, re
 def check_safetensors_file(
     path: Path, published_path: Path, remedy: str, tensors: int | None = None, values: int | None = None
 ) -> None:
-    """Raise UserError unless a safetensors file is complete and has these numbers of tensors and values, if known."""
+    """Raise UserError unless a safetensors file is complete and has the expected numbers of tensors and values."""
     try:
         with safe_open(path, "numpy") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118 (no mapping)
@@ -79,7 +79,7 @@ def check_safetensors_file(
 
 
 def install_file(source: Path, target: Path, convert: Callable, options: "WeightsOptions", remedy: str) -> dict:
-    """Make ``target`` with ``convert(source, path)``, check it, and return the converter's facts. Raises UserError."""
+    """Make ``target`` with ``convert(source, path)`` and check it; return the converter's facts. Raises UserError."""
     with atomic_file(target) as temporary:
         facts = convert(source, temporary)
         if target.suffix == ".safetensors":
@@ -88,17 +88,17 @@ def install_file(source: Path, target: Path, convert: Callable, options: "Weight
             try:
                 json.loads(temporary.read_text(encoding="utf-8"))
             except ValueError:
-                raise UserError(f"{source} is no JSON file: {remedy}") from None
+                raise UserError(f"{source} is not a JSON file: {remedy}") from None
     return facts if isinstance(facts, dict) else {}
 
 
 @dataclass(frozen=True)
 class WeightsOptions:
-    """One artefact of ``resources/weights.yaml``.
+    """An artefact of ``resources/weights.yaml``.
 
-    files: {name: sha256 or None}, in a folder or in ``repository`` at ``revision``.
-    tensors, values: required numbers in the converted file, None if unknown. parts, dropped, float32: how a state dict
-    is converted (:func:`cxr.imaging.weights.state_dict.convert_state_dict`).
+    files: {name: sha256 or None}, in a folder or in ``repository`` at ``revision``. tensors, values: required numbers
+    of tensors and values in the converted file, None if unknown. parts, dropped, float32: arguments of
+    :func:`cxr.imaging.weights.state_dict.convert_state_dict`.
     """
 
     artefact: str
@@ -118,9 +118,9 @@ class WeightsOptions:
 def write_manifest(
     path: str, options: WeightsOptions, attrs: dict, published: list[dict], used: list[dict], facts: dict | None = None
 ) -> None:
-    """Write the manifest of an artefact, without time or machine, so that the same files give the same bytes.
+    """Write the manifest of an artefact, without time or machine name, so that the same files give the same bytes.
 
-    ``published``, ``used``: :func:`file_facts` of the published and converted files; ``facts``: of the converter.
+    ``published``, ``used``: :func:`file_facts` of published and converted files; ``facts``: facts from the converter.
     """
     lines = {name: getattr(options, name) for name in ARTEFACT} | {"code_digest": attrs["code_digest"]}
     lines |= {"published": published, "used": used, "facts": facts or {}}
@@ -129,9 +129,9 @@ def write_manifest(
 
 
 def note_model(*, sources: list[str], manifest: str, options: WeightsOptions, attrs: dict) -> None:
-    """Write the manifest of a model. ``sources``: its files in a folder; empty for one of the hub, in its cache.
+    """Write the manifest of a model. ``sources``: its files in a folder; empty if it is in the hub's cache.
 
-    Raises UserError if it is not on this machine, or if a file is missing or differs from a known digest.
+    Raises UserError if the model is not on this machine, or if a file is missing or differs from a known digest.
     """
     paths, commit = [Path(path) for path in sources], None
     if options.repository:
@@ -148,7 +148,7 @@ def note_model(*, sources: list[str], manifest: str, options: WeightsOptions, at
 
 
 def list_sources(*, manifests: list[str], table: str) -> None:
-    """Write a row for each published file in ``manifests``, the JSON of :func:`write_manifest`."""
+    """Write a table with a row for each published file in ``manifests``, which :func:`write_manifest` wrote."""
     contents = [json.loads(Path(path).read_text(encoding="utf-8")) for path in manifests]
     rows = [{name: content[name] for name in ARTEFACT} | file for content in contents for file in content["published"]]
     write_table(table, pl.DataFrame(rows, schema=schema(COLUMNS)), COLUMNS)

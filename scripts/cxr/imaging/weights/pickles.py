@@ -1,7 +1,7 @@
-"""Reading a PyTorch checkpoint that holds whole modules, without importing or calling anything that it names.
+"""Reading a PyTorch checkpoint that contains modules, without importing or calling anything that it refers to.
 
-Each class or function in it becomes a :class:`Stub`, which does nothing. This module is the ``pickle_module`` of
-``torch.load`` that does so: it has an ``Unpickler`` and a function ``load``.
+Each class or function in it becomes a :class:`Stub`, which does nothing. This module is passed to ``torch.load`` as
+``pickle_module``, which must have an ``Unpickler`` and a function ``load``.
 """
 
 import pickle
@@ -17,21 +17,21 @@ import torch
 
 from cxr.base.errors import UserError, refuse_machine_fault
 
-STREAM_START = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # pickled number with which the older plain stream begins
-DEEPEST = 100  # largest nesting depth of modules
+STREAM_START = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # start of the older plain stream: a pickled number
+DEEPEST = 100  # maximum nesting depth of modules
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule")  # modules in which training code wraps a net
 BUILTINS = (set, frozenset, list, dict, tuple, int, float, complex, bool, str, slice)
 INERT = (
     "_codecs", "argparse", "collections", "copyreg", "dataclasses", "datetime", "decimal", "enum", "fractions",
     "functools", "logging", "pathlib", "random", "re", "time", "types", "typing", "uuid",
 )  # fmt: skip
-"""Modules of the standard library whose objects a checkpoint may hold besides its network."""
+"""Modules of the standard library whose objects a checkpoint may contain besides its network."""
 INERT_BUILTINS = ("bytearray", "bytes", "getattr", "object", "range")
-EXPANDED = 2**26  # largest number of values in a tensor that repeats the values of a smaller storage
+EXPANDED = 2**26  # maximum number of values in a tensor that is larger than its storage
 
 
 class Stub:
-    """An object of an unknown class: its attributes, without items or behaviour."""
+    """A placeholder for an object of an unknown class: keeps its attributes, but neither items nor behaviour."""
 
     kind = ""
 
@@ -58,12 +58,12 @@ class Stub:
 
     @property
     def name(self) -> str:
-        """Name of the class without its module."""
+        """Name of the original class, without its module."""
         return self.kind.rpartition(".")[2]
 
     @property
     def children(self) -> dict:
-        """The modules inside this one by name; empty for an object that is not a module."""
+        """{name: submodule}; empty for an object that is not a module."""
         modules = self.state.get("_modules")
         items = modules.items() if isinstance(modules, dict) else ()
         return {name: child for name, child in items if child is not None}
@@ -106,11 +106,11 @@ NAMES: dict[tuple[str, str], object] = {
     ("torch._utils", "_rebuild_parameter_with_state"): _keep_data,
     ("torch._tensor", "_rebuild_from_type_v2"): _rebuild_subclass,
 }
-"""What stands for a name (module, name) of a pickle; ``torch.load`` itself finds the typed storages."""
+"""{(module, name) in a pickle: object that replaces it}; ``torch.load`` itself resolves typed storages."""
 
 
 class Unpickler(pickle.Unpickler):
-    """Turns every name in a pickle into a stub, except for :data:`NAMES` and dtypes."""
+    """An unpickler that replaces every class or function by a stub, except for :data:`NAMES` and dtypes."""
 
     def find_class(self, module: str, name: str) -> object:
         module = "builtins" if module == "__builtin__" else module
@@ -121,28 +121,28 @@ class Unpickler(pickle.Unpickler):
         if module.partition(".")[0] in sys.stdlib_module_names and not (
             module in INERT or (module == "builtins" and name in INERT_BUILTINS)
         ):
-            # it would do nothing here, but it shows that the file is malicious
-            raise pickle.UnpicklingError(f"it names {module}.{name}, as no network does but an attack may")
-        # of no module, so that torch.load does not compare its source code with that in the file
+            # it would be harmless as a stub, but it shows that the file is malicious
+            raise pickle.UnpicklingError(f"it refers to {module}.{name}, which no network needs but an attack may use")
+        # an empty module name keeps torch.load from comparing source code with the file
         return type("Stub", (Stub,), {"kind": f"{module}.{name}", "__module__": ""})
 
 
 def load(file, encoding: str = "utf-8") -> object:
-    """Return the object of a pickle, as ``pickle.load`` does."""
+    """Unpickle an object, as ``pickle.load`` does, but with :class:`Unpickler`."""
     return Unpickler(file, encoding=encoding).load()
 
 
 def refuse(path: Path, fault: str) -> NoReturn:
-    """Raise UserError: a file cannot be used as weights."""
+    """Raise UserError because a file cannot be used as weights; ``fault``: the reason."""
     fault = " ".join(fault.split())
     raise UserError(f"{path} cannot be used: {fault}: delete it and get it again (docs/how-to/models.md)")
 
 
 def read_checkpoint(path: Path) -> object:
-    """Return the root of a checkpoint of ``torch.save``: plain objects, :class:`Stub` and tensors.
+    """Read a checkpoint of ``torch.save``; return its root object, made of plain objects, :class:`Stub` and tensors.
 
-    The tensors of an archive stay in the file until they are used; those of the older plain stream are read. Raises
-    UserError for any other, damaged or malicious file.
+    Tensors of an archive stay in the file until they are used; tensors of the older plain stream are read at once.
+    Raises UserError if the file is not a checkpoint, damaged or malicious.
     """
     try:
         is_archive = zipfile.is_zipfile(path)
@@ -157,20 +157,20 @@ def read_checkpoint(path: Path) -> object:
         else:
             with open(path, "rb") as file:
                 if not file.read(len(STREAM_START)) == STREAM_START:
-                    raise ValueError("it begins like none")
+                    raise ValueError("its first bytes are wrong")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about missing source code
+            warnings.simplefilter("ignore")  # warnings about missing source code
             return torch.load(path, "cpu", pickle_module=sys.modules[__name__], weights_only=False, mmap=is_archive)
     except UserError:
         raise
     except Exception as error:  # a damaged or malicious file fails in many ways
-        if isinstance(error, OSError):  # a damaged length looks like a lack of memory
+        if isinstance(error, OSError):  # only OSError: a damaged length looks like a lack of memory
             refuse_machine_fault(path, error)
-        refuse(path, f"it is no whole PyTorch checkpoint ({error})")
+        refuse(path, f"it is not a complete PyTorch checkpoint ({error})")
 
 
 def read_state(path: Path, module: Stub) -> dict[str, torch.Tensor]:
-    """Return a module's state dict: parameters and persistent buffers by dotted name. Raises UserError without any."""
+    """Return a module's state dict: {dotted name: parameter or persistent buffer}. Raises UserError if empty."""
     state = {}
     try:
         for prefix, inner in named_modules(module):
@@ -185,7 +185,7 @@ def read_state(path: Path, module: Stub) -> dict[str, torch.Tensor]:
 
 
 def find_network(path: Path, root: object) -> Stub:
-    """Return the network of a YOLO checkpoint: "ema", the average of a training, or "model". Raises UserError."""
+    """Return the network of a YOLO checkpoint: "ema" (averaged weights) if present, else "model". Raises UserError."""
     entries = root if isinstance(root, dict) else {}
     for network in (entries.get("ema"), entries.get("model")):
         if isinstance(network, Stub) and network.children:
@@ -194,16 +194,16 @@ def find_network(path: Path, root: object) -> Stub:
 
 
 def unwrap_network(module: Stub) -> Stub:
-    """Return the net inside a module in ``WRAPPERS``, else the module itself."""
+    """Return the net inside wrapper modules (``WRAPPERS``), or the module itself if it is not a wrapper."""
     while module.name in WRAPPERS and len(module.children) == 1:
         (module,) = module.children.values()
     return module
 
 
 def named_modules(module: Stub, path: str = "", depth: int = 0) -> Iterator[tuple[str, Stub]]:
-    """Yield (dotted path, module) of a module ("") and all modules inside it. Raises ValueError for a cycle."""
+    """Yield (dotted path, module) for a module (path "") and all modules inside it. Raises ValueError for a cycle."""
     if depth > DEEPEST:
-        raise ValueError("its modules hold one another")
+        raise ValueError("its modules contain each other in a cycle")
     yield path, module
     for name, child in module.children.items():
         if isinstance(child, Stub):

@@ -1,4 +1,4 @@
-"""Converting weights that were placed by hand to safetensors, once and in a separate job."""
+"""Converting the weights files that users download themselves: to safetensors, once, and in a separate job."""
 
 import importlib
 import shutil
@@ -11,11 +11,11 @@ from cxr.imaging.weights import manifest as manifests
 from cxr.imaging.weights.manifest import WeightsOptions
 
 REMEDY = "delete it and download it again (docs/how-to/models.md)"
-COPIED = (".json", ".model")  # configurations and tokenizers of a checkpoint's folder, which stay as they are
+COPIED = (".json", ".model")  # file types of a checkpoint's folder that are copied unchanged
 
 
 def run(*, sources: list[str], weights: list[str], manifest: str, options: WeightsOptions, attrs: dict) -> None:
-    """Convert ``sources`` to ``weights``, one to one. Raises UserError for a file that is not the published one."""
+    """Convert each of ``sources`` to its path in ``weights``. Raises UserError if a file is not the published file."""
     published, used, facts = [], [], {}
     for (name, sha256), *paths in zip(options.files.items(), sources, weights, strict=True):
         source, target = map(Path, paths)
@@ -29,7 +29,7 @@ def run(*, sources: list[str], weights: list[str], manifest: str, options: Weigh
 def run_folder(*, sources: list[str], weights: str, manifest: str, options: WeightsOptions, attrs: dict) -> None:
     """Convert ``sources``, the files of a checkpoint in LISA's layout, into the folder ``weights``.
 
-    The folder appears only when it is complete. Raises UserError for a file that differs from the published one.
+    The folder appears only when it is complete. Raises UserError if a file differs from the published file.
     """
     with atomic_folder(weights) as making:
         names = [Path(source).name.removeprefix("pytorch_").replace(".bin", ".safetensors") for source in sources]
@@ -38,7 +38,7 @@ def run_folder(*, sources: list[str], weights: str, manifest: str, options: Weig
 
 
 def find_converter(options: WeightsOptions) -> Callable[[Path, Path], dict]:
-    """Return the function that converts one file: of a state dict if the entry names its ``parts``, else of a YOLO."""
+    """Return the function that converts a file: for state dicts if ``options`` has ``parts``, else for YOLO nets."""
     if options.parts:
         convert = importlib.import_module("cxr.imaging.weights.state_dict").convert_state_dict
         how = {"dropped": options.dropped or "", "float32": bool(options.float32)}

@@ -1,6 +1,6 @@
 """Converting published state dicts to safetensors, without running any code in them.
 
-A checkpoint may hold more than its net: an optimiser, an epoch, the arguments of the training. These are dropped.
+Other contents of a checkpoint, such as the optimiser, the epoch and training arguments, are dropped.
 """
 
 from pathlib import Path
@@ -16,19 +16,19 @@ from cxr.nets import tensors
 
 WRAPPERS = ("model_state_dict", "state_dict", "model", "module", "network", "net", "weights", "params", "ema")
 """Keys under which training code stores the state dict or the net; the first existing one is used."""
-PREFIXES = ("module", "model", "network", "net", "_orig_mod")  # that training code adds to the names of a net's tensors
-UNREAD = "torch._utils._rebuild"  # prefixes of unsupported kinds of tensors: sparse, quantized, without numbers
+PREFIXES = ("module", "model", "network", "net", "_orig_mod")  # prefixes that training code adds to tensor names
+UNREAD = "torch._utils._rebuild"  # prefix of functions for unsupported tensors: sparse, quantized, without numbers
 State = dict[str, torch.Tensor]
 
 
 def read_state(source: Path, parts: tuple[str, ...] = ()) -> tuple[State, list[str]]:
-    """Return {name: tensor} of a checkpoint of torch or a safetensors file, and the names that are not of the net.
+    """Read a torch checkpoint or safetensors file; return {name: tensor} of the net, and names of dropped tensors.
 
-    The tensors of a safetensors file or an archive of torch stay in the file until they are used. ``parts``: the first
-    words of the names of the net's tensors. Prefixes of training code before them are removed, and other tensors are
-    dropped. Without ``parts``, or if no name matches, only ``module.`` is removed.
+    The tensors of a safetensors file or torch archive stay in the file until they are used. ``parts``: the first words
+    of the names of the net's tensors. Prefixes of training code before these words are removed, and other tensors are
+    dropped. Without ``parts``, or if no name matches, only the prefix ``module.`` is removed.
 
-    Raises UserError with one sentence for a file that is damaged, is malicious, or holds no state dict.
+    Raises UserError if the file is damaged or malicious, or contains no state dict.
     """
     with open(source, "rb") as file:
         head = file.read(9)
@@ -38,7 +38,7 @@ def read_state(source: Path, parts: tuple[str, ...] = ()) -> tuple[State, list[s
             state = load_file(source)
         except (SafetensorError, OSError) as error:
             refuse_machine_fault(source, error)
-            pickles.refuse(source, f"it is no whole safetensors file ({error})")
+            pickles.refuse(source, f"it is not a complete safetensors file ({error})")
     else:
         state = _find_state(source, pickles.read_checkpoint(source))
         if not state:
@@ -49,7 +49,7 @@ def read_state(source: Path, parts: tuple[str, ...] = ()) -> tuple[State, list[s
 
 
 def _find_state(source: Path, content: object) -> State:
-    """Return the tensors of a state dict or a net, wherever the checkpoint stores it; empty if there is none."""
+    """Find the state dict or net in a checkpoint and return its tensors; empty if there is none."""
     if isinstance(content, Stub):
         return pickles.read_state(source, pickles.unwrap_network(content)) if content.children else {}
     if not isinstance(content, dict):
@@ -64,7 +64,7 @@ def _find_state(source: Path, content: object) -> State:
 
 
 def _match_names(source: Path, state: State, parts: tuple[str, ...]) -> tuple[State, list[str]]:
-    """Return {name in the net: tensor}, and the names of tensors that do not belong to the net."""
+    """Remove prefixes and select the net's tensors; return {name in the net: tensor}, and names of other tensors."""
     net_state: State = {}
     left_out = []
     for name, tensor in state.items():
@@ -80,7 +80,7 @@ def _match_names(source: Path, state: State, parts: tuple[str, ...]) -> tuple[St
         if short in net_state:
             raise UserError(f"{source} holds {short} with and without a prefix: it is not the published file")
         net_state[short] = tensor
-    if parts and not net_state:  # another net is kept unchanged: a later check reports how it differs
+    if parts and not net_state:  # another net is kept, because a later check reports how it differs
         return _match_names(source, state, ())
     return net_state, sorted(left_out)
 
@@ -88,10 +88,10 @@ def _match_names(source: Path, state: State, parts: tuple[str, ...]) -> tuple[St
 def convert_state_dict(
     source: Path, target: Path, parts: tuple[str, ...] = (), dropped: str = "", float32: bool = False
 ) -> dict:
-    """Write the state dict of ``source`` as the safetensors file ``target``, one tensor in memory at a time.
+    """Convert the state dict in ``source`` to the safetensors file ``target``, one tensor in memory at a time.
 
-    ``dropped``: end of the names of tensors that some copies hold and no net needs; ``float32``: write all floats so.
-    Returns its numbers of tensors and values, and the tensors of other parts if any. Raises like :func:`read_state`.
+    ``parts``: as for :func:`read_state`; ``dropped``: suffix of the names of tensors that no net needs; ``float32``:
+    all floats become float32. Returns numbers of tensors and values, and names of dropped tensors. Raises UserError.
     """
     state, left_out = read_state(source, parts)
     kinds = tensors.tensor_kinds(state)

@@ -1,4 +1,4 @@
-"""Converting detectors of both YOLO families, pickled nets that hold their own plans, without their packages."""
+"""Converting pickled detectors of both YOLO families to safetensors, without importing the packages that made them."""
 
 from pathlib import Path
 
@@ -9,27 +9,27 @@ from cxr.imaging.weights.pickles import Stub, named_modules, refuse
 from cxr.nets import tensors
 
 NETWORK = "ultralytics.nn.tasks.DetectionModel"
-ACTIVATIONS = {"Mish", "MishCuda"}  # of ScaledYOLOv4; both compute the same, the second is a package for GPUs
+ACTIVATIONS = {"Mish", "MishCuda"}  # activations of ScaledYOLOv4; both are Mish, MishCuda is from a GPU package
 
 
 def convert_ultralytics(source: Path, target: Path) -> dict:
-    """Write the net of ``source`` as safetensors; return its facts. Raises UserError for no detector of ultralytics."""
+    """Convert an ultralytics detector to safetensors; return facts about it. Raises UserError for other files."""
     root = pickles.read_checkpoint(source)
     network = pickles.find_network(source, root)
     if network.kind != NETWORK:
-        refuse(source, f"it holds {network.kind} and no detector of ultralytics (v8 or later, or v5 with a u)")
+        refuse(source, f"it contains {network.kind}, not an ultralytics detector (v8 or later, or YOLOv5u)")
     facts = _net_facts(source, network, "ultralytics") | {"version": str(root.get("version", ""))}
     return _write_network(source, target, network, facts) | {name: facts[name] for name in ("names", "version")}
 
 
 def convert_scaled_yolov4(source: Path, target: Path) -> dict:
-    """Write the net of ``source``, a fold of the VinBigData ensemble; return its facts. UserError for another net."""
+    """Convert a fold of the VinBigData ensemble to safetensors; return facts. Raises UserError for other files."""
     network = pickles.find_network(source, pickles.read_checkpoint(source))
     model = network.children.get("model")
     layers = [layer for layer in model.children.values() if isinstance(layer, Stub)] if isinstance(model, Stub) else []
     if not layers or layers[-1].name != "Detect" or "anchor_grid" not in (layers[-1].state.get("_buffers") or {}):
-        refuse(source, f"it holds {network.kind} and no ScaledYOLOv4 detector")
-    facts = _net_facts(source, network, "scaled_yolov4")  # first, because it refuses modules that hold one another
+        refuse(source, f"it contains {network.kind}, not a ScaledYOLOv4 detector")
+    facts = _net_facts(source, network, "scaled_yolov4")  # first, because it refuses cyclic modules
     activations = {module.name for path, module in named_modules(network) if path.endswith(".act")}
     if not activations <= ACTIVATIONS:
         refuse(source, f"its net uses {', '.join(sorted(activations - ACTIVATIONS))} where ScaledYOLOv4 has Mish")
@@ -42,7 +42,7 @@ def _write_network(source: Path, target: Path, network: Stub, facts: dict) -> di
 
 
 def _net_facts(source: Path, network: Stub, kind: str) -> dict:
-    """Return what a net is rebuilt from: its plan, class names or None, strides, and eps of batch normalisations."""
+    """Return the facts needed to rebuild a net: plan, class names or None, strides, eps of batch normalisations."""
     try:
         names, stride = to_json_value(network.state.get("names")), network.state["stride"]
         norms = {module.state["eps"] for _, module in named_modules(network) if module.name == "BatchNorm2d"}
@@ -56,11 +56,11 @@ def _net_facts(source: Path, network: Stub, kind: str) -> dict:
             "eps": float(norms.pop()),
         }
     except (KeyError, TypeError, ValueError) as error:
-        refuse(source, f"its net does not say how it is built ({error})")
+        refuse(source, f"its net cannot be rebuilt ({error})")
 
 
 def to_json_value(value: object) -> object:
-    """Return settings of a checkpoint as JSON values. Raises ValueError for any other value."""
+    """Convert settings in a checkpoint to JSON values. Raises ValueError for values that JSON cannot represent."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, dict):

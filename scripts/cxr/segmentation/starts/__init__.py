@@ -1,1 +1,1 @@
-"""Sources of a segmenter's initial weights: engines whose ``load(hidden, file, seed)`` returns a Segmenter."""
+"""Sources of a segmenter's initial weights. Each module has ``load(hidden, file, seed)``, which returns a Segmenter."""

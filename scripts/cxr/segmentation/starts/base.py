@@ -1,4 +1,4 @@
-"""The trained segmenter of RadVLM's small base model (resources/vlm/onevision_tiny, made by its train_masks.py)."""
+"""The trained segmenter of RadVLM's small base model (resources/vlm/onevision_tiny; train_masks.py trained it)."""
 
 import json
 
@@ -12,7 +12,7 @@ RESOURCE_FILES = ("vlm/onevision_tiny/masks.safetensors", "rosalia/config.json")
 
 
 def load(hidden: int, file: str, seed: int) -> Segmenter:
-    """Return the segmenter; ``file`` and ``seed`` are ignored. Raises UserError for a wrong length ``hidden``."""
+    """Return the segmenter; ``file`` and ``seed`` are ignored. Raises UserError if ``hidden`` does not fit."""
     del file, seed
     config = SamConfig(**json.loads((RESOURCES / RESOURCE_FILES[1]).read_text(encoding="utf-8"))["sam"])
     segmenter = make_empty_segmenter(config, hidden)

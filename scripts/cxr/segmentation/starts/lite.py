@@ -1,4 +1,4 @@
-"""The small SAM of ROSALIA lite's base (resources/rosalia), for a CPU."""
+"""The small SAM of ROSALIA lite's base model (resources/rosalia), for a CPU."""
 
 import json
 
@@ -13,7 +13,7 @@ FOLDER = RESOURCES / "rosalia"
 
 
 def load(hidden: int, file: str, seed: int) -> Segmenter:
-    """Return the segmenter for hidden states of ``hidden`` values; ``seed``: of its projection. ``file`` is ignored."""
+    """Return a segmenter for hidden states (hidden,) with a random projection from ``seed``; ``file`` is ignored."""
     del file
     config = SamConfig(**json.loads((FOLDER / "config.json").read_text(encoding="utf-8"))["sam"])
     segmenter = make_new_segmenter(config, hidden, seed)

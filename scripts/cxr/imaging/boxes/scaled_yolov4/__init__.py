@@ -1,7 +1,7 @@
-"""The public detector for VinBigData: five ScaledYOLOv4-P6 nets, one per fold, joined by non-maximum suppression.
+"""The public detector for VinBigData: five ScaledYOLOv4-P6 nets, one per fold, merged by non-maximum suppression.
 
-Suppression uses :data:`FOLD_IOU` within each fold and :data:`ENSEMBLE_IOU` over all folds (``boxes.nms_iou`` is not
-used). Source: Beaver48/kaggle-vinbigdata (MIT); the net is our own code.
+Suppression uses :data:`FOLD_IOU` within each fold and :data:`ENSEMBLE_IOU` over all folds (``boxes.nms_iou`` is
+ignored). Source: Beaver48/kaggle-vinbigdata (MIT); the net is our own code.
 """
 
 import numpy as np
@@ -32,23 +32,23 @@ PUBLISHED = (
     "Lung Opacity", "Atelectasis", "Other lesion", "Infiltration", "Pleural effusion", "Calcification",
     "Consolidation", "Pneumothorax",
 )  # fmt: skip
-"""The classes of the published checkpoints in their order, for a checkpoint without class names."""
-IMAGE_SIZE, BORDER = 1024, 32  # sides of the scaled frame and of the border around it, pixels, as in the public code
+"""Class names of the published checkpoints, in order; used for a checkpoint without class names."""
+IMAGE_SIZE, BORDER = 1024, 32  # side of the scaled frame and width of the border, pixels, as in the public code
 GREY = 114  # grey level of the border
-FOLD_IOU, ENSEMBLE_IOU = 0.65, 0.5  # IoU above which the weaker of two boxes of one fold, or of several, is dropped
-MAX_BOXES_PER_FOLD = 300  # largest number of boxes per fold, as in the public evaluation
+FOLD_IOU, ENSEMBLE_IOU = 0.65, 0.5  # NMS thresholds within a fold and over all folds; the weaker box is dropped
+MAX_BOXES_PER_FOLD = 300  # maximum number of boxes per image and fold, as in the public evaluation
 
 
 def number_type(device: torch.device) -> torch.dtype:
-    """Return the number type of the convolutions: as in the public code, half precision is for GPUs."""
+    """Return the dtype of the convolutions: half precision on GPUs, as in the public code, else float32."""
     return torch.float16 if device.type == "cuda" else torch.float32
 
 
 def build_fold(path: str, device: torch.device, dtype: torch.dtype = torch.float32) -> tuple[Network, np.ndarray]:
-    """Return the net of one fold and the index in ``BOX_CLASSES`` of each of its classes.
+    """Return the net of one fold, and the index in ``BOX_CLASSES`` of each class of the net.
 
-    ``dtype``: of the convolutions. Normalisation and boxes stay in float32: in half precision a coordinate of 1000
-    pixels has a resolution of 0.5. Raises UserError for a file that does not hold such a net.
+    ``dtype``: dtype of the convolutions. Normalisation and boxes stay in float32, because in half precision a
+    coordinate of 1000 pixels has a resolution of 0.5. Raises UserError if the file does not contain such a net.
     """
     weights, facts = tensors.read_weights(path, "scaled_yolov4")
     try:
@@ -71,7 +71,7 @@ def build_fold(path: str, device: torch.device, dtype: torch.dtype = torch.float
 
 
 class ScaledYolov4Engine:
-    """The ensemble. All folds stay on the device: the published five take 2.5 GB."""
+    """The ensemble. All folds stay on the device; the five published folds take 2.5 GB."""
 
     class_names = BOX_CLASSES
     image_ids = None
@@ -83,12 +83,12 @@ class ScaledYolov4Engine:
         self.folds = [build_fold(setup.files[name], self.device, self.dtype) for name in INPUTS]
 
     def prepare_image(self, frame: np.ndarray) -> np.ndarray:
-        """Return a frame uint8 (H, H) as the nets' input."""
+        """Convert a frame, uint8 (H, H), to the nets' input: scale it and add the border."""
         return np.pad(proposals.resize_square(frame, IMAGE_SIZE), BORDER, constant_values=GREY)
 
     @inference()
     def detect_batch(self, images: list[np.ndarray]) -> list[Detections]:
-        """See :class:`cxr.imaging.boxes.engine.BoxEngine`."""
+        """Return the boxes of each frame; see :class:`cxr.imaging.boxes.engine.BoxEngine`."""
         batch = proposals.stack_input([self.prepare_image(image) for image in images], 3, self.device).to(self.dtype)
         folds = [self._fold(net, classes, batch, images[0].shape[0]) for net, classes in self.folds]
         joined = [ScoredBoxes(*map(np.concatenate, zip(*parts, strict=True))) for parts in zip(*folds, strict=True)]

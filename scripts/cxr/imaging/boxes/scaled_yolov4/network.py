@@ -1,7 +1,7 @@
-"""The ScaledYOLOv4 family in plain PyTorch, for the plans P5 to P7: a net built from the plan in its checkpoint.
+"""ScaledYOLOv4 in plain PyTorch, for the plans P5 to P7: a net is built from the plan in its checkpoint.
 
-A plan lists layers as [from, number, module, arguments]: the source of a layer's input (-1: the layer before), its
-number of blocks, its kind, and its channels, kernel and stride. Attribute names are those of the published state dicts.
+A plan lists layers as [from, number, module, arguments]: index of the input layer (-1: previous layer), number of
+blocks, layer type, and channels, kernel and stride. Attribute names match the published state dicts.
 Source: Wang et al., Scaled-YOLOv4, CVPR 2021, and the published plans.
 """
 
@@ -27,7 +27,7 @@ class Conv(nn.Module):
 
 
 class Residual(nn.Module):
-    """A 1 x 1 and a 3 x 3 convolution, added to the input if ``adds``."""
+    """A 1 x 1 and a 3 x 3 convolution, with a shortcut connection if ``adds``."""
 
     def __init__(self, channels: int, adds: bool):
         super().__init__()
@@ -40,14 +40,14 @@ class Residual(nn.Module):
 
 
 class _Split(nn.Module):
-    """Base of the stages: two paths over the same input, normalised together."""
+    """Base class of stages with two paths over the same input, whose outputs are normalised together."""
 
     def joined(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         return functional.mish(self.bn(torch.cat((first, second), dim=1)))
 
 
 class BottleneckCSP(_Split):
-    """A stage of the backbone: half of the channels go through ``number`` residual blocks."""
+    """A stage of the backbone in which half of the channels pass ``number`` residual blocks."""
 
     def __init__(self, inputs: int, outputs: int, number: int, adds: bool = True):
         super().__init__()
@@ -63,7 +63,7 @@ class BottleneckCSP(_Split):
 
 
 class BottleneckCSP2(_Split):
-    """A stage of the head: ``number`` blocks parallel to a 1 x 1 convolution, on reduced channels."""
+    """A stage of the head, on reduced channels: ``number`` blocks in parallel to a 1 x 1 convolution."""
 
     def __init__(self, inputs: int, outputs: int, number: int, adds: bool = False):
         super().__init__()
@@ -78,7 +78,7 @@ class BottleneckCSP2(_Split):
 
 
 class SPPCSP(_Split):
-    """Spatial pyramid pooling in one of two paths."""
+    """A stage with two paths, one of which has spatial pyramid pooling."""
 
     def __init__(self, inputs: int, outputs: int, number: int = 1):
         super().__init__()
@@ -103,7 +103,7 @@ class Concat(nn.Module):
 
 
 class Detect(nn.Module):
-    """The head: for each scale, cell and anchor a box, an objectness score and class scores."""
+    """The detection layer: predicts a box, an objectness and class scores for each scale, cell and anchor."""
 
     def __init__(self, inputs: list[int], classes: int, anchors: int, strides: list[float]):
         super().__init__()
@@ -115,7 +115,7 @@ class Detect(nn.Module):
         self.m = nn.ModuleList(nn.Conv2d(channels, anchors * self.outputs, 1) for channels in inputs)
 
     def forward(self, *scales: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return boxes (B, N, 4: x1, y1, x2, y2) in pixels and scores (B, N, C), N over scale, anchor, row, column."""
+        """Return boxes (B, N, 4: x1, y1, x2, y2), px, and scores (B, N, C); N runs over scale, anchor, row, column."""
         boxes, scores = [], []
         for layer, x, stride, anchors in zip(self.m, scales, self.strides, self.anchor_grid, strict=True):
             raw = layer(x).unflatten(1, (-1, self.outputs))
@@ -126,10 +126,10 @@ class Detect(nn.Module):
 
 
 def decode(raw: torch.Tensor, stride: float, anchors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Turn one scale's raw values (B, A, 5 + C, rows, columns) into boxes (B, A, rows, columns, 4) and scores (…, C).
+    """Decode raw values (B, A, 5 + C, rows, columns) of one scale to boxes (B, A, rows, columns, 4) and scores (…, C).
 
-    With s the sigmoid, a box's centre is (2 s - 0.5 + cell) * stride and its sides are (2 s)² times those of its anchor
-    (``anchors``: (1, A, 1, 1, 2) px); a class's score is s(object) * s(class).
+    With s the sigmoid, the centre of a box is (2 s - 0.5 + cell) * stride, and its sides are (2 s)² times the sides of
+    its anchor (``anchors``: (1, A, 1, 1, 2) px). The score of a class is s(object) * s(class).
     """
     rows, columns = raw.shape[-2:]
     value = raw.sigmoid().movedim(2, -1)
@@ -146,9 +146,9 @@ STAGES = {"BottleneckCSP": BottleneckCSP, "BottleneckCSP2": BottleneckCSP2, "SPP
 class Network(nn.Module):
     """A net built from a plan.
 
-    plan: ``nc`` classes, ``anchors`` (per scale a flat list of widths and heights), ``depth_multiple`` and
-    ``width_multiple``, and the layers ``backbone`` and ``head``, the last of which is Detect. strides: px per scale.
-    Raises ValueError, KeyError, TypeError or IndexError for a plan of another kind.
+    plan: ``nc`` (number of classes), ``anchors`` (per scale a flat list of widths and heights), ``depth_multiple``,
+    ``width_multiple``, and the layers ``backbone`` and ``head``, which ends with Detect. strides: px per scale. Raises
+    ValueError, KeyError, TypeError or IndexError for an invalid plan.
     """
 
     def __init__(self, plan: dict, strides: list[float]):
@@ -157,18 +157,18 @@ class Network(nn.Module):
         self.sources: list[list[int]] = []
         built, channels = [], [3]
         for index, (source, number, kind, arguments) in enumerate(plan["backbone"] + plan["head"]):
-            # as indices into the list of outputs, whose first is the image
+            # converted to indices into the list of outputs, which begins with the image
             source_list = source if isinstance(source, list) else [source]
             sources = [index + 1 + place if place < 0 else place + 1 for place in source_list]
             self.sources.append(sources)
             if any(not 0 <= place <= index for place in sources):
-                raise ValueError(f"layer {index} takes what comes after it")
+                raise ValueError(f"layer {index} takes its input from a later layer")
             inputs = [channels[place] for place in sources]
             layer, outputs = self._layer(plan, kind, inputs, number, arguments, strides)
             built.append(layer)
             channels.append(outputs)
         if not isinstance(built[-1], Detect):
-            raise ValueError("its last layer is no Detect")
+            raise ValueError("its last layer is not Detect")
         self.model = nn.ModuleList(built)
 
     def _layer(
@@ -178,7 +178,7 @@ class Network(nn.Module):
             return Concat(), sum(inputs)
         if kind == "nn.Upsample":
             if arguments[1:] != [2, "nearest"]:
-                raise ValueError(f"it enlarges by {arguments}")
+                raise ValueError(f"unknown nn.Upsample arguments {arguments}")
             return nn.Upsample(scale_factor=2, mode="nearest"), inputs[0]
         if kind == "Detect":
             return Detect(inputs, self.classes, self.anchors, strides), 0
@@ -190,15 +190,15 @@ class Network(nn.Module):
         if kind in STAGES and len(arguments) == 1:
             blocks = max(round(number * plan["depth_multiple"]), 1) if number > 1 else number
             return STAGES[kind](inputs[0], outputs, blocks), outputs
-        raise ValueError(f"{kind} with {arguments} is not known")
+        raise ValueError(f"unknown layer {kind} with {arguments}")
 
     def forward(self, pictures: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return boxes (B, N, 4) in pixels and scores (B, N, C) of images (B, 3, H, W) between 0 and 1."""
+        """Detect objects in images (B, 3, H, W) in 0..1; return boxes (B, N, 4) in pixels and scores (B, N, C)."""
         last_use = {source_index: index for index, sources in enumerate(self.sources) for source_index in sources}
         outputs: list[torch.Tensor | None] = [pictures]
         for index, (layer, sources) in enumerate(zip(self.model, self.sources, strict=True)):
             outputs.append(layer(*(outputs[source_index] for source_index in sources)))
-            for source_index in sources:  # the feature maps of a large image take much memory
+            for source_index in sources:  # free feature maps after their last use, because they are large
                 if last_use[source_index] == index:
                     outputs[source_index] = None
         return outputs[-1]

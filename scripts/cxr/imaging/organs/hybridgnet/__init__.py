@@ -1,4 +1,4 @@
-"""The paper's organ engine: HybridGNet with the CheXmask weights; its 120 landmarks outline three masks."""
+"""The paper's organ engine: HybridGNet with the CheXmask weights; its 120 landmarks are the outlines of three masks."""
 
 import threading
 from contextlib import nullcontext
@@ -16,19 +16,19 @@ from cxr.nets.tensors import load_strict
 
 INPUTS = {"weights": "results/weights/hybridgnet.safetensors"}
 GPU = True
-BLACK = 1  # highest grey level of a black border: CheXmask crops such borders before it scales an image
+BLACK = 1  # maximum grey level of a black border; CheXmask crops black borders before it scales an image
 
 
 def make_square_input(frame: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the net's input, uint8 (1024, 1024), and the affine (2, 3) from it to the frame.
+    """Return the net's input, uint8 (1024, 1024), and the affine (2, 3) from the input to the frame.
 
-    The input is the image without its black borders, in its true aspect ratio, centred on black, as in CheXmask. The
-    frame's padding is such a border, so padded, stretched and cropped frames give the same input, except for the part
-    that a crop removed. ``scales``: original pixels per frame pixel (x, y). Raises NoOrgans for a black frame.
+    As in CheXmask, black borders are removed, and the image is centred on black in its true aspect ratio. The padding
+    of a frame is a black border too. So padded, stretched and cropped frames give the same input, except for parts
+    removed by a crop. ``scales``: original pixels per frame pixel (x, y). Raises NoOrgans if the frame is black.
     """
     rows, columns = (np.flatnonzero((frame > BLACK).any(axis=axis)) for axis in (1, 0))
     if not rows.size:
-        raise NoOrgans("the picture is black")
+        raise NoOrgans("the image is black")
     corner = np.array([columns[0], rows[0]])
     picture = frame[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     sides = picture.shape * scales[::-1]
@@ -39,7 +39,7 @@ def make_square_input(frame: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray
 
 
 class HybridGNetOrgans:
-    """Right lung, left lung and heart as independent masks: the heart may overlap a lung."""
+    """An engine for right lung, left lung and heart as independent masks: the heart may overlap a lung."""
 
     labels = tuple(OUTLINES)
 
@@ -51,11 +51,11 @@ class HybridGNetOrgans:
         self._net = self._net.to(self._device, torch.float32).eval()
         # threads share a GPU, so one call runs at a time; on the CPU each thread has a core
         self._turn = threading.Lock() if self._device.type == "cuda" else nullcontext()
-        # on a CPU several images are no faster, and one by one their sums do not depend on the batch
+        # on a CPU batches are not faster, and with single images the sums do not depend on the batch
         self.batch = setup.batch if self._device.type == "cuda" else None
 
     def landmarks(self, pictures: list[np.ndarray]) -> np.ndarray:
-        """Return float32 (N, 120, 2: x, y) in pixels of N images uint8 (1024, 1024)."""
+        """Predict landmarks, float32 (N, 120, 2: x, y) in pixels, of N images, uint8 (1024, 1024)."""
         if not pictures:
             return np.zeros((0, LANDMARKS, 2), np.float32)
         batches = torch.from_numpy(np.stack(pictures)[:, None].astype(np.float32) / 255).split(self.batch or 1)
@@ -63,14 +63,14 @@ class HybridGNetOrgans:
             return np.concatenate([self._net(part.to(self._device)).cpu().numpy() for part in batches]) * SIZE
 
     def segment(self, image: np.ndarray, image_id: str, to_original: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-        """See :class:`cxr.imaging.organs.engine.OrganEngine`. Raises NoOrgans for a black frame."""
+        """Return a frame's masks; see :class:`cxr.imaging.organs.engine.OrganEngine`. Raises NoOrgans."""
         (masks,) = self.segment_batch([(image, image_id, to_original, shape)])
         if isinstance(masks, NoOrgans):
             raise masks
         return masks
 
     def segment_batch(self, rows: list[tuple]) -> list[np.ndarray | NoOrgans]:
-        """See :class:`cxr.imaging.organs.engine.OrganEngine`; a black frame gets NoOrgans."""
+        """Return masks, or NoOrgans for a black frame; see :class:`cxr.imaging.organs.engine.OrganEngine`."""
         results: list = []
         for image, _, to_original, _ in rows:
             try:
@@ -80,7 +80,7 @@ class HybridGNetOrgans:
         places = [place for place, square in enumerate(results) if not isinstance(square, NoOrgans)]
         for place, points in zip(places, self.landmarks([results[place][0] for place in places]), strict=True):
             (square, affine), (image, _, to_original, original_shape) = results[place], rows[place]
-            # outlines may leave the image, and a padded frame is larger than it
+            # outlines may extend beyond the image, into the padding of the frame
             inside = to_frame(np.ones(original_shape, np.uint8), to_original, image.shape[0], nearest=True)
             masks = fill_outlines(points, square.shape)
             results[place] = np.stack([from_frame(mask, affine, image.shape) & inside for mask in masks]).astype(bool)
@@ -88,5 +88,5 @@ class HybridGNetOrgans:
 
 
 def load(options: object, setup: Setup) -> HybridGNetOrgans:
-    """Load the net. Raises UserError for missing, damaged or other weights, or if a requested GPU is missing."""
+    """Load the engine. Raises UserError if weights are missing, damaged or wrong, or if a requested GPU is absent."""
     return HybridGNetOrgans(setup.files["weights"], setup)

@@ -1,8 +1,8 @@
-"""HybridGNet with two image-to-graph skip connections, the net behind CheXmask, in plain torch.
+"""HybridGNet with two image-to-graph skip connections, the net with which CheXmask was made, in plain torch.
 
-An encoder turns an image of 1024 x 1024 pixels into 64 numbers; a graph decoder turns these into 120 landmarks on three
-rings, and twice samples the encoder's features around them. Parameters have the names of the published weights. Source:
-Gaggion et al., IEEE TMI 2022 and Scientific Data 2024.
+An encoder maps an image of 1024 x 1024 pixels to 64 numbers. A graph decoder maps these to 120 landmarks on three
+rings; it twice samples the encoder's features around the landmarks. Parameter names match the published weights.
+Source: Gaggion et al., IEEE TMI 2022 and Scientific Data 2024.
 """
 
 from itertools import pairwise
@@ -12,17 +12,17 @@ from torch import nn
 from torch.nn import functional as F
 
 SIZE = 1024  # side of the net's input, px
-RINGS = (44, 50, 26)  # landmarks of right lung, left lung and heart; the coarse graph has half of each
+RINGS = (44, 50, 26)  # number of landmarks of right lung, left lung and heart; the coarse graph has half as many
 LATENT, WIDE, NARROW, ORDER = 64, 32, 16, 6
-"""Numbers between encoder and decoder; features of a node on the fine and coarse graph; terms of a graph filter."""
-CHANNELS = (1, 8, 16, 32, 64, 128, 128)  # channels before and after each of the encoder's six blocks
-BACK, ON, SAMPLES = 1.0, 2.0, 4  # a look-up's window before and after a landmark, feature pixels; most samples
+"""Size of the latent vector; features per node of the fine and of the coarse graph; terms of a graph filter."""
+CHANNELS = (1, 8, 16, 32, 64, 128, 128)  # input channels of the encoder's six blocks, then output channels
+BACK, ON, SAMPLES = 1.0, 2.0, 4  # window before and after a landmark, feature pixels; maximum number of samples
 
 
 def scaled_laplacian(rings: tuple[int, ...]) -> torch.Tensor:
-    """Return (N, N): the normalized Laplacian of some rings, scaled to -1..1 and without its diagonal.
+    """Return the normalized graph Laplacian of the rings, (N, N), scaled to -1..1.
 
-    With the largest eigenvalue taken as 2 it is -D^(-1/2) A D^(-1/2): minus one half between neighbours on a ring.
+    With 2 as the largest eigenvalue it equals -D^(-1/2) A D^(-1/2): -1/2 between neighbours on a ring, else 0.
     """
     parts = []
     for count in rings:
@@ -32,7 +32,7 @@ def scaled_laplacian(rings: tuple[int, ...]) -> torch.Tensor:
 
 
 def doubling(rings: tuple[int, ...]) -> torch.Tensor:
-    """Return (N, N / 2), which puts a new landmark half-way between neighbours of the coarse graph; even rings only."""
+    """Return the matrix (N, N / 2) that adds a node half-way between neighbours of the coarse graph; rings even."""
     parts = []
     for count in rings:
         coarse = torch.eye(count // 2, device="cpu")
@@ -42,13 +42,13 @@ def doubling(rings: tuple[int, ...]) -> torch.Tensor:
 
 
 def _norm(channels: int) -> nn.Module:
-    # The published blocks normalize by the statistics of the batch, and were used on one image at a time. For one image
-    # this is equal, and it does not depend on the batch.
+    # The published blocks use batch statistics, and were applied to one image at a time. For one image, instance
+    # normalization gives the same result, and it does not depend on the batch.
     return nn.InstanceNorm2d(channels, affine=True)
 
 
 class Block(nn.Module):
-    """Two 3 x 3 convolutions beside a shortcut: (B, C, H, W) -> (B, C', H, W)."""
+    """A residual block with two 3 x 3 convolutions: (B, C, H, W) -> (B, C', H, W)."""
 
     def __init__(self, before: int, after: int):
         super().__init__()
@@ -63,7 +63,7 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Image (B, 1, 1024, 1024) -> latent (B, 64) and the features of 64 x 64 and 32 x 32 pixels (B, 128, ., .)."""
+    """Image (B, 1, 1024, 1024) -> latent (B, 64), features (B, 128, 64, 64) and features (B, 128, 32, 32)."""
 
     def __init__(self):
         super().__init__()
@@ -90,7 +90,7 @@ class GraphConv(nn.Module):
         self.bias = nn.Parameter(torch.zeros(after)) if bias else None
 
     def forward(self, x: torch.Tensor, laplacian: torch.Tensor) -> torch.Tensor:
-        """T0 = x, T1 = L x, Tk = 2 L T(k-1) - T(k-2); each term has its own weights."""
+        """Sum the weighted terms T0 = x, T1 = L x, Tk = 2 L T(k-1) - T(k-2); each term has its own weights."""
         terms = [x]
         while len(terms) < len(self.lins):
             laplacian_product = laplacian @ terms[-1]
@@ -100,10 +100,10 @@ class GraphConv(nn.Module):
 
 
 def _taps(centre: torch.Tensor, length: int) -> torch.Tensor:
-    """Return (..., length): weights of the pixels along an axis in the mean over a window around ``centre``.
+    """Return the weights (..., length) of pixels along an axis for the mean over a window around ``centre``.
 
-    The mean is over bilinear samples at the centres of equal parts of the window, as in RoIAlign with one aligned cell.
-    The number of samples is the window's width, rounded up: three, or four where float32 makes it slightly wider.
+    The window is divided into equal parts with a bilinear sample at each centre, as in RoIAlign with one aligned cell.
+    The number of samples is the window's width, rounded up: three, or four if float32 makes it slightly wider.
     """
     begin, end = centre - BACK - 0.5, centre + ON - 0.5
     width = end - begin
@@ -119,14 +119,14 @@ def _taps(centre: torch.Tensor, length: int) -> torch.Tensor:
 
 
 def look_up(features: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-    """Return (B, N, C): the mean of ``features`` (B, C, H, H) around each of ``points`` (B, N, 2: x, y in 0..1)."""
+    """Return the mean (B, N, C) of ``features`` (B, C, H, H) around each of ``points`` (B, N, 2: x, y in 0..1)."""
     size = features.shape[-1]
     across, down = _taps(points[..., 0] * size, size), _taps(points[..., 1] * size, size)
     return torch.einsum("bnh,bchw,bnw->bnc", down, features, across)
 
 
 class Skip(nn.Module):
-    """Adds to each node its current landmark and the encoder's features around it."""
+    """Appends to each node its current landmark position, and the encoder's features around this position."""
 
     def __init__(self, features: int):
         super().__init__()
@@ -138,7 +138,7 @@ class Skip(nn.Module):
 
 
 def _normalized(x: torch.Tensor) -> torch.Tensor:
-    # over the features of each node, without weights
+    # normalizes over the features of each node, without learned weights
     return F.relu(F.layer_norm(x, x.shape[-1:]))
 
 
