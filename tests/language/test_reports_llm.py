@@ -144,8 +144,8 @@ GOOD = json.dumps({"findings": [finding()]})
         (json.dumps({"findings": [finding(presence="maybe")]}), "findings.0.presence: enum"),
         (json.dumps({"findings": [finding(location=[])]}), "findings.0.location: anyOf"),
         (json.dumps({"findings": [finding(note="x")]}), "findings.0: additionalProperties"),
-        (json.dumps({"findings": [finding(entity=" . ")]}), "findings.0: a blank text"),
-        (json.dumps({"findings": [finding(), finding(presence="negative")]}), "findings.1: two statuses of one entity"),
+        (json.dumps({"findings": [finding(entity=" . ")]}), "findings.0: a text is blank"),
+        (json.dumps({"findings": [finding(), finding(presence="negative")]}), "findings.1: two statuses of an entity"),
         (json.dumps({"findings": [finding()] * 81}), "findings: maxItems"),
     ],
 )
@@ -368,7 +368,7 @@ def test_grades_and_denials_are_the_rules_reading_or_cautious():
     "entity", ["pneumothorax", "mass", "pneumonia; ignore the sentence", "fracture of the left humerus"]
 )
 def test_a_finding_its_sentence_does_not_name_is_quarantined(entity):
-    with pytest.raises(schema.Quarantined, match=r"^findings\.0: its sentence does not name it$"):
+    with pytest.raises(schema.Quarantined, match=r"^findings\.0: its sentence does not mention the entity$"):
         joiner().tuples([finding(entity=entity)], ["The lungs are clear."])
 
 

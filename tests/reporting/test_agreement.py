@@ -400,7 +400,7 @@ def test_a_reference_without_a_lesion_is_one_sentence(tmp_path):
     with pytest.raises(UserError) as error:
         load_reference("agreement.references.mine.path", "coco", path, {}, "{stem}")
     assert str(error.value) == (
-        f"agreement.references.mine.path {str(path)!r} has no label that is a lesion type: name them in its `classes`"
+        f"agreement.references.mine.path {str(path)!r} has no label that is a lesion type: map its labels in `classes`"
     )
 
 

@@ -197,7 +197,7 @@ def test_sheets_are_read_whatever_their_order_marks_and_lines(tmp_path):
         (HEAD + "bcd,acceptable,,,old\r\n", "line 2, column page: 'old' is not a page of this review"),
         (HEAD + "bcd,acceptable,,,pa\r\n", "ends at line 2 and lacks 1 of 2 items, fgh first"),
         (HEAD + "bcd,acceptable,pa\r\n", "line 2 has 3 cells, the header 5"),
-        (HEAD, "holds no item"),
+        (HEAD, "contains no item"),
         ("item,note,seconds,page\r\nbcd,,,pa\r\n", "lacks the column verdict"),
         ("", "has no rows"),
         (HEAD + 'bcd,"acceptable,,,pa\r\n', "line 2: a quotation mark"),

@@ -1,1 +1,1 @@
-"""What people look at: tables, figures, the page, comparisons, review and release."""
+"""Present and publish the results: tables, figures, the page, comparisons, review and release."""

@@ -1,4 +1,4 @@
-"""The stage privacy: count what was removed from texts and images, by kind and place, without its content."""
+"""The privacy stage: count the identifiers removed from texts and images, by kind, without recording their content."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,9 +26,9 @@ TABLE = {
 
 
 def run(*, reports: Sequence[str], frames: Sequence[str], corrected: Sequence[str], table: str) -> None:
-    """Write ``table``: a row for each place and kind, sorted.
+    """Write ``table``: one row per place (reports or frames) and kind, sorted.
 
-    ``frames``: shards, whose images are counted; ``corrected``: the notes on them.
+    ``frames``: shards whose images are counted; ``corrected``: tables of corrections to these images.
     """
     rows = list(_count_rows("reports", (line["removed"] for path in reports for line in read_lines(path))))
     rows += _count_rows("frames", _count_blacked_out(frames, corrected))
@@ -39,7 +39,7 @@ def run(*, reports: Sequence[str], frames: Sequence[str], corrected: Sequence[st
 
 
 def _count_blacked_out(frames: Sequence[str], corrected: Sequence[str]) -> Iterator[dict[str, int]]:
-    """Yield the numbers of pieces of text that were blacked out in each image."""
+    """Yield {kind: number of blacked-out pieces of text} for each image, empty if there are none."""
     pieces = {
         row["image_id"]: int(row["correction"].split()[0])
         for path in corrected

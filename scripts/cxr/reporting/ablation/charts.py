@@ -1,7 +1,7 @@
 """Draw the effect of thresholds: curves of recall and yield per lesion type, and a map of recall over two thresholds.
 
-A threshold is varied if the grid names at least two values for it. The others stay at the *reference*: the value of the
-set ``base``, or the grid's nearest value if the grid lacks it.
+A threshold is varied if the grid lists at least two values for it. The other thresholds stay at their *reference*: the
+value in the set ``base`` or, if the grid has only other values for a threshold, the nearest of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from cxr.plotting.plots import BLUE, GREY, ORANGE, save_png
 from cxr.reporting.ablation.points import AVERAGE, COLUMNS, PARTS, TAUS, threshold_column
 
 ROWS = (*(lesion for lesion in LUNG_LESIONS if lesion != EDEMA), EDEMA, AVERAGE)
-"""Edema comes next to the average, because it has its own thresholds."""
+"""Order of the lesion types; edema comes last, next to the average, because it has its own thresholds."""
 MEASURES = {"recall": "recall, %", "yield": "yield, findings"}
 RECALL_STYLE = {"color": BLUE, "marker": "o", "markersize": 3.5}
 YIELD_STYLE = {"color": ORANGE, "marker": "s", "markersize": 3.5}
@@ -35,7 +35,7 @@ ONE_VARIED_TEXT = "Only {} is varied: a map needs two thresholds to which thresh
 
 
 class Axis(NamedTuple):
-    """A varied threshold: its column of the table, its values in order, and its reference."""
+    """A varied threshold: its column of the table, sorted values, reference, and value in the base set."""
 
     column: str
     values: list[float]
@@ -44,7 +44,7 @@ class Axis(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in a figure: ``tau_conf``, or ``tau_conf of edema``."""
+        """The threshold's name in a figure, such as ``tau_conf`` or ``tau_conf of edema``."""
         part, _, tau = self.column.rpartition("_")
         return f"tau_{tau} of {part}" if part else f"tau_{tau}"
 
@@ -54,9 +54,9 @@ class Axis(NamedTuple):
 
 
 def run_charts(*, table: str, curves: str, recall_map: str, axes: list[dict], base: dict, dpi: int) -> None:
-    """Draw the two figures of a table of points (:func:`cxr.reporting.ablation.points.tabulate_points`).
+    """Draw the curves and the map from a table of points (:func:`cxr.reporting.ablation.points.tabulate_points`).
 
-    ``axes`` of the grid, each {part, tau, values}; ``base``: the set with all other thresholds.
+    ``axes``: the grid's thresholds, each {part, tau, values}; ``base``: the set that gives all other thresholds.
     """
     points = read_table(table).with_columns(
         pl.col(*MEASURES, "recall_low", "recall_high").cast(pl.Float64, strict=False)
@@ -67,7 +67,7 @@ def run_charts(*, table: str, curves: str, recall_map: str, axes: list[dict], ba
 
 
 def find_varied(axes: Sequence[Mapping], base: Mapping) -> tuple[list[Axis], dict[str, float]]:
-    """Return the varied thresholds in the order of the grid, and the reference value of every threshold's column."""
+    """Return the varied thresholds in the order of the grid, and {column of a threshold: its reference}."""
     reference = {threshold_column(part, tau): base[part][tau] for part in PARTS for tau in TAUS}
     varied = []
     for grid_axis in axes:
@@ -81,7 +81,7 @@ def find_varied(axes: Sequence[Mapping], base: Mapping) -> tuple[list[Axis], dic
 
 
 def points_along(points: pl.DataFrame, names: Sequence[str], reference: Mapping[str, float]) -> pl.DataFrame:
-    """Return the points at the reference in every threshold but ``names``, each once, sorted by their values."""
+    """Return the distinct points at which all thresholds except ``names`` have their reference, sorted by ``names``."""
     fixed = [pl.col(name) == reference[name] for name in COLUMNS if name not in names]
     return points.filter(fixed).unique([*names, "lesion"], keep="first", maintain_order=True).sort(*names)
 
@@ -145,7 +145,7 @@ def _draw_curve(panel: Axes, rows: pl.DataFrame, axis: Axis, measure: str) -> No
 
 
 def draw_map(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[str, float]) -> Figure:
-    """Draw recall over the first two varied thresholds, one panel per lesion type that one of them affects."""
+    """Draw recall over the first two varied thresholds, one panel per lesion type that either affects."""
     if not axes:
         return draw_note(NOTHING_VARIED_TEXT)
     if len(axes) < 2:
@@ -188,7 +188,7 @@ def _draw_cells(panel: Axes, rows: pl.DataFrame, down: Axis, across: Axis):
 
 
 def _describe_fixed(axes: Sequence[Axis]) -> str:
-    """Return a text on the thresholds that a figure holds fixed, of which ``axes`` are varied elsewhere."""
+    """Describe the thresholds that a figure holds fixed; ``axes``: those that the grid varies."""
     shifted_axes = [axis for axis in axes if axis.reference != axis.base]
     if not shifted_axes:
         return "as in the base set"

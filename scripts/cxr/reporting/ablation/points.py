@@ -48,8 +48,6 @@ POINTS = {
         pl.Float64, "Median over images of the area of all grounded masks of that type; null without any.", "pixels"
     ),
 }
-
-
 SWEEP_COLUMNS = ("thresholds", "study_id", "lesion", "findings", "masks", "grounded", "mask_px")
 
 
@@ -84,11 +82,11 @@ def _count_shard(sweep: pl.DataFrame) -> pl.DataFrame:
 
 
 def tabulate_points(counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str]) -> pl.DataFrame:
-    """Return a row of :data:`POINTS` for every point, in the order of ``sets``, and lesion type, and their average.
+    """Return the rows of :data:`POINTS`: for each point, in the order of ``sets``, all lesion types and the average.
 
     ``sets``: {name: {"general": {...}, "edema": {...}}}; ``grid``: names of the grid points among them. The row
-    ``average`` holds the unweighted mean recall of the lesion types that occur, and sums. Intervals have the coverage
-    :data:`COVERAGE`: Wilson's for a lesion type; for the average, the root of the summed squared half-widths on each
+    ``average`` has the unweighted mean recall of the lesion types that occur, and the sums of the counts. Lesion types
+    have Wilson intervals with the coverage :data:`COVERAGE`. The average's half-widths are root sums of squares on each
     side (Newcombe 1998, Zou and Donner 2008). Both assume independent studies and lesion types.
     """
     pixels = pl.col("mask_px").list
@@ -112,7 +110,7 @@ def tabulate_points(counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Seq
 
 
 def mean_rate(rates: Sequence[Rate]) -> Rate | None:
-    """Return the mean of independent rates, with an interval from the summed squares of their half-widths."""
+    """Return the mean of independent rates, with an interval from the root sum of squares of their half-widths."""
     if not rates:
         return None
     rate = sum(value for value, _, _ in rates) / len(rates)

@@ -63,7 +63,7 @@ def _draw_bars(axes: Axes, rows: pl.DataFrame, by: str, names: Sequence[str]) ->
         bars = [(place, row) for place, row in bars if row["value"] is not None]
         at = [place + (number - (len(names) - 1) / 2) * width for place, _ in bars]
         values = [row["value"] for _, row in bars]
-        # 0 without an interval
+        # half-widths of the intervals; 0 without an interval
         ends = [
             [0.0 if row[end] is None else max(0.0, abs(row["value"] - row[end])) for _, row in bars]
             for end in ("low", "high")
@@ -80,7 +80,7 @@ def _draw_bars(axes: Axes, rows: pl.DataFrame, by: str, names: Sequence[str]) ->
 
 
 def draw_curves(table: pl.DataFrame, iou: float) -> Figure:
-    """Draw one row per reference: the map over tau_ano, and recall and false boxes over the confidence."""
+    """Draw one row per reference: map scores against tau_ano, and recall and false boxes against the confidence."""
     references = table["reference"].unique(maintain_order=True).to_list()
     boxes = {f"recall_iou{iou:g}": f"recall of boxes, IoU {iou:g}", f"false_iou{iou:g}": "false boxes per image"}
     columns = [*(("anomaly map", *item) for item in MAP_TITLES.items()), *(("boxes", *item) for item in boxes.items())]

@@ -1,7 +1,7 @@
 """The agreement stage: compare each reference with masks, anomaly maps and boxes, image by image, then score them.
 
-The population of a reference is every image with a frame that it names. Every other image, and every region that is
-not compared, has one row in ``excluded``, with one of :data:`cxr.reporting.agreement.references.EXCLUSION_REASONS`.
+A reference's population is all its images that have a frame. Every other image, and every region that is not
+compared, has one row in ``excluded``, with one of :data:`cxr.reporting.agreement.references.EXCLUSION_REASONS`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,11 +43,11 @@ HEART = "cardiomegaly"
 COVERAGE = 0.95
 """Coverage of the confidence intervals."""
 REPLICATES = 1000
-"""Bootstrap replicates, by patient."""
+"""Number of bootstrap replicates, which resample patients."""
 BOX_IOUS = (0.3, 0.5)
-"""IoU from which an annotated box counts as found; the curves show the first."""
+"""Minimum IoU at which an annotated box counts as found; the curves show the first value."""
 SAME_BOX_IOU = 0.5
-"""IoU from which boxes of two readers for the same lesion type count as one."""
+"""Minimum IoU at which boxes of two readers for the same lesion type count as duplicates."""
 NO_BOXES = pl.DataFrame(schema=dict.fromkeys((*CORNERS, "confidence"), pl.Float64))
 ANOMALY_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
 """Values of tau_ano at which the anomaly map is compared."""
@@ -99,7 +99,7 @@ class CohortPart:
     without_boxes: set[str]
     """Images that the boxes stage excluded."""
     findings: Mapping[str, Mapping[str, list[dict]]]
-    """{threshold set: {image_id: its used findings}}, of the images that reached the masks stage."""
+    """{threshold set: {image_id: its used findings}} for the images that reached the masks stage."""
     masks: Mapping[str, Shard]
 
 
@@ -121,7 +121,7 @@ def run_images(
     name: str,
     sets: Sequence[str],
 ) -> None:
-    """Measure every image of one reference; inputs are lists in the order of the shards (masks: set by set)."""
+    """Measure every image of one reference; inputs are lists in the order of the shards (of masks: set by set)."""
     key = f"agreement.references.{name}.path"
     reference_data = load_reference(key, options.format, reference, options.classes, options.image_id)
     row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
@@ -156,7 +156,7 @@ def run_images(
                     (name, output, lesion, value.name, value.at, subject, image_id, value.numerator, value.denominator)
                     for output, lesion, value in _measure_image(image_id, regions, reference_data.lesions, shards)
                 ]
-        tables.append(pl.DataFrame(rows, schema=schema(VALUES), orient="row"))  # tuples need far more memory
+        tables.append(pl.DataFrame(rows, schema=schema(VALUES), orient="row"))  # a list of tuples needs far more memory
     unframed = [image for image in reference_data.regions if image in row_by_image and image not in framed]
     exclusions += [(image, "no_frame", row_by_image[image]["reason"] or "frames") for image in unframed]
     write_table(values, pl.concat(tables).sort(*VALUES), VALUES)
@@ -202,7 +202,7 @@ def _regions_in_frame(
 def _measure_image(
     image_id: str, regions: Sequence[Region], lesions: Sequence[str], shards: CohortPart
 ) -> Iterator[tuple[str, str, Measure]]:
-    """Yield (output, lesion, measure) of one image, for the lesion types that the reference has there."""
+    """Yield (output, lesion, measure) of one image, for the lesion types that the reference marks in it."""
     chest = [lesion for lesion in lesions if lesion != HEART]
     masks = {lesion: union_mask(regions, lesion, FRAME_SIZE) for lesion in (*lesions, *([ANY] if chest else []))}
     region_by_lesion = {lesion: region for lesion, region in masks.items() if region.any()}
@@ -246,10 +246,10 @@ def run_scores(
     if table.is_empty():
         reasons = exclusions.group_by("reason").len().sort("reason").iter_rows()
         numbers = [f"{number} {reason} ({EXCLUSION_REASONS[reason]})" for reason, number in reasons]
-        summary = ", ".join(numbers) or "they name none"
+        summary = ", ".join(numbers) or "the references contain no image"
         raise UserError(
-            f"agreement.references: no image could be compared: {summary}; see results/cohort/excluded.parquet, and "
-            "whether image_id of the reference gives the cohort's names"
+            f"agreement.references: no image could be compared: {summary}; look for the images in "
+            "results/cohort/excluded.parquet, and set image_id of the reference so that it gives the cohort's image ids"
         )
     write_table(scores, tabulate_scores(table, REPLICATES, seed), SCORES)
     write_table(excluded, exclusions.sort(exclusions.columns), EXCLUSIONS)

@@ -42,7 +42,7 @@ def measure_map(
 ) -> Iterator[Measure]:
     """Yield the measures of an anomaly map uint8 (H, W) against a region that is not empty.
 
-    ``pointing``: whether the map's maximum lies in the region (the fraction inside if several pixels have the maximum;
+    ``pointing``: whether the map's maximum is in the region (the fraction inside if several pixels have the maximum;
     0 for an empty map). ``chance``: the expected score of a random point in the ``lungs``. At each of ``steps``
     (fractions of 255): Dice, IoU, the anomalous fraction of the region, and, for images with anomalous pixels, the
     fraction of them inside the region.
@@ -68,9 +68,9 @@ def measure_boxes(
     ious: Sequence[float],
     steps: Sequence[float],
 ) -> Iterator[Measure]:
-    """Yield the recall of annotated boxes (M, 4) by detected boxes (N, 4) of any class, with confidence (N,).
+    """Yield the recall of annotated boxes (M, 4), given detected boxes (N, 4) of any class with confidence (N,).
 
-    An annotated box is found at a confidence if a detected box with at least that confidence overlaps it by the IoU.
+    An annotated box is found if a detected box with at least that confidence has at least that IoU with it.
     One detected box may match several annotated boxes.
     """
     overlaps = box_iou(boxes, reference_boxes)
@@ -83,7 +83,7 @@ def measure_boxes(
 def count_false_boxes(
     boxes: np.ndarray, confidence: np.ndarray, reference_boxes: np.ndarray, iou: float, steps: Sequence[float]
 ) -> Iterator[Measure]:
-    """Yield the number of detected boxes per image that overlap no annotated box by ``iou``."""
+    """Yield, per confidence, the number of detected boxes whose IoU with every annotated box is below ``iou``."""
     best = box_iou(boxes, reference_boxes).max(axis=1, initial=0.0) if len(boxes) else np.zeros(0)
     for step in steps:
         yield Measure(f"false_iou{iou:g}", float(((best < iou) & (confidence >= step)).sum()), at=step)

@@ -25,10 +25,10 @@ ANY = "any"
 MAX_ASPECT_DIFFERENCE = 0.02
 """Maximum relative difference in aspect ratio between an annotated image and the cohort's image."""
 MIN_COMPONENT_PX = 64
-"""Minimum size of a mask's component with its own box, in frame pixels, as in :mod:`cxr.ils.masks.settings`."""
+"""Minimum area, in frame pixels, of a mask component that gets its own box, as in :mod:`cxr.ils.masks.settings`."""
 RESOURCE_FILES = ("agreement/reasons.toml",)
 EXCLUSION_REASONS = tomllib.loads((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-"""{reason why an image or a region is not compared: the reason in words}."""
+"""{code of the reason why an image or a region is not compared: the reason in words}."""
 
 
 @dataclass
@@ -43,22 +43,22 @@ class Region:
 
 @dataclass
 class Reference:
-    """The content of one annotation file: {image_id: its annotations}, also of images without any."""
+    """The content of one annotation file. ``regions``: {image_id: its annotations}, empty for an image without any."""
 
     regions: dict[str, list[Annotation]] = field(default_factory=dict)
     lesions: tuple[str, ...] = ()
-    """Lesion types of its labels."""
+    """Lesion types that are compared."""
     lesion_by_label: dict[str, str] = field(default_factory=dict)
     """{label: lesion type} of the mapped labels."""
     exclusions: list[tuple[str, str, str]] = field(default_factory=list)
-    """(image, reason, detail)."""
+    """(image, reason, detail) of each excluded image or region."""
 
 
 def load_reference(key: str, kind: str, path: str | Path, classes: Mapping[str, str], ids: str) -> Reference:
     """Read an annotation file and map its labels and images to the cohort's. Raises UserError for an unusable file.
 
-    ``key``: the setting that names the file; ``classes``: {label: lesion type}, which overrides the format's; ``ids``:
-    template of the cohort's image_id.
+    ``key``: the setting that names the file; ``classes``: {label: lesion type}, which overrides the format's table;
+    ``ids``: template of the cohort's image_id.
     """
     if kind == PAINTED:
         with Shard(path) as shard:
@@ -76,8 +76,8 @@ def load_reference(key: str, kind: str, path: str | Path, classes: Mapping[str, 
             reference.regions[image].append(annotation)
     mapped_lesions = {names[annotation.label] for group in reference.regions.values() for annotation in group}
     if not mapped_lesions and (annotations or not image_names):
-        raise UserError(f"{key} {str(path)!r} has no label that is a lesion type: name them in its `classes`")
-    # without any region, all images are healthy, and every box is a false one
+        raise UserError(f"{key} {str(path)!r} has no label that is a lesion type: map its labels in `classes`")
+    # without any region, all images are healthy, and every detected box is false
     reference.lesions = tuple(lesion for lesion in TYPES if lesion in mapped_lesions or not annotations)
     return reference
 
@@ -115,7 +115,7 @@ def region_in_frame(
 
 
 def drop_duplicates(regions: Iterable[Region], same: float) -> tuple[list[Region], int]:
-    """Drop regions that another reader drew before (IoU of boxes >= ``same``); return the rest and the number dropped.
+    """Drop regions that another reader also drew (IoU of boxes >= ``same``); return the others and the number dropped.
 
     The first region in the order of the file is kept. Two regions of the same reader are never duplicates.
     """

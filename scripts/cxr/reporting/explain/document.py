@@ -1,4 +1,4 @@
-"""A document that is text for a terminal and one HTML page without a network, and is built block by block."""
+"""Build a document block by block, both as text for a terminal and as one HTML page that needs no network."""
 
 import io
 import re
@@ -22,7 +22,7 @@ COLOURS = {"positive": BLUE, "tentative": ORANGE, "negative": GREEN, "outside": 
 
 
 class Mark(NamedTuple):
-    """A marked range [start, end) of a text: ``kind`` is a key of :data:`COLOURS`, ``note`` its remark."""
+    """A marked range [start, end) of a text: ``kind`` is a key of :data:`COLOURS`, ``note`` is shown with it."""
 
     start: int
     end: int
@@ -31,7 +31,7 @@ class Mark(NamedTuple):
 
 
 def merge_marks(marks: Sequence[Mark]) -> list[Mark]:
-    """Merge overlapping marks; a merged mark has the kind of the first and the notes of all."""
+    """Merge overlapping marks; a merged mark has the kind of the first mark and the notes of all."""
     merged_marks: list[Mark] = []
     for mark in sorted(marks, key=lambda mark: (mark.start, mark.end)):
         if merged_marks and mark.start < merged_marks[-1].end:
@@ -42,7 +42,7 @@ def merge_marks(marks: Sequence[Mark]) -> list[Mark]:
 
 
 class Document:
-    """Each method adds a block to the text and to the page. ``dpi``: resolution of the figures."""
+    """A document as text and page; each ``add_`` method adds a block to both. ``dpi``: resolution of figures."""
 
     def __init__(self, dpi: int = 110):
         self._dpi = dpi
@@ -70,7 +70,7 @@ class Document:
         self._elements.append(f'<div class="wide">{table}</div>')
 
     def add_marked_text(self, text: str, marks: Sequence[Mark]) -> None:
-        """Add a text with marks: in the text, marked words and their notes are in square brackets."""
+        """Add a text with marks; on a terminal, marked words and their notes are in square brackets."""
         words, elements, at = "", "", 0
         for start, end, kind, note in merge_marks(marks):
             before, inside = text[at:start], text[start:end]
@@ -83,9 +83,9 @@ class Document:
         self._elements.append(f"<blockquote>{elements}</blockquote>")
 
     def add_figure(self, figure: Figure, alt: str, *, small: bool = False) -> None:
-        """Add a figure to the page alone; ``small`` ones are placed side by side if there is room."""
+        """Add a figure to the page only; ``small`` figures are placed side by side if there is room."""
         png = io.BytesIO()
-        figure.savefig(png, dpi=self._dpi, format="png", metadata={"Software": None})  # no text that differs by run
+        figure.savefig(png, dpi=self._dpi, format="png", metadata={"Software": None})  # without Matplotlib's version
         kind = ' class="small"' if small else ""
         self._elements.append(f'<img{kind} alt="{escape(alt)}" src="{data_url("image/png", png.getvalue())}">')
 

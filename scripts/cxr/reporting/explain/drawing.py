@@ -21,13 +21,12 @@ from cxr.plotting.panels import (
 from cxr.plotting.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW, draw_legend
 
 OUTLINED_ORGANS = (*LUNGS, HEART)
-"""Organs that are outlined."""
 MASK_COLOURS = (YELLOW, SKY, VERMILION, GREEN, PURPLE, ORANGE, BLUE)
 """Colours of the findings with a mask, used in turn."""
 
 
 def draw_maps(arrays: Mapping, *, unedited: bool = False) -> dict[str, Figure]:
-    """Draw image and organs, edited image and zones, and anomaly map, as far as they exist; return {title: figure}.
+    """Draw image with organs, edited image with zones, and anomaly map; skip missing ones. Return {title: figure}.
 
     ``unedited``: whether the edited image is the image itself.
     """

@@ -1,4 +1,4 @@
-"""Explain one study: a text for the screen and a page with images, with each stage's decision and its reason."""
+"""Explain one study in a text for the screen and a page with images: each stage's decision and its reason."""
 
 import json
 import sys
@@ -30,11 +30,11 @@ from cxr.reporting.explain.study import ACCEPTED, NO_RESULTS, STOPPED, Image, Ou
 
 RESOURCE_FILES = ("explain/reasons.toml",)
 UNEDITED = (
-    "The report states no finding that asks for a mask of the anomaly map, so the image was not edited "
+    "The report states no finding that needs a mask from the anomaly map, so the image was not edited "
     "(anomaly.images with_findings): its map is empty, and its zones come from the image itself."
 )
 MAX_BOXES = 12
-"""Maximum number of boxes listed per finding: productive ones and those that failed least; the rest are counted."""
+"""Maximum number of boxes listed per finding, with the fewest failed conditions; further boxes are only counted."""
 
 RESULT_HEAD = ["finding", "what", "target", "reported location", "result", "not confirmed", "boxes", "outside"]
 FINDING_HEAD = ["finding", "sentence", "what", "presence", "certainty", "location", "labels", "lesion type"]
@@ -44,7 +44,7 @@ FINDING_REASONS, BOX_MEASURES, PAIR_REASONS, BASES = (WORDS[name] for name in ("
 
 
 def explain(results: str | Path, study: str, thresholds: Sequence[str], dpi: int) -> tuple[str, str]:
-    """Return the text and the HTML page on a study; no ``thresholds`` means every set that has masks.
+    """Return the text and the HTML page on a study; if ``thresholds`` is empty, on every set that has masks.
 
     Raises UserError for an unknown study or set.
     """
@@ -55,7 +55,7 @@ def explain(results: str | Path, study: str, thresholds: Sequence[str], dpi: int
 def run(*, page: str, text: str, study: str, results_digest: str, dpi: int, results: str = "results") -> None:
     """Write the page and the text of a study under every threshold set that has masks, and print the text.
 
-    ``results_digest``: of the results, "" without a study.
+    ``results_digest``: digest of the results, or "" if no study is given.
     """
     if not results_digest:
         raise UserError("explain needs a study: snakemake explain --config study=<study_id>")
@@ -97,7 +97,7 @@ def describe_study(study: Study, dpi: int) -> Document:
 
 
 def summarize_images(study: Study) -> list[str]:
-    """Return one sentence per image, or one per threshold set that it reached."""
+    """Return one sentence per image; if the image passed all stages before masks, one per threshold set."""
     sentences = []
     for image in study.images:
         if stop := image.stop:
@@ -257,7 +257,7 @@ def describe_finding(row: dict) -> str:
 
 
 def _add_outcome(document: Document, name: str, image: Image, outcome: Outcome, study: Study) -> None:
-    """Add all decisions of one threshold set about an image; nothing for an image that did not reach the masks."""
+    """Add all decisions on an image under one threshold set; nothing if the masks stage did not accept the image."""
     if outcome.steps[0].state != ACCEPTED:
         return
     where = f", image {image.image_id}" if len(study.images) > 1 else ""
@@ -310,7 +310,7 @@ def _draw_result(image: Image, outcome: Outcome) -> drawing.Figure:
 
 
 def _add_boxes(document: Document, row: dict, image: Image, settings: dict) -> None:
-    """Add why each box was kept or dropped for one finding, with its numbers and the thresholds."""
+    """Add a table with each box's measures, thresholds and verdict for one finding."""
     rows, names = box_rows(row, image, settings), (BOX_MEASURES[tau] for tau in MEASURED_CONDITIONS)
     document.add_heading(f"Boxes for finding {row['finding']}, {row['entity']} in {_join_labels(row['reported'])}", 3)
     document.add_table(["box", "class", *names, "verdict"], rows[:MAX_BOXES], "boxes of one finding")
@@ -322,7 +322,7 @@ def _add_boxes(document: Document, row: dict, image: Image, settings: dict) -> N
 
 
 def box_rows(row: dict, image: Image, settings: dict) -> list[list[str]]:
-    """Return a row per box judged for a finding: number, class, each number beside its threshold, and the verdict.
+    """Return a row per box judged for a finding: number, class, each measure with its threshold, and verdict.
 
     Boxes that fail the fewest conditions come first. ``settings``: the settings stored with the masks.
     """
@@ -379,7 +379,7 @@ def _add_instructions(document: Document, outcome: Outcome) -> None:
 
 
 def _describe_basis(pair: dict) -> str:
-    """Return what a pair rests on: a positive's sentence, a negative's basis with its quote or the image's signs."""
+    """Describe the basis of a pair: a positive's sentence; a negative's quote, or its basis and the image's signs."""
     if pair["seg"]:
         return f"sentence {pair['sentence_index']}"
     if pair["quote"]:

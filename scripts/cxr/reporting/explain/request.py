@@ -1,4 +1,4 @@
-"""Read the request of ``snakemake explain``. Every start of Snakemake imports this module, so it must stay light."""
+"""Read the study requested by ``snakemake explain``. Snakemake always imports this module, so it must load fast."""
 
 import hashlib
 import re
@@ -12,9 +12,9 @@ _REPETITION = re.compile(r"(.+?)\1{17,}$", re.DOTALL)
 
 
 def page_name(study: str) -> str:
-    """Return the name of a study's page: its id, with special characters of Snakemake, shells or browsers as %XX.
+    """Return the name of a study's page: the id, with characters special to Snakemake, shells or browsers as %XX.
 
-    The name is a digest if it is too long for a file, or so repetitive that Snakemake takes it for an endless wildcard.
+    The name is a digest if the id is too long for a file name, or so repetitive that Snakemake refuses it as periodic.
     """
     name = re.sub(r"[^\w.-]", lambda match: quote(match.group(), safe=""), study)
     if len(name.encode()) > MAX_NAME_BYTES or _REPETITION.search(name):
@@ -23,7 +23,7 @@ def page_name(study: str) -> str:
 
 
 def read_request(config: dict, results: Path) -> dict[str, str]:
-    """Return the study given to ``snakemake explain --config``, its page, and a digest of the results; or all "".
+    """Return ``study`` of ``snakemake explain --config``, its ``page`` and ``results_digest``; all "" without a study.
 
     Raises UserError for a study that the cohort does not have, or a cohort table that cannot be read.
     """
@@ -32,7 +32,7 @@ def read_request(config: dict, results: Path) -> dict[str, str]:
     if not study:
         return {"study": "", "results_digest": "", "page": ""}
     from cxr.base.errors import StoreError
-    from cxr.reporting.explain.study import find_study_rows, results_digest  # loads HDF5 and polars only when needed
+    from cxr.reporting.explain.study import find_study_rows, results_digest  # slow: loads HDF5 and polars
 
     try:
         find_study_rows(results, study, is_number=not isinstance(study_value, str))

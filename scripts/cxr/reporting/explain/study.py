@@ -1,4 +1,4 @@
-"""Read all results about one study. A stage without results is reported as such."""
+"""Read all results about one study. A stage without results gets the state :data:`NO_RESULTS`."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from cxr.base.tables import read_lines, read_table
 BY_THRESHOLDS = ("masks", "dataset")
 ACCEPTED, STOPPED, NOT_REACHED, NO_RESULTS = "passed", "stopped", "not reached", "no results yet"
 ARRAYS = {"frames": "image", "organs": "mask", "anomaly": "anomaly", "anatomy": "mask"}
-"""{stage: array of an image that is shown}."""
+"""{stage: name of the array that is shown of an image}."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,16 @@ class Image:
     unedited: bool = False
     """Whether the edited image is the image itself."""
     corrections: list[str] = field(default_factory=list)
-    """What the frames stage corrected or ignored in its header."""
+    """Parts of the image file that the frames stage corrected or ignored."""
 
     @property
     def image_id(self) -> str:
-        """Its name."""
+        """The image's id."""
         return self.row["image_id"]
 
     @property
     def stop(self) -> Step | None:
-        """The first stage that excluded it."""
+        """The step of the first stage that excluded the image, or None."""
         return next((step for step in self.steps if step.state == STOPPED), None)
 
 
@@ -79,7 +79,7 @@ class Study:
     study_id: str
     images: list[Image]
     report: dict | None
-    """Its line of results/reports."""
+    """The study's line of results/reports."""
     outcomes: dict[str, dict[str, Outcome]]
     """{threshold set: {image_id: its result}}."""
     provenance: dict[str, tuple[str, str]]
@@ -100,7 +100,7 @@ def find_study_rows(results: Path, study_id: str, *, is_number: bool = False) ->
         studies = table["study_id"].n_unique()
         zeros = " (an id with leading zeros as study=\"'007'\")" if is_number else ""
         raise UserError(
-            f"study is {study_id!r}, which is not one of the {studies} studies of {path}: give a study_id of it{zeros}"
+            f"study is {study_id!r}, which is not one of the {studies} studies of {path}: give one of these ids{zeros}"
         )
     return rows
 
@@ -109,11 +109,11 @@ SMALL_TABLES = (
     "cohort/*.parquet", "*/*.excluded.parquet", "frames/*.corrected.parquet", "masks/*/*.excluded.parquet",
     "dataset/*/*.parquet",
 )  # fmt: skip
-"""Tables that change whenever one of their inputs does."""
+"""Patterns of tables that change whenever one of their inputs changes."""
 
 
 def results_digest(results: Path) -> str:
-    """Return a digest of the names, sizes and times of :data:`SMALL_TABLES`."""
+    """Return a digest of the names, sizes and modification times of :data:`SMALL_TABLES`."""
     digest = hashlib.sha256()
     for pattern in SMALL_TABLES:
         for path in sorted(results.glob(pattern)):
@@ -149,7 +149,7 @@ def read_study(results: Path, study_id: str, thresholds: Sequence[str]) -> Study
 
 
 def _read_rows(path: Path, image_id: str) -> list[dict] | None:
-    """Return an image's rows of a table, None without such a table."""
+    """Return an image's rows of a table, or None if the table does not exist."""
     if not path.is_file():
         return None
     return read_table(path).filter(pl.col("image_id") == image_id).to_dicts()
@@ -230,7 +230,7 @@ def _read_outcome(results: Path, name: str, image: Image, line: dict | None) -> 
 
 
 def _read_pairs(path: Path, image_id: str) -> Iterator[dict]:
-    """Yield an image's lines of a split; only lines that contain its name are parsed, as there may be a million."""
+    """Yield an image's lines of a split; for speed, only lines that contain the image's id are parsed."""
     name = json.dumps(image_id, ensure_ascii=False)
     with open(path, encoding="utf-8") as file:
         candidates = (json.loads(text) for text in file if name in text)

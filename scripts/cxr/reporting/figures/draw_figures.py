@@ -102,7 +102,7 @@ def draw_panel(
     masks: dict[str, np.ndarray],
     pairs: list[dict],
 ) -> Figure:
-    """Draw the panel of one image. Images are uint8 and masks bool, all (512, 512); ``edited``: None if it is not."""
+    """Draw the panel of one image. Images are uint8, masks bool, all (512, 512); ``edited``: None if unedited."""
     figure = Figure(figsize=(16, 9), layout="constrained")
     grid = figure.subplots(2, 4)
     figure.suptitle(title, fontsize=12)
@@ -129,7 +129,7 @@ def draw_panel(
 
 
 def _draw_boxes(axes: Axes, boxes: list[dict], judged: list[list[int]]) -> list[str]:
-    """Draw the most confident boxes with numbers; return a line on each for the column of texts."""
+    """Draw up to eight numbered boxes, productive and confident ones first; return a line of text on each."""
     best = [min((verdicts[i] for verdicts in judged), key=int.bit_count, default=None) for i in range(len(boxes))]
     box_indices = sorted(range(len(boxes)), key=lambda i: (best[i] != 0, -boxes[i]["confidence"]))[:8]
     lines, taken = [], []
@@ -175,7 +175,7 @@ def run_charts(*, splits_table: str, distribution: str, shares: str, thresholds:
 
 
 def choose_images(findings: list[pl.DataFrame], number: int, seed: int) -> list[tuple[int, str]]:
-    """Choose (shard, image_id) of ``number`` images: every lesion type with a mask comes before any comes twice.
+    """Choose ``number`` images, as (shard, image_id). Each adds a mask of the lesion type with the fewest so far.
 
     The choice depends only on the seed and the ids, not on the number of shards.
     """
@@ -198,7 +198,7 @@ def choose_images(findings: list[pl.DataFrame], number: int, seed: int) -> list[
 
 
 def draw_distribution(splits: pl.DataFrame) -> Figure:
-    """Draw positive and negative pairs per lesion type. After Fig. 4.
+    """Draw positive and negative pairs per lesion type, as in Fig. 4.
 
     ``splits``: the tables stage's pairs per split of one threshold set; all splits and types of instruction together.
     """
@@ -217,7 +217,7 @@ def draw_distribution(splits: pl.DataFrame) -> Figure:
 
 
 def draw_shares(splits: pl.DataFrame) -> Figure:
-    """Draw the share of each lesion type among positive and among negative pairs, beside the paper's.
+    """Draw the share of each lesion type among positive and among negative pairs, next to the paper's.
 
     ``splits``: the tables stage's pairs per split of one threshold set; all splits and types of instruction together.
     """
@@ -235,12 +235,12 @@ def draw_shares(splits: pl.DataFrame) -> Figure:
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_yticks(range(len(LESIONS)), LESIONS)
     figure.axes[0].invert_yaxis()
-    # below the panels, where it covers no bar
+    # below the panels, where the legend covers no bar
     figure.legend(*figure.axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
 
 def _pairs_per_lesion(splits: pl.DataFrame, ending: str) -> list[int]:
-    """Return the number of pairs per lesion type, in their order, from all columns with that ending."""
+    """Return the number of pairs per type of :data:`LESIONS`, summed over all columns with the ``ending``."""
     sums = dict(splits.group_by("lesion").agg(pl.sum_horizontal(f"^.*_{ending}$").sum().alias("pairs")).iter_rows())
     return [sums.get(lesion, 0) for lesion in LESIONS]

@@ -1,1 +1,1 @@
-"""The results on one page: cases with reasons, values beside the paper's, and costs."""
+"""Show the results on one page: cases with reasons, values next to the paper's, and costs."""

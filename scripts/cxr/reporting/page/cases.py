@@ -32,7 +32,7 @@ def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> li
         judged = (pl.col("target") == lesion) & (
             pl.col("mask_id").is_not_null() | (pl.col("box_verdicts").list.len() > 0)
         )
-        # only row numbers: whole rows, with a verdict per box, are read later for the chosen findings
+        # only row numbers, to save memory: whole rows, with a verdict per box, are read later for the chosen findings
         candidates = sorted(
             (stable_hash(seed, "page", lesion, image_id, finding), image_id, has_mask, shard, at)
             for shard, table in enumerate(findings)
@@ -58,7 +58,7 @@ def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> li
 
 
 def choose_images(findings: Mapping[str, Sequence[pl.DataFrame]], number: int, seed: int) -> list[tuple[int, str]]:
-    """Choose (shard, image_id) for the calibration view: images with a mask from boxes in any threshold set.
+    """Choose images for the calibration view, as (shard, image_id), with a mask from boxes in any threshold set.
 
     ``findings``: {threshold set: one table per shard}. Images with different masks in different sets come first.
     """
@@ -77,9 +77,9 @@ def choose_images(findings: Mapping[str, Sequence[pl.DataFrame]], number: int, s
 
 
 def choose_boxes(verdicts: Sequence[int], confidences: Sequence[float], number: int) -> list[int]:
-    """Return the indices of the boxes to show: half kept boxes, half those that failed the fewest conditions.
+    """Return the indices of the boxes to show: half are kept, half failed the fewest conditions.
 
-    Kept boxes come first, and ties are ordered by confidence. If there are too few of one kind, the other gets more.
+    Kept boxes come first; ties are ordered by confidence. If one kind has too few boxes, the other kind gets more.
     """
     order = sorted(range(len(verdicts)), key=lambda i: (int(verdicts[i]).bit_count(), -confidences[i], i))
     kept_indices = [i for i in order if verdicts[i] == 0]

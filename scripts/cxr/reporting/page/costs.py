@@ -63,7 +63,7 @@ def sum_by_stage(jobs: pl.DataFrame, images: dict[str, int]) -> pl.DataFrame:
     order = [name for name in ORDER if name in rows] + sorted(rows.keys() - set(ORDER))
     cost_rows = [rows[name] for name in order]
     if cost_rows:
-        # stage by stage: the order of a sum decides its last digit
+        # summed stage by stage, because the order of a sum changes its last digit
         total = {name: sum(row[name] for row in cost_rows) for name in ("jobs", "seconds", "cpu_seconds")}
         cost_rows.append(total | {"stage": "total", "max_rss_mb": jobs["max_rss_mb"].max()})
     for row in cost_rows:

@@ -13,7 +13,7 @@ from cxr.plotting.panels import DROPPED_COLOUR, KEPT_COLOUR
 from cxr.plotting.plots import BLACK
 
 LOCATION_COLOUR, HALO_COLOUR = "#FFFFFF", BLACK
-"""Outline of reported locations: white on black, visible on bone and lung, and no colour of a lesion type."""
+"""Outline of reported locations: white on black, visible on bone and lung, and unlike all colours of lesion types."""
 Rectangle = tuple[int, int, int, int]
 """x1, y1, x2, y2 in pixels."""
 
@@ -36,7 +36,7 @@ def draw_outline(canvas: np.ndarray, mask: np.ndarray, colour: str, *, fill: flo
 
 
 def draw_boxes(canvas: np.ndarray, rows: Sequence[Mapping], frame: int) -> None:
-    """Draw numbered boxes: solid blue if kept, else dashed orange. The first is drawn last, on top.
+    """Draw numbered boxes: solid blue if kept, else dashed orange. The first box is drawn last, on top.
 
     ``rows``: x1, y1, x2, y2 in pixels of a frame of ``frame`` pixels, ``number`` and ``kept``.
     """
@@ -67,7 +67,7 @@ def _draw_line(canvas: np.ndarray, start: tuple[int, int], end: tuple[int, int],
 def _draw_number(
     canvas: np.ndarray, text: str, corners: Sequence[int], is_kept: bool, taken: Sequence[Rectangle]
 ) -> Rectangle:
-    """Write a box's number at a corner or along an edge, if possible beside other numbers; return its rectangle."""
+    """Write a box's number at a corner or edge, if possible where it covers no other number; return its rectangle."""
     font, size = cv2.FONT_HERSHEY_SIMPLEX, 0.45
     (width, height), _ = cv2.getTextSize(text, font, size, 1)
     width, height = width + 5, height + 5

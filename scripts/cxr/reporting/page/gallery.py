@@ -36,10 +36,10 @@ def run(
 ) -> None:  # fmt: skip
     """Draw the gallery of each threshold set and the calibration view, from the stored results only.
 
-    Inputs are lists in the order of the shards; ``findings`` and ``masks`` are in a folder named after their threshold
-    set, ``maps`` (of :data:`cxr.base.exclusions.MAP_STAGES`) in one named after their stage. ``parts`` receives the
-    images, and ``cases_lines`` (JSON Lines) the page's texts, one line per case or calibration image. ``withheld``:
-    whether no text of a report may be shown.
+    Inputs are lists in the order of the shards. The folder of ``findings`` and ``masks`` is named after the threshold
+    set, the folder of ``maps`` (of :data:`cxr.base.exclusions.MAP_STAGES`) after the stage. Images are written to the
+    folder ``parts``, and the page's texts to ``cases_lines`` (JSON Lines, one line per case or calibration image).
+    ``withheld``: whether report texts must not be shown.
     """
     tables = {name: list(map(read_table, paths)) for name, paths in group_by_folder(findings).items()}
     stores, map_paths = group_by_folder(masks), group_by_folder(maps)
@@ -69,12 +69,12 @@ def run(
             for name, picture, shares in _draw_calibration(image_id, map_paths["frames"][shard], sets)
         ]
         lines.append({"kind": "calibration", "image_id": image_id, "cells": page_cells})
-    Path(parts).mkdir(parents=True, exist_ok=True)  # without any case, too
+    Path(parts).mkdir(parents=True, exist_ok=True)  # also if there is no case
     write_lines(cases_lines, lines)
 
 
 def _draw_case(name: str, row: dict, maps: Sequence[str], boxes: str, masks: str) -> tuple[dict, dict]:
-    """Draw a finding under the threshold set ``name``; return its line, and its images by kind."""
+    """Draw a finding under the threshold set ``name``; return its line of texts and {kind: image}."""
     lesion, image_id = row["target"], row["image_id"]
     with ExitStack() as stack:
         frames, organs, anomaly, anatomy = (stack.enter_context(Shard(path)) for path in maps)
@@ -123,7 +123,7 @@ def _read_sentence(reports: str, row: dict) -> str:
 def _draw_calibration(
     image_id: str, frames: str, sets: dict[str, tuple[pl.DataFrame, str]]
 ) -> Iterator[tuple[str, np.ndarray, str]]:
-    """Yield (threshold set, image, shares of its masks as text); ``sets``: findings and masks by name."""
+    """Yield (threshold set, image, text on the masks' areas); ``sets``: {threshold set: (findings, masks file)}."""
     with Shard(frames) as shard:
         image = shard.get("image", image_id)
     for name, (findings, masks) in sets.items():

@@ -31,7 +31,7 @@ def find_section(extras: Collection[str]) -> dict | None:
 
 
 def build_section(comparison: str, check: str, conservation: str, gallery: str | Path, charts: Sequence[str]) -> dict:
-    """Return the content of RadVLM's section: tables beside the paper's, judge check, charts, gallery, conservation.
+    """Return RadVLM's section: tables with the paper's values, judge check, charts, gallery, conservation.
 
     ``charts``: paths of :data:`CHARTS`.
     """
@@ -60,8 +60,8 @@ def build_section(comparison: str, check: str, conservation: str, gallery: str |
 def describe_result(scores: Sequence[dict], blind: Sequence[dict]) -> str:
     """Return a sentence on how many scores of the first run show that the model uses the images.
 
-    ``scores``: our cells; ``blind``: cells of the same columns, of baselines that ignore the image. A score is above
-    another value if its whole interval is.
+    ``scores``: our cells; ``blind``: cells of baselines that ignore the image, in the same columns. A score counts as
+    above another value if its whole interval is above it.
     """
     scores = [cell for cell in scores if cell["table"] not in ("table2", "table6")]
     if not scores:

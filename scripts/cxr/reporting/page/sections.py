@@ -26,18 +26,18 @@ NONE = "–"
 SYNTHETIC_MARK = " (synthetic)"
 """Suffix of the name of every table that compares the embedded cohort with the paper."""
 MAX_WORDS = 20
-"""Unknown words that the page lists."""
+"""Maximum number of unknown words listed on the page."""
 
 
 def format_number(value: float | str | None, digits: int = 0) -> str:
-    """Format a number with thousands separators; a dash for None and for "", as a column without numbers is read."""
+    """Format a number with thousands separators; None and "" (a cell of a column without numbers) give a dash."""
     return NONE if value in (None, "") else f"{value:,.{digits}f}"
 
 
 def count_rows(table: pl.DataFrame, sets: Sequence[str]) -> tuple[list[dict], list[dict]]:
     """Return the rows of the counts and the rows of the shares, with formatted cells.
 
-    ``cells``: one per threshold set; ``configured`` and ``paper``: the value in the settings, and the paper's.
+    ``cells``: one per threshold set; ``configured`` and ``paper``: the value in the settings and the paper's value.
     """
     rows: tuple[list[dict], list[dict]] = [], []
     for row in table.iter_rows(named=True):
@@ -81,13 +81,13 @@ def exclusion_details(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
 
 
 def correction_counts(table: pl.DataFrame, most: int) -> tuple[list[tuple[str, int]], int]:
-    """Return the ``most`` frequent corrections of headers with their numbers of images, and the total of images."""
+    """Return up to ``most`` header corrections as (correction, images), most images first, and the total of images."""
     counts = table.group_by("correction").len().sort([-pl.col("len").cast(pl.Int64), "correction"])
     return counts.head(most).rows(), table["image_id"].n_unique()
 
 
 def rank_losses(table: pl.DataFrame, name: str) -> list[dict]:
-    """Return where images of a threshold set were excluded: stage, reason, images, why; most images first."""
+    """Return the exclusions under a threshold set: stage, reason, images, why; sorted by images, most first."""
     losses = [lost | {"stage": step["stage"]} for step in funnel_steps(table, name) for lost in step["lost"]]
     return sorted(losses, key=lambda lost: -lost["images"])
 
@@ -129,8 +129,9 @@ def split_rows(splits: pl.DataFrame, name: str) -> list[dict]:
 
 
 def reading_outcomes(table: pl.DataFrame) -> dict:
-    """Return the outcomes of reading reports: ``rows`` with their share in %, the numbers of unusable reports and of
-    those that a language model read after the rules, and a sentence on the reports that are forms.
+    """Return the outcomes of reading reports: ``rows`` with shares in %, and a sentence on reports that are ``forms``.
+
+    ``lost``: number of unusable reports; ``handed_over``: number of reports that the rules passed to a language model.
     """
     table = table.with_columns(pl.col("studies", "handed_over").cast(pl.Int64))  # an empty table has no types
     total = max(1, table["studies"].sum())
@@ -152,9 +153,9 @@ def unknown_words(table: pl.DataFrame) -> dict:
 
 
 def recall_rows(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_paper: bool) -> list[dict]:
-    """Return one row per threshold set: name, cells of (recall text, paper's text, shade in %, interval text).
+    """Return one row per threshold set: name, and cells with recall, counts, paper, shade (in %) and interval.
 
-    The columns are the average, first so that a phone shows it, and the groundable lesion types. ``ablation``: table
+    The average comes first, so that a phone shows it, then the groundable lesion types. ``ablation``: table
     with the intervals. The paper's texts are empty unless ``beside_paper``.
     """
     intervals = {}
@@ -183,7 +184,7 @@ def recall_rows(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_pa
 
 
 def truth_rows(table: pl.DataFrame, name: str) -> list[dict]:
-    """Return one row per measure against the ground truth: measure, cells of (value, trials) in total and by lesion."""
+    """Return one row per measure against the ground truth: measure, cells of (value, trials), total and per lesion."""
     rows = []
     for (measure,), part in table.filter(pl.col("thresholds") == name).group_by("measure", maintain_order=True):
         cell_by_lesion = {
@@ -195,7 +196,7 @@ def truth_rows(table: pl.DataFrame, name: str) -> list[dict]:
 
 
 def evaluation_rows(table: pl.DataFrame) -> list[dict]:
-    """Return the totals of each run and of the paper's models: who, source, and their scores."""
+    """Return the totals of each run and of the paper's models: who, source, and cells of (score, interval)."""
     rows = []
     for row in table.filter(pl.col("lesion") == "total").iter_rows(named=True):
         cells = []
@@ -217,7 +218,7 @@ def describe_mask_metrics() -> str:
 
 
 def wording_rows(table: pl.DataFrame) -> list[dict]:
-    """Return the total change by each persona's wordings: who, and the points of each score."""
+    """Return how each persona's wordings change the total scores: who, and cells of (change in points, interval)."""
     rows = []
     totals = table.filter(pl.col("lesion") == "total")
     for (run, persona), part in totals.group_by("run", "persona", maintain_order=True):

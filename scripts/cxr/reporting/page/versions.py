@@ -1,4 +1,4 @@
-"""Collect the versions behind the results: digests of code and settings, weights, and pinned packages."""
+"""Collect the versions that produced the results: digests of code and settings, weights, and pinned packages."""
 
 import hashlib
 import json
@@ -28,10 +28,9 @@ def collect_versions(
     manifests: Sequence[str],
     engines: dict[str, str],
 ) -> dict:
-    """Return the versions behind the results: ``stages``, ``weights``, ``pins``, ``thresholds`` ({set: {part: {tau:
-    value}}})."""
+    """Return the versions: ``stages``, ``weights``, ``pins`` and ``thresholds`` ({set: {part: {tau: value}}})."""
     rows: dict[tuple, dict] = {}
-    # the same code made all lines of a shard of reports
+    # the first line is enough: the same code made all lines of a shard of reports
     for line in (line for path in reports if (line := next(read_lines(path), None))):
         digests = sorted((name, digest) for name, digest in line["digests"].items() if name != "text")
         settings = ", ".join(f"{name} {digest}" for name, digest in digests if name != "code")
@@ -64,12 +63,12 @@ def tabulate_versions(version_info: dict) -> pl.DataFrame:
 
 
 def short_digest(text: str) -> str:
-    """Return the first 16 digits of a text's sha256."""
+    """Return the first 16 hexadecimal digits of a text's SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def shard_versions(stage: str, paths: Iterable[str], key: str = "image_id") -> list[dict]:
-    """Return the distinct (stage, engine, code digest, settings digest) of a stage's shards.
+    """Return the distinct versions of a stage's shards: stage, engine, code and settings digests, thresholds.
 
     Several rows mean that the shards were made with different code or settings.
     """

@@ -1,7 +1,7 @@
-"""Write the DICOM segmentations of a shard: one per image, in the pixels of its X-ray, with one segment per mask.
+"""Write the DICOM segmentations of a shard: one per DICOM image, in the pixel grid of the image, a segment per mask.
 
-Only DICOM images have one. It refers to its X-ray by UIDs and contains the patient's identifier, which viewers need to
-match it; nothing else about the patient is copied. It is deflated, because masks are mostly empty.
+Other images get no segmentation. A segmentation refers to its X-ray by UIDs and contains the patient's identifier, by
+which viewers match the two; nothing else about the patient is copied. Files are deflated: masks are mostly empty.
 """
 
 import json
@@ -40,10 +40,10 @@ def run_shard(
     options: PackageSettings,
     thresholds: str,
 ) -> None:
-    """Write ``<subject's first three>/<subject>/<study>/<image>.dcm`` and ``counts.json`` into ``segmentations``.
+    """Write ``<subject[:3]>/<subject>/<study>/<image>.dcm`` and ``counts.json`` into ``segmentations``.
 
-    ``lines``: the pairs of all shards, one file per split. ``counts.json`` has the numbers of files, segments, and
-    images with masks but without a segmentation, by reason.
+    ``lines``: the pairs of all shards, one file per split. ``counts.json`` counts files, segments and, by
+    reason, images with masks but without a segmentation.
     """
     kept_pair_ids, counts = read_kept_pairs(filtered), Counter()
     paths = dict(read_table(cohort).select("image_id", "path").iter_rows())
@@ -67,7 +67,7 @@ def run_shard(
             except NoSegmentation as reason:
                 counts[str(reason)] += 1
                 continue
-            line = image_units[0]  # the path is as in the authors' folders of images
+            line = image_units[0]  # folders are named as in the authors' release
             subject_id, study_id, image_id = line["subject_id"], line["study_id"], line["image_id"]
             target = folder / subject_id[:3] / subject_id / study_id / f"{image_id}.dcm"
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def run_shard(
 
 
 def read_header(path: str) -> Dataset:
-    """Read the elements of an X-ray's header that a segmentation needs. Raises NoSegmentation."""
+    """Read the elements of an X-ray's header that a segmentation needs. Raises NoSegmentation if it cannot be read."""
     try:
         with open_regular(path) as file:
             if detect_file_kind(file.read(HEAD_BYTES)) != "dicom":

@@ -42,8 +42,7 @@ def run_tables(
 ) -> None:
     """Write ``data/``, ``images/`` (Parquet), ``coco/`` and ``counts.json`` into the folder ``tables``.
 
-    ``filtered``: a file of the kept pairs of the test split, or nothing. Only the rows of one Parquet file are in
-    memory.
+    ``filtered``: a file with the test pairs to keep; empty: all. The rows of one Parquet file are in memory at a time.
     """
     withheld, kept_pair_ids = Withheld(options.withhold, salt), read_kept_pairs(filtered)
     counts = {}

@@ -52,7 +52,7 @@ def build_croissant(about: dict, columns: dict[str, dict], files: dict[str, str]
 def _field(config: str, name: str, kind: object) -> dict:
     source: dict = {"fileSet": {"@id": f"{config}-files"}, "extract": {"column": name}}
     if kind == IMAGE_TYPE:
-        # the bytes of a PNG within the column's struct
+        # the image is the PNG in the struct's field ``bytes``
         data_type, source["transform"] = "sc:ImageObject", {"jsonPath": "bytes"}
     else:
         data_type = TYPES[kind.inner if isinstance(kind, pl.List) else kind]
@@ -61,7 +61,7 @@ def _field(config: str, name: str, kind: object) -> dict:
 
 
 def described_files(files: Sequence[str]) -> list[str]:
-    """Return the sorted files that the document describes."""
+    """Return the sorted files that the Croissant document describes."""
     return sorted(file for file in files if file.startswith(("data/", "images/", "coco/")))
 
 

@@ -1,8 +1,8 @@
 """Package an instruction mix of RadVLM: its lines as Parquet, the images, a card, a datasheet, checksums.
 
-The same data are withheld as in other packages. With ``report_text``, tasks whose turns quote a report or were made
-from its text are excluded; with ``ids``, every name derived from an identifier is a keyed digest, by which the lines
-are sorted.
+Data are withheld as in other packages. If ``report_text`` is withheld, tasks whose turns quote a report or were made
+from its text are excluded. If ``ids`` is, every name derived from an identifier becomes a keyed digest, and lines are
+sorted by digest.
 """
 
 from collections import Counter
@@ -38,11 +38,11 @@ LINES = {
     "boxes": pl.List(pl.List(pl.Float64)), "labels": TEXT_LIST, "mask_ids": TEXT_LIST, "facts": TEXT_LIST,
     "engine": pl.String,
 }  # fmt: skip
-"""Columns of the lines; ``box_names``: the slot of each of ``boxes``, fractions x1, y1, x2, y2 of the image."""
+"""Columns of the lines; ``boxes``: x1, y1, x2, y2 as fractions of the image; ``box_names``: the slot of each box."""
 IMAGES = {**dict.fromkeys(("source", "image_id", "study_id", "subject_id"), pl.String), "image": IMAGE_TYPE}
 ID_FIELDS = {"sample_id": "sample_id", "subject_id": "subject_id", "study_id": "study_id", "image_id": "image_id",
              "mask_ids": "mask_id", "facts": "fact_id"}  # fmt: skip
-"""{column of identifiers: what each identifies}."""
+"""{column of identifiers: kind of identifier}, kinds as in :meth:`Withheld.publish_id`."""
 IMAGE_FIELDS = ("sample_id", "task", "source", "image_id", "study_id", "subject_id")
 """Fields of a line that are kept to find its image."""
 
@@ -54,8 +54,8 @@ def run(
     """Write the package into the folder ``package``, which appears only when complete.
 
     ``lines``: one file per split; ``frames``: shards of all sources, read if pixels are published. The rows of one
-    Parquet file and the ids of a split's images are in memory at a time. ``mix``: its name; ``terms``: {source: key of
-    TERMS}; ``folders``: {source: folder of its frames}. Raises UserError.
+    Parquet file and the ids of a split's images are in memory at a time. ``mix``: the mix's name; ``terms``: {source:
+    key of TERMS}; ``folders``: {source: folder of its frames}. Raises UserError for an unusable ``salt`` file.
     """
     withheld = Withheld(options.withhold, salt)
     hidden_tasks = TEXT_TASKS if withheld.report_text else ()
@@ -83,7 +83,7 @@ def run(
 
 
 def _publish_line(line: Mapping, withheld: Withheld) -> dict:
-    """Return a row of :data:`LINES`."""
+    """Return the published row (:data:`LINES`) of a line."""
     boxes = [(name, box) for name, slot_boxes in line["boxes"].items() for box in slot_boxes]
     row = {name: line[name] for name in LINES if name in line} | {
         "questions": [turn["question"] for turn in line["turns"]],
@@ -101,7 +101,7 @@ def _write_images(
     folder: Path, split: str, lines: Iterable[Mapping], frames: Sequence[str], withheld: Withheld,
     folders: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Write the frame of each image of a split, of which ``lines`` has one each."""
+    """Write the frame of each image of a split; ``lines`` has one line per image."""
     rows = [
         {name: withheld.publish_id(name, line[name]) for name in ID_FIELDS if name in IMAGES} | {"line": line}
         for line in lines
@@ -137,7 +137,7 @@ def card_text(folder: Path, number: int, mix: str, options: PackageSettings) -> 
 
 
 def _about(mix: str, options: PackageSettings) -> dict[str, str]:
-    """Return what both texts say of the package."""
+    """Return the description of the package that both texts contain."""
     return {"mix": mix} | {name: getattr(options, name) for name in ("name", "version", "licence")}
 
 
@@ -149,7 +149,7 @@ def _describe_withheld(options: PackageSettings) -> list[str]:
 def datasheet_text(
     counts: Counter, published: Counter, mix: str, terms: Mapping[str, str], options: PackageSettings
 ) -> str:
-    """Return DATASHEET.md: counts, what is withheld, the licence of every source, limits."""
+    """Return DATASHEET.md: counts, withheld data, the licence of every source, limits."""
     rows = [[*key, number, published[key], number - published[key]] for key, number in sorted(counts.items())]
     sources = sorted({source for _, source, _ in counts})
     return fill_template(

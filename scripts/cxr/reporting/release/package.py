@@ -59,7 +59,7 @@ def run_package(
 ) -> None:
     """Assemble the parts in the folder ``package``, which appears only when complete.
 
-    ``layout``: the folder of the authors' layout, empty if it cannot represent the dataset (several images a study);
+    ``layout``: the folder of the authors' layout, empty if it cannot represent the dataset (several images per study);
     ``lines``: the dataset, one file per split.
     ``excluded``: ledgers, in the order of the stages; the stages' shards are read only for their digests. ``codes``:
     code digests of the stages whose files contain none.
@@ -118,7 +118,7 @@ def run_package(
 
 
 def write_sums(folder: Path, digests: Mapping[str, str]) -> None:
-    """Write the checksums of all files of a package; ``digests``: {file: its SHA-256} of those that are known."""
+    """Write the checksums of all files of a package; ``digests``: {file: its SHA-256}, if already known."""
     sums = "".join(f"{digests.get(file) or file_sha256(folder / file)}  {file}\n" for file in _list_files(folder))
     write_text(folder / SUMS, sums)
 
@@ -146,7 +146,7 @@ def _list_files(folder: Path) -> list[str]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text of a package, with the same line ends on every system."""
+    """Write a text of a package, with the same line endings on every system."""
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
@@ -157,8 +157,10 @@ def _write_json(path: Path, value: dict) -> None:
 def _write_layout(
     source: Path, target: Path, lines: Sequence[str], withheld: Withheld, kept_pair_ids: set[str] | None
 ) -> None:
-    """Write the authors' layout into ``target``, without withheld data; masks are links to those of ``source``, and
-    keep the names that they have in the whole dataset."""
+    """Write the authors' layout into ``target`` without withheld data.
+
+    Masks are links to the masks in ``source`` and keep the numbers that they have in the whole dataset.
+    """
 
     def published_studies(path: str) -> Iterator[tuple[str, dict]]:
         for study_id, study_lines in read_groups(path, "study_id", withheld.publish_id if withheld.ids else None):

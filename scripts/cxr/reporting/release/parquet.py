@@ -51,12 +51,13 @@ IMAGES = {
     "image": Column(IMAGE_TYPE, "PNG of the frame; no such column where `pixels` are withheld."),
 }
 CONFIGS = {"pairs": ("data", schema(PAIRS)), "images": ("images", schema(IMAGES))}
-"""{config: folder, {column: type}}."""
+"""{config: (folder, {column: type})}."""
 PAIRS_PER_FILE, IMAGES_PER_FILE = 20_000, 1_000
 """Rows of a Parquet file; they bound the memory of the job that writes it."""
 SPLIT_NAMES = {"train": "train", "validate": "validation", "test": "test"}
 """{our split: its name in ``datasets``}."""
 DTYPES = {pl.String: "string", pl.Int64: "int64", pl.Float64: "float64", pl.Boolean: "bool", IMAGE_TYPE: "image"}
+"""{column type: its name in a dataset card}."""
 
 
 def encode_png(image: np.ndarray) -> bytes:
@@ -66,7 +67,7 @@ def encode_png(image: np.ndarray) -> bytes:
 
 
 def image_cell(data: bytes | None) -> dict | None:
-    """Return the content of a cell that holds an image."""
+    """Return the cell for the bytes of a PNG; None without an image."""
     return None if data is None else {"bytes": data, "path": None}
 
 
@@ -81,9 +82,9 @@ def card_features(columns: dict) -> list[dict]:
 
 
 class PartWriter:
-    """Write the ``total`` rows of one split of one config in files of ``size`` rows, which bounds the memory.
+    """Writes the ``total`` rows of one split and config to files of ``size`` rows, which bounds memory use.
 
-    A split without rows has no file, because ``datasets`` refuses an empty one.
+    A split without rows has no file, because ``datasets`` refuses empty files.
     """
 
     def __init__(self, folder: Path, split: str, columns: dict, total: int, size: int):

@@ -9,7 +9,7 @@ WITHHELD = ("pixels", "report_text", "ids")
 
 
 def _all_or_nothing(value: object) -> object:
-    """Return the list that ``true`` or ``false`` stands for; a union of types would report a fault twice."""
+    """Convert ``true`` or ``false`` to a list; a union of types would report each mistake twice."""
     return (list(WITHHELD) if value else []) if isinstance(value, bool) else value
 
 
@@ -48,7 +48,7 @@ class PackageSettings(Section):
     )
 
     def kinds(self) -> list[str]:
-        """Return what is withheld, in a fixed order."""
+        """Return the kinds of withheld data in a fixed order."""
         return [kind for kind in WITHHELD if kind in self.withhold]
 
 

@@ -1,17 +1,17 @@
 """Withhold data that a data-use agreement forbids to share, and yield the lines of the dataset without them.
 
-``pixels``: no grey value of any X-ray. The column ``image`` of the table of images is omitted. Nothing else in a
-package contains pixels: masks are ours, and DICOM segmentations refer to their X-ray without copying it.
+``pixels``: the package has no grey value of an X-ray. The column ``image`` of the table of images is omitted. Nothing
+else contains pixels: masks are results, and DICOM segmentations refer to their X-ray without copying it.
 
-``report_text``: no word of a report. ``section_content`` and ``quote`` are omitted (empty in the authors' layout, whose
-readers need the key). Facts derived from a report stay: ``section_name``, ``sentence_index`` (a number), type, target,
-certainty, locations. Instruction and answer are made from templates.
+``report_text``: the package has no word of a report. ``section_content`` and ``quote`` are omitted (empty in the
+authors' layout, whose readers need the key). Facts derived from a report stay: ``section_name``, ``sentence_index`` (a
+number), type, target, certainty, locations. Instruction and answer are made from templates.
 
-``ids``: no identifier of a subject, study or image, and none derived from one. ``subject_id``, ``study_id``,
-``image_id``, the study in ``pair_id``, and ``mask_id`` (a digest of the study and more, which could be matched to a
-list of studies) become keyed digests everywhere, in file names too. DICOM segmentations are omitted, because their
-references are identifiers. Studies are sorted by their digests. The same key gives the same names, so that versions can
-be compared. This is not anonymity: whoever has the images can match sizes and masks.
+``ids``: the package has no identifier of a subject, study or image. ``subject_id``, ``study_id``, ``image_id``, the
+study in ``pair_id``, and ``mask_id`` (a digest that could be matched to a list of studies) become keyed digests
+everywhere, also in file names. DICOM segmentations are omitted, because their references are identifiers. Studies are
+sorted by their digests. The same key gives the same names, so that versions can be compared. The data are not
+anonymous: anyone who has the images can match their sizes and masks.
 """
 
 import json
@@ -32,14 +32,14 @@ ID_LETTERS = LETTERS | {"sample_id": "r", "fact_id": "f"}
 
 
 class Withheld:
-    """What is withheld: ``kinds`` as described above; ``salt``: file of the secret key for ``ids``."""
+    """The data to withhold. ``kinds``: as described above; ``salt``: file with the secret key for ``ids``."""
 
     def __init__(self, kinds: Sequence[str], salt: str | Sequence[str] = ()):
         self.pixels, self.report_text, self.ids = (kind in kinds for kind in (PIXELS, REPORT_TEXT, IDS))
         self._key = read_secret("release.salt", salt if isinstance(salt, str) else "") if self.ids else b""
 
     def publish_id(self, field: str, value: str) -> str:
-        """Return the published form of an identifier; an empty one (of an empty mask) stays empty."""
+        """Return the published form of an identifier; an empty identifier (of an empty mask) stays empty."""
         return keyed_digest(self._key, field, value, ID_LETTERS[field]) if self.ids and value else value
 
     def publish_line(self, line: dict) -> dict:
@@ -68,7 +68,7 @@ class Withheld:
 
 
 def read_kept_pairs(test: str | Sequence[str]) -> set[str] | None:
-    """Return the pair ids of a filtered test split, None without one. Raises UserError."""
+    """Return the pair ids of the file ``test``, None without a file. Raises UserError for a file without pairs."""
     if not test:
         return None
     try:
@@ -80,10 +80,10 @@ def read_kept_pairs(test: str | Sequence[str]) -> set[str] | None:
 def iterate_studies(
     path: str, kept_pair_ids: set[str] | None, withheld: Withheld | None = None
 ) -> Iterator[tuple[str, list[dict]]]:
-    """Yield (study_id, its lines), without lines of the test split that ``kept_pair_ids`` does not name.
+    """Yield (study_id, its lines), without test lines whose pairs are not in ``kept_pair_ids``.
 
-    The order is that of the file or, if identifiers are withheld, of the digests: the file is sorted by study, so a
-    study's position would reveal its identifier to anyone with a list of all studies.
+    Studies are in the order of the file, but sorted by digest if identifiers are withheld: the file is sorted by study,
+    so a study's position would reveal its identifier to anyone with a list of all studies.
     """
     publish = withheld.publish_id if withheld is not None and withheld.ids else None
     for study_id, lines in read_groups(path, "study_id", publish):
@@ -92,7 +92,7 @@ def iterate_studies(
 
 
 def keep_lines(lines: Iterable[dict], kept_pair_ids: set[str] | None) -> list[dict]:
-    """Return the lines without those of the test split that ``kept_pair_ids`` does not name (None: all are kept)."""
+    """Return the lines without test lines whose pairs are not in ``kept_pair_ids`` (None: all are kept)."""
     return [
         line for line in lines if kept_pair_ids is None or line["split"] != "test" or line["pair_id"] in kept_pair_ids
     ]

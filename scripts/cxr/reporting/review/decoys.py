@@ -1,12 +1,12 @@
-"""Plant decoys among the items: wrong masks and wrong negatives, by which each expert's care is measured.
+"""Plant decoys among the items: wrong masks and wrong negatives, which measure each expert's care.
 
 A decoy shows the image and the report of a real unit with a mask, its *host*.
 
-* A wrong mask keeps the host's text, whose locations lie in one lung, but shows a mask in the other lung: that of the
-  same lesion type of another patient, mirrored if it comes from the other side, moved by the distance of the two lungs'
-  boxes and cut to the lung. No finding of the report and no mask touches that lung, and the image is quiet there.
-* A wrong negative says that the host's lesion is absent at one of its locations, or anywhere. The report affirms the
-  lesion without doubt. It names a location as often as the real negatives of that lesion type do.
+* A wrong mask keeps the host's text, whose locations are in one lung, but shows a mask in the other lung: a mask of
+  the same lesion type from another patient, mirrored if it comes from the other side, shifted so that the lungs' boxes
+  share their centre, and clipped to the lung. That lung has no reported finding, no mask and no sign of a lesion.
+* A wrong negative states that the host's lesion is absent from one of its locations or from the whole image, although
+  the report affirms it with certainty. Wrong negatives name a location as often as real ones of that lesion type.
 
 Decoys exist only on the pages and in the organiser's tables of items and decoys; units, pairs and masks of other stages
 never include them.
@@ -31,11 +31,11 @@ from cxr.ils.dataset.negatives import is_quiet
 from cxr.reporting.review.units import Unit
 
 ITEMS_PER_DECOY = 9
-"""Real items per decoy, so that a tenth of a page's items with a mask, and of those without, are decoys."""
+"""Number of real items per decoy: of a page's items with a mask, and of those without, a tenth are decoys."""
 MIN_INSIDE = 0.8
-"""Minimum fraction of a moved mask's pixels that lie in the lung."""
+"""Minimum fraction of a moved mask's pixels that are inside the lung."""
 MAX_DONORS = 20
-"""Masks that are tried for one host."""
+"""Maximum number of masks tried for a host."""
 DECOYS = {
     "unit": Column(pl.Int64, "Number of the decoy in the table of items, above those of all units."),
     "positive": Column(pl.Boolean, "Whether it is a wrong mask; else it is a wrong negative."),
@@ -46,7 +46,7 @@ DECOYS = {
 
 @dataclass(frozen=True)
 class Decoy:
-    """An item that is wrong by construction: what the page shows as its ``unit``, made from the unit ``host``."""
+    """An item that is wrong by construction. ``unit``: the item as shown; ``host``: the unit that it is made from."""
 
     unit: Unit
     host: Unit
@@ -68,13 +68,13 @@ def plant_decoys(
 ) -> list[Decoy]:
     """Return the decoys: wrong masks for all experts, then each expert's wrong negatives.
 
-    ``units``: of the split; ``dealt``: those that each expert judges; ``studies``, ``mask_units``: tables of the masks
-    stage. Warns if there are too few hosts.
+    ``units``: all units of the split; ``dealt``: {expert: units to judge}; ``studies``, ``mask_units``: tables of the
+    masks stage. Warns if there are too few hosts.
     """
     sampled_keys = {unit.key for dealt_units in dealt.values() for unit in dealt_units}
 
     def order_hosts(*purpose: str) -> list[Unit]:
-        """Return all units with a mask in a random order; those that are on no page come first."""
+        """Return all units with a mask in a random order; units that are not on a page come first."""
         hosts = [unit for unit in units if unit.is_positive]
         return sorted(hosts, key=lambda unit: (unit.key in sampled_keys, stable_hash(seed, *purpose, *unit.key)))
 
@@ -88,7 +88,7 @@ def plant_decoys(
         decoys += islice(wrong_negatives, number)
         num_wanted += number
     if len(decoys) < num_wanted:
-        log.warning("review: %d decoys instead of %d, because too few units suit", len(decoys), num_wanted)
+        log.warning("review: %d decoys instead of %d, because too few units are suitable", len(decoys), num_wanted)
     return decoys
 
 
@@ -101,7 +101,7 @@ def make_wrong_masks(
     hosts: Iterable[Unit], studies: Iterable[str], mask_units: Iterable[str], masks: Shards, organs: Shards, seed: int
 ) -> Iterator[Decoy]:
     """Yield a wrong mask for each host that allows one."""
-    # the sides whose whole lung a negative may name and whose image shows no sign of a lesion
+    # {image_id: sides where a negative may name the whole lung and the image shows no sign of a lesion}
     quiet_lungs: dict[str, set[str]] = {}
     for image_id, empty, signs in read_tables(studies).select("image_id", "empty", "signs").iter_rows():
         signs_by_place = {row["location"]: row for row in signs}
@@ -150,9 +150,9 @@ def shared_side(locations: Iterable[str]) -> str | None:
 
 
 def move_mask(mask: np.ndarray, lung: np.ndarray, target_lung: np.ndarray, *, mirrored: bool) -> np.ndarray | None:
-    """Move a mask, bool (H, W), from a lung to another image's lung; None if too little of it lies there.
+    """Move a mask, bool (H, W), from a lung to another image's lung; None if too little of it is inside.
 
-    The centres of the lungs' bounding boxes are laid on one another.
+    The shift aligns the centres of the lungs' bounding boxes.
     """
     if not (lung.any() and target_lung.any()):
         return None
@@ -167,7 +167,7 @@ def move_mask(mask: np.ndarray, lung: np.ndarray, target_lung: np.ndarray, *, mi
 
 
 def make_wrong_negatives(hosts: Iterable[Unit], units: Iterable[Unit], expert: str, seed: int) -> Iterator[Decoy]:
-    """Yield a wrong negative for each host that the report affirms without doubt."""
+    """Yield a wrong negative for each definitive host whose lesion type also has real negatives."""
     has_location: dict[str, list[bool]] = {}
     for unit in units:
         if not unit.is_positive:

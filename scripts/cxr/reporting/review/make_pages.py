@@ -1,7 +1,7 @@
 """The review stage: make a page per expert, and the organiser's tables for :mod:`cxr.reporting.review.merge`.
 
-:data:`UNITS` has every unit of the split, :data:`ITEMS` the items of each expert, and
-:data:`cxr.reporting.review.decoys.DECOYS` is the key that says which items are decoys. All are only for the organiser.
+:data:`UNITS` lists every unit of the split, :data:`ITEMS` the items of each expert, and
+:data:`cxr.reporting.review.decoys.DECOYS` the items that are decoys. All three tables are only for the organiser.
 """
 
 from collections.abc import Iterable
@@ -98,7 +98,7 @@ def run_pages(
 
 
 def describe_unit(unit: Unit, picture: bytes, mask: bytes | None) -> dict:
-    """Return what an expert sees of a unit, as a row of :data:`cxr.base.review_units.REVIEW_UNITS`."""
+    """Return the content shown to an expert for a unit, as a row of :data:`cxr.base.review_units.REVIEW_UNITS`."""
     return {
         "picture": picture,
         "mask": mask,

@@ -114,7 +114,7 @@ def run_sheets(
 
 
 def judge_units(units: pl.DataFrame, judgements: pl.DataFrame) -> pl.DataFrame:
-    """Return the units with ``rejected_by``: experts, ``notes``: of all experts, and ``state``: one of the states."""
+    """Return the units with ``rejected_by`` (experts), ``notes`` (of all experts) and ``state`` (:data:`STATES`)."""
     verdicts = judgements.group_by("unit", maintain_order=True).agg(
         rejected_by=pl.col("expert").filter(~pl.col("accepted")),
         notes=pl.format("{}: {}", "expert", "note").filter(pl.col("note") != ""),

@@ -28,7 +28,7 @@ RESOURCE_FILES = (
 )  # fmt: skip
 FORMS = RESOURCE_FILES[0]
 SCRIPTS = ("sheet.js", "view.js", "page.js")
-"""In the order of the page."""
+"""Scripts in the order in which the page includes them."""
 ITEM_COLUMNS = {
     "expert": Column(pl.String, "Expert."),
     "page": Column(pl.String, "Digest of the expert's page."),
@@ -36,14 +36,12 @@ ITEM_COLUMNS = {
     "item": Column(pl.String, "Code on the page and in the sheet."),
 }
 """Columns of the organiser's table of items, without the unit."""
-
-
 SYNTHETIC = " (the embedded cohort: synthetic images and reports)"
 PNG_MAGIC = b"\x89PNG"
 MAX_BYTES = 400 << 20
-"""Chromium cannot hold a string of more than 512 MB."""
+"""Maximum size of a page's images, because Chromium cannot hold a string of more than 512 MB."""
 PAGE_KEYS = frozenset("ujmocns")
-"""Keys that the page itself uses."""
+"""Keyboard keys that the page itself uses."""
 CHOICE = dict.fromkeys(("value", "label", "key", "id", "mark"), "")
 """An answer: its value in the sheet; its label, key and mark on the page; ``id`` of its button, or ""."""
 
@@ -52,9 +50,9 @@ CHOICE = dict.fromkeys(("value", "label", "key", "id", "mark"), "")
 class Form:
     """The heading of a page and its questions.
 
-    ``sheet``: prefix of a saved sheet's name; ``blind``: nothing may reveal an item's source; ``questions``: each with
-    ``name``, its column in the sheet, ``text``, the heading of its answers, and ``choices``, answers with the fields of
-    :data:`CHOICE`; ``outline``: masks are initially shown as outlines.
+    ``sheet``: prefix of a saved sheet's name; ``blind``: nothing may reveal an item's source; ``questions``: each has
+    ``name`` (column in the sheet), ``text`` (heading of the answers) and ``choices`` (answers with the fields of
+    :data:`CHOICE`); ``outline``: masks are initially shown as outlines.
     """
 
     title: str
@@ -80,7 +78,7 @@ class Form:
 
 
 def read_form(name: str, label_overrides: Mapping[str, Mapping[str, str]] | None = None) -> Form:
-    """Read a form of resources/review/forms.yaml.
+    """Read the form ``name`` from resources/review/forms.yaml.
 
     ``label_overrides``: {question: {value: label}}, labels that replace the form's. A value that the form lacks is
     added after the form's answers, with an unused letter as its key if there is one.
@@ -144,7 +142,7 @@ def write_pages(
 ) -> Iterator[tuple[str, str, int, str, T]]:
     """Write a page per expert; yield expert, digest of the page, position, code and unit of each item.
 
-    ``dealt``: {expert: (code, unit)}; ``row_of`` returns what an expert sees of a unit, as in :func:`page_data`.
+    ``dealt``: {expert: (code, unit)}; ``row_of`` converts a unit to a row as in :func:`page_data`.
     """
     for (expert, items), path in zip(dealt.items(), paths, strict=True):
         data, pictures = page_data(expert, form, [(code, row_of(unit)) for code, unit in items])

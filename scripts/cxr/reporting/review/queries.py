@@ -1,4 +1,4 @@
-"""Compute MedGround's Table 7, the experts' agreement and each query's votes from their answers about queries."""
+"""Compute MedGround's Table 7, the experts' agreement and each query's votes from the experts' answers."""
 
 from collections.abc import Mapping
 
@@ -49,7 +49,7 @@ AGREEMENT = {
 def run(
     *, units: str, answers: str, audit: str, table7: str, agreed: str, experts: list[str], rule: str, seed: int
 ) -> None:
-    """Write the votes on each query, Table 7 beside the paper's, and the agreement.
+    """Write the votes on each query, Table 7 with the paper's rows, and the agreement.
 
     ``units``: query_id, source, image_id of the test split; ``answers``: the experts' answers on their pages.
     """
@@ -61,7 +61,7 @@ def run(
 
 
 def is_accepted(good: int, experts: int, rule: str) -> bool:
-    """Return whether a query is accepted: found good by ``all`` experts, or by the ``majority`` (more than half)."""
+    """True if a query is accepted: found good by ``all`` experts, or by the ``majority`` (more than half)."""
     return good == experts if rule == "all" else 2 * good > experts
 
 

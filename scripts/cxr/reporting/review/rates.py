@@ -1,4 +1,4 @@
-"""Compute Tables 3 and 13 from the experts' verdicts, beside the paper's, and the agreement of the experts."""
+"""Compute Tables 3 and 13 from the experts' verdicts, with the paper's rows, and the agreement of the experts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,7 +14,7 @@ GROUPS = (TOTAL, "positive", "negative")
 COVERAGE = 0.95
 """Coverage of the confidence intervals."""
 REPLICATES = 1000
-"""Bootstrap replicates of the agreement's intervals, by patient or image."""
+"""Number of bootstrap replicates for the agreement's intervals, which resample patients or images."""
 VERDICTS = {
     "expert": pl.String,
     "unit": pl.Int64,
@@ -61,7 +61,7 @@ RELIABILITY = {
 
 
 def rate_with_interval(accepted: int, units: int) -> dict:
-    """Return units, accepted, and the rate with Wilson's interval in percent, null without units.
+    """Return units, accepted, and the rate with Wilson's interval in percent; rate and interval are None without units.
 
     The interval is somewhat narrow: it assumes independent units, but units of one patient are dependent.
     """
@@ -88,7 +88,7 @@ def tabulate_experts(verdicts: pl.DataFrame, experts: Sequence[str], printed: di
 
 
 def tabulate_lesions(verdicts: pl.DataFrame, experts: Sequence[str], printed: dict) -> pl.DataFrame:
-    """Return Table 13: the same per lesion type; then the paper's rows, which have no overall."""
+    """Return Table 13: the rows of Table 3 per lesion type; then the paper's rows, which have no overall rates."""
     notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "lesions"}
     rows = [
         {"source": "ours", "lesion": lesion, "note": ""} | cells
@@ -106,7 +106,7 @@ def tabulate_lesions(verdicts: pl.DataFrame, experts: Sequence[str], printed: di
 
 
 def tabulate_agreement(verdicts: pl.DataFrame, experts: Sequence[str], seed: int) -> pl.DataFrame:
-    """Return the experts' agreement, in percent, on the units that all of them judged: those with a mask."""
+    """Return the experts' agreement on the units that all experts judged (units with a mask), by lesion type."""
     of_all = (
         verdicts.filter("positive")
         .group_by("unit", "subject_id", "target", maintain_order=True)
@@ -123,7 +123,7 @@ def tabulate_agreement(verdicts: pl.DataFrame, experts: Sequence[str], seed: int
 def tabulate_reliability(
     verdicts: pl.DataFrame, decoy_verdicts: pl.DataFrame, experts: Sequence[str], seed: int
 ) -> pl.DataFrame:
-    """Return how each expert, and all together, tell units from decoys, and their corrected acceptance.
+    """Return how well each expert, and all together, distinguish units from decoys, and the corrected acceptance.
 
     Overall, a unit or decoy counts once, as accepted if nobody rejected it.
     """
@@ -141,9 +141,9 @@ def tabulate_reliability(
 
 
 def agreement_cells(yes: pl.Series, raters: int, subjects: pl.Series, seed: int) -> tuple:
-    """Return units, unanimous ones, percent agreement, and kappa and AC1 with their intervals, rounded.
+    """Return units, unanimous units, percent agreement, and kappa and AC1 with their intervals, rounded.
 
-    ``yes``: yes answers of each unit; ``subjects``: its patient or image.
+    ``yes``: number of yes answers per unit; ``subjects``: patient or image of each unit.
     """
     values = measure_agreement(
         yes.cast(pl.Int64).to_numpy(), raters, subjects.to_numpy(), replicates=REPLICATES, level=COVERAGE, seed=seed

@@ -34,7 +34,7 @@ class ReviewSettings(Section):
     @constraint
     def _experts_are_distinct(self) -> None:
         if (self.items, self.rule) == ("pairs", "majority"):
-            raise ValueError("rule is 'majority', but a pair stands only if no expert rejects it: set items to queries")
+            raise ValueError("rule is 'majority', but pairs need all experts: set items to queries, or rule to all")
         names = [name.casefold() for name in self.experts]
         if twice := [name for name in self.experts if names.count(name.casefold()) > 1]:
             raise ValueError(f"experts names {twice[0]!r} more than once (case is ignored): rename one")

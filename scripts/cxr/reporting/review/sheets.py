@@ -22,9 +22,9 @@ class Answer:
 def read_answers(
     items_table: str, sheets: Sequence[str], form: Form, setting: str
 ) -> Iterator[tuple[str, str, Any, Answer]]:
-    """Yield expert, code, unit and answer of each item, by expert and position on the page.
+    """Yield expert, code, unit and answer of each item, sorted by expert and position on the page.
 
-    ``items_table``: with the columns :data:`page.ITEM_COLUMNS` and ``unit``; ``setting``: the settings key of the
+    ``items_table``: table with the columns :data:`page.ITEM_COLUMNS` and ``unit``; ``setting``: the settings key of the
     sheets. Raises UserError for an incomplete sheet.
     """
     items = read_table(items_table).sort("expert", "position")
@@ -40,10 +40,10 @@ def read_answers(
 def read_sheets(
     paths: Sequence[str], page_by_expert: Mapping[str, tuple[str, Sequence[str]]], form: Form, setting: str
 ) -> dict[str, dict[str, Answer]]:
-    """Return {expert: {item: answer}}: one complete sheet of every expert with a page.
+    """Read one complete sheet of every expert with a page; return {expert: {item: answer}}.
 
-    ``page_by_expert``: the page's digest, and its item codes in order; ``setting``: the settings key of the sheets.
-    Raises UserError.
+    ``page_by_expert``: {expert: (digest of the page, its item codes in order)}; ``setting``: the settings key of the
+    sheets. Raises UserError.
     """
     if not paths:
         raise UserError(f"{setting} is empty: give the experts' filled sheets, or the folder that holds them")
@@ -55,7 +55,7 @@ def read_sheets(
         sheet.require(form.columns, "give the file that the page saved")
         rows = list(sheet.records())
         if not rows:
-            raise UserError(f"{setting}: {path} holds no item: give the file that the page saved")
+            raise UserError(f"{setting}: {path} contains no item: give the file that the page saved")
         line, first = rows[0]
         page = first["page"]
         if page not in expert_of:
@@ -75,12 +75,12 @@ def read_sheets(
 def _parse_answers(
     path: str, rows: Sequence[tuple[int, Mapping[str, str]]], page: str, items: Sequence[str], form: Form
 ) -> dict[str, Answer]:
-    """Return {item: answer} of a sheet, which must have each item once. Raises UserError."""
+    """Parse a sheet; return {item: answer}. Raises UserError unless the sheet has each item exactly once."""
     item_codes, answers, at = set(items), {}, {}
     for line, row in rows:
         item, where = row["item"], f"{path}, line {line}, column"
         if row["page"] != page:
-            raise UserError(f"{where} page: {row['page']!r} is not {page!r} as above: one file holds one sheet")
+            raise UserError(f"{where} page: {row['page']!r} is not {page!r} as above: give one file per sheet")
         if item not in item_codes:
             raise UserError(f"{where} item: {item!r} is not an item of this page: remove the line or correct it")
         if item in answers:

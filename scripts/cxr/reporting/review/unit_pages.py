@@ -1,4 +1,4 @@
-"""Make a page per expert from any system's table of units, and read the filled sheets into one table."""
+"""Write a page per expert from any system's table of units, and read the filled sheets into one table."""
 
 from collections.abc import Mapping
 
@@ -37,8 +37,8 @@ def run_pages(
     """Write one page per expert, in the order of ``experts``, and the organiser's table of items.
 
     ``units``: a table with the columns :data:`cxr.base.review_units.REVIEW_UNITS`. Every expert gets every unit, in
-    an individual order. ``form``: name in resources/review/forms.yaml; ``fewer``: the remedy for a page that is too
-    large; ``label_overrides``: {question: {value: label}} of answers that replace or extend the form's.
+    an individual order. ``form``: name of a form in resources/review/forms.yaml; ``fewer``: the remedy for a page that
+    is too large; ``label_overrides``: {question: {value: label}} of answers that replace or extend the form's.
     """
     table = read_table(units)
     if not len(table):
@@ -60,7 +60,7 @@ def run_answers(
     label_overrides: Mapping[str, Mapping[str, str]] | None = None,
     sheets: list[str] | None = None,
 ) -> None:
-    """Write one row per expert, unit and question of the filled ``sheets``. Raises UserError for an incomplete one.
+    """Write one row per expert, unit and question of the filled ``sheets``. Raises UserError for an incomplete sheet.
 
     ``form``, ``label_overrides``: as for the pages; ``setting``: the settings key of the sheets.
     """

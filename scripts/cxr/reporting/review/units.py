@@ -1,4 +1,4 @@
-"""Sample the units that experts judge, and assign them to experts with an order and a code.
+"""Sample units for review, and assign them to experts; each expert has an individual order and item codes.
 
 A unit is a distinct (mask, target, location) of an image (paper, section 4); several pairs may share one. A negative
 pair has no mask: its unit states that the lesion is absent at the location.
@@ -22,6 +22,7 @@ REQUIRED = (
     "pair_id", "subject_id", "study_id", "image_id", "section_name", "section_content", "target", "location", "mask_id",
     "certainty",
 )  # fmt: skip
+"""Fields that every line must have."""
 
 
 @dataclass

@@ -33,14 +33,14 @@ FUNNEL = {
 
 
 class Flow(NamedTuple):
-    """Image ids of a stage: its input, the accepted ones, and {excluded one: reason}."""
+    """Image ids of a stage: ``entered`` (its input), ``accepted``, and ``excluded`` ({image_id: reason})."""
 
     entered: frozenset[str]
     accepted: frozenset[str]
     excluded: Mapping[str, str]
 
     def count_faults(self) -> tuple[int, int, int]:
-        """Return how many images were lost, both accepted and excluded, and neither of the input; 0 if it balances."""
+        """Return the numbers of images lost, both accepted and excluded, and not in the input; all 0 if balanced."""
         outcomes = self.accepted | self.excluded.keys()
         return len(self.entered - outcomes), len(self.accepted & self.excluded.keys()), len(outcomes - self.entered)
 
@@ -63,7 +63,7 @@ def require_balance(flows: Mapping[str, Flow]) -> None:
 
 
 def tabulate_funnel(flows: Mapping[str, Flow], images: frozenset[str], with_pairs: frozenset[str]) -> pl.DataFrame:
-    """Return the funnel from input images to images with pairs; each lost image counts at its first stop.
+    """Return the funnel from input images to images with pairs; an image counts at the first stage that excluded it.
 
     The first row of :data:`FUNNEL` is the input, the last the images with pairs; a stage that excludes nothing has one
     row without a reason. Raises StoreError if a remaining image has no pair, or an excluded image has pairs.
@@ -99,7 +99,7 @@ def _read_image_ids(paths: Iterable[str]) -> frozenset[str]:
 
 
 def read_ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
-    """Return {stage: its ledger}; the folder's name is the stage. Raises StoreError if a stage has none."""
+    """Return {stage: its ledger}; folders are named after the stages. Raises StoreError if a ledger is missing."""
     ledger_by_stage = {stage: read_table(path) for stage, (path,) in group_by_folder(paths).items()}
     if missing := [stage for stage in STAGES if stage not in ledger_by_stage]:
         raise StoreError(f"results/{missing[0]}/excluded.parquet is missing: run `snakemake {missing[0]}`")
@@ -107,7 +107,7 @@ def read_ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
 
 
 def find_reasons(ledger: pl.DataFrame, thresholds: str | None = None) -> dict[str, str]:
-    """Return {image_id: reason}, of one threshold set if named. Raises StoreError for an image excluded twice."""
+    """Return {image_id: reason}, only of ``thresholds`` if given. Raises StoreError for an image excluded twice."""
     if thresholds is not None:
         ledger = ledger.filter(pl.col("thresholds") == thresholds)
     reason_by_image = dict(ledger.select("image_id", "reason").iter_rows())
@@ -160,7 +160,7 @@ def read_set_flows(
     studies: Sequence[str],
     with_pairs: frozenset[str],
 ) -> dict[str, Flow]:
-    """Add the stages masks and dataset of one threshold set. ``studies``: tables of studies of the masks stage."""
+    """Return ``shared`` and the masks and dataset flows of a threshold set; ``studies``: tables of the masks stage."""
     ready = shared["anatomy"].accepted & shared["boxes"].accepted & shared["reports"].accepted
     masks = Flow(ready, _read_image_ids(studies), find_reasons(ledgers["masks"], thresholds))
     dataset = Flow(masks.accepted, with_pairs, find_reasons(ledgers["dataset"], thresholds))

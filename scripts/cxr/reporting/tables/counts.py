@@ -1,4 +1,4 @@
-"""The job of the dataset's tables: counts and shares of pairs beside the paper's, Tables 10-12, the flow of images."""
+"""Write the dataset's tables: counts and shares of pairs with the paper's, Tables 10-12, and the flow of images."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -111,10 +111,10 @@ def count_table(
     opacity_inference_share: float,
     paper: PaperTables,
 ) -> pl.DataFrame:
-    """Return one row per count: name, one column per threshold set, the settings' value, the paper's (rounded) one.
+    """Return one row per count or share: name, values per threshold set, value in the settings, the paper's value.
 
-    ``sets`` and ``counts`` (of :func:`count_by_name`) are by threshold set; the shares are settings of the dataset.
-    Cells are strings, because integer counts and percentages share the columns.
+    ``sets`` and ``counts`` (of :func:`count_by_name`) are by threshold set; the two shares are settings.
+    The paper's counts are rounded. Cells are strings, because integer counts and percentages share the columns.
     """
     rows = [
         (name, *(str(set_counts[name]) for set_counts in counts.values()), "", str(paper.dataset.get(key, "")))
@@ -122,7 +122,7 @@ def count_table(
     ]
     configured = {GLOBAL_SHARE.format(lesion): 100 * share for lesion, share in global_share.items()}
     configured[INFERENCE_SHARE] = 100 * opacity_inference_share
-    # the paper's shares are those of its train split (Table 10)
+    # the paper's shares are computed from its train split (Table 10)
     train = paper.splits["train"].items()
     printed = Counter({("train", lesion, column): number for lesion, row in train for column, number in row.items()})
     realised = [negative_shares(tally.pairs) for tally in sets.values()]
@@ -152,9 +152,9 @@ def run_counts(
 ) -> None:
     """Write Tables 10-12, the funnel, the conservation table and the counts, each for every threshold set.
 
-    ``excluded``: the ledgers of all stages; ``shards``: the files of every stage before the masks, in a folder named
-    after it; ``studies``, ``findings`` and ``lines`` are in a folder named after their threshold set; the shares are
-    settings of the dataset. Raises StoreError if a stage lost or invented an image.
+    ``excluded``: the ledgers of all stages; ``shards``: the files of the stages before masks, in folders named
+    after the stage; ``studies``, ``findings`` and ``lines``: files in folders named after the threshold set; the shares
+    are settings of the dataset. Raises StoreError if a stage lost or invented an image.
     """
     printed = paper.read_paper_tables()
     every_image, ledgers = read_table(images), conservation.read_ledgers(excluded)

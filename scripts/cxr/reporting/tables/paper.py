@@ -1,4 +1,4 @@
-"""Tables 8 and 10-12 beside the paper's printed values, with misprints corrected, and the job of Table 8."""
+"""Compute Tables 8 and 10-12 with the paper's values, whose misprints are corrected, and write Table 8."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ RESOURCE_FILES = ("paper_tables.yaml",)
 
 @dataclass(frozen=True)
 class PaperTables:
-    """Printed values; cells that contradict the paper's own sums are corrected and have a note."""
+    """The paper's printed values; cells that contradict the paper's own sums are corrected and have a note."""
 
     splits: dict[str, dict[str, dict[str, int]]]
     """{split: {lesion type or ``total``: {column: pairs}}} (Tables 10-12)."""
@@ -27,11 +27,11 @@ class PaperTables:
     dataset: dict[str, int]
     """Rounded totals of the whole dataset (section 4)."""
     notes: dict[tuple[str, ...], str] = field(default_factory=dict)
-    """{(table, *cell): what the paper prints}."""
+    """{(table, *cell): note on the value that the paper prints}."""
 
 
 def read_paper_tables(path: Path = RESOURCES / RESOURCE_FILES[0]) -> PaperTables:
-    """Read the values and correct the misprints. Raises ValueError for a misprint that the table does not have."""
+    """Read the values and correct the misprints. Raises ValueError if a misprint is not in the tables."""
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
     columns = data["splits"].pop("columns")
     splits = {

@@ -20,17 +20,15 @@ from cxr.metrics import masks
 
 ALL = "all"
 MIN_LESION_PX = 64
-"""Minimum number of painted pixels of a lesion in a zone that contains the lesion."""
+"""Minimum number of a lesion's painted pixels in a zone for the zone to contain the lesion."""
 TRUTH = {
     "measure": Column(pl.String, "Measure of the results against the ground truth."),
     "lesion": Column(pl.String, "Lesion type, or `all`."),
     "value": Column(pl.Float64, "Mean or fraction, 0 to 1; null without a trial."),
     "trials": Column(pl.Int64, "Number of trials."),
 }
-
-
 Trial = tuple[str, str, float]
-"""Measure, lesion type, and whether it was a hit, or a value."""
+"""Measure, lesion type, and value (True or False for a hit or a miss)."""
 MASK_MEASURES = ("mask Dice", "grounding precision", "grounding recall")
 TEXT_MEASURES = (
     "text precision", "text recall", "text labels", "text certainty", "text denial precision", "text denial recall",
@@ -43,9 +41,9 @@ def mask_measures(
     """Compare lesion masks and grounded labels with the painted lesions; yield the trials of :data:`MASK_MEASURES`.
 
     ``mask`` returns a mask by its id, ``truth`` an image's painted masks and zones by label (None: not in the cohort).
-    Dice: per image and lesion type with a grounded mask, for the union of its masks. Precision and recall of grounded
-    labels: over all reported labels of the lesion types except cardiomegaly; a label is correct if at least
-    :data:`MIN_LESION_PX` painted pixels of the type lie in it.
+    Dice is measured per image and lesion type with a grounded mask, for the union of the masks. Precision and recall of
+    grounded labels count all reported labels of the lesion types except cardiomegaly; a label is correct if its zone
+    contains at least :data:`MIN_LESION_PX` painted pixels of the type.
     """
     dice, precision, recall = MASK_MEASURES
     rows = findings.filter(pl.col("target").is_not_null()).sort("image_id", "finding")
@@ -73,8 +71,8 @@ def mask_measures(
 def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> Iterator[Trial]:
     """Compare the findings read from each report with the plan that it was written from; yield the trials.
 
-    Precision and recall: of affirmed or hedged (study, lesion type). Labels and certainty: among those in both, whether
-    the sets of zone labels and the certainties are equal. Denials: of denied (study, lesion type).
+    Precision and recall count (study, lesion type) pairs that are affirmed or hedged. For pairs in report and plan,
+    labels and certainty state whether the zone labels and the certainties are equal. Denials count denied pairs.
     """
     for line in lines:
         truth = truths.get(line["study_id"])
@@ -119,7 +117,7 @@ def _stated_findings(rows: Iterable[tuple[str | None, Mapping]]) -> dict[str, tu
 
 
 def tabulate_truth(trials: Iterable[Trial]) -> pl.DataFrame:
-    """Return the rows of :data:`TRUTH`: those of lesion types with a trial, and ``all``."""
+    """Return the rows of :data:`TRUTH`, per measure: lesion types with a trial, and ``all``."""
     values: dict[tuple[str, str], list[float]] = defaultdict(list)
     for measure, lesion, value in trials:
         values[measure, lesion].append(value)

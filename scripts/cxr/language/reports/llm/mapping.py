@@ -1,8 +1,8 @@
-"""Mapping locations to categories and zone labels by a language model (Figure 10): two steps, once per distinct pair.
+"""Map locations to categories and zone labels with a language model (Figure 10), in two steps per distinct pair.
 
-Writes JSON Lines in the order of the pairs: location, entity, category (of the 17, null if none), labels (of the 15),
-problem (null, or why there is no answer), raw (the last answer if it was unusable), model. A pair of the category lung
-without a location needs no second step: it means both lungs.
+Writes JSON Lines in the order of the pairs: location, entity, category (one of 17, or null), labels (of the 15 zones),
+problem (the reason if there is no answer, else null), raw (the last answer if it was unusable), model. A pair of the
+category lung without a location needs no second step, because it means both lungs.
 """
 
 import logging
@@ -20,7 +20,7 @@ log = logging.getLogger("cxr")
 
 
 def collect_terms(*, structured: list[str], output: str) -> None:
-    """Write the distinct pairs of all shards' answers: location (null if the text names none), entity, mentions."""
+    """Write the distinct pairs of all answers: location (null if the text names none), entity, number of mentions."""
     findings = (item for path in structured for line in read_lines(path) for item in line["findings"] or ())
     counts = Counter(term for finding in findings for term in questions.finding_terms(finding))
     lines = [
@@ -31,7 +31,7 @@ def collect_terms(*, structured: list[str], output: str) -> None:
 
 
 def run(*, terms: str, output: str, options: ModelOptions, execution: dict, compute: dict | None = None) -> None:
-    """Map every pair of ``terms``. Raises UserError if the model cannot be reached."""
+    """Map every pair of the file ``terms``. Raises UserError if the model cannot be reached."""
     pairs = [(line["location"], line["entity"]) for line in read_lines(terms)]
     generate = connect_lazily(options, execution)
     write_lines(output, map_terms(pairs, generate, options, compute), checked=True)
@@ -48,7 +48,7 @@ def map_terms(pairs: list[Term], generate: Generate, options: ModelOptions, comp
     }
     category_answers = ask_each(category_questions, generate, options, compute)
     lung_pairs = [pair for pair in pairs if pair[0] and _value(category_answers[pair]) == "lung"]
-    log.info("mapping: %d of them lie in the lungs", len(lung_pairs))
+    log.info("mapping: %d of the pairs are in the lungs", len(lung_pairs))
     zone_questions = {pair: questions.zones_question(*pair) for pair in lung_pairs}
     zone_answers = ask_each(zone_questions, generate, options, compute)
     return [_line(pair, category_answers[pair], zone_answers.get(pair), options.name) for pair in pairs]

@@ -1,7 +1,7 @@
-"""Questions to the paper's two models (Figures 9 and 10), the checks of their answers, and terms for the mapping.
+"""Build the questions to the paper's two models (Figures 9 and 10), check the answers, and normalize terms.
 
-A report is data. Its text cannot end its own turn (brackets of chat templates are replaced) and cannot fill another
-slot. A text that addresses the model is not sent at all.
+A report is data, not an instruction. Its text cannot end the user's turn (brackets of chat templates are replaced) and
+cannot fill another slot of the prompt. A text that addresses the model is not sent.
 """
 
 from cxr.base.resources import load_resource
@@ -15,22 +15,22 @@ RESOURCE_FILES = ("prompts.yaml",)
 PRESENCE, CERTAINTY = ("positive", "negative"), ("definitive", "tentative")
 NO_CATEGORY = "none"
 _LONGEST, _MOST_FINDINGS, _MOST_LOCATIONS = 120, 80, 12
-"""Limits of an answer, so that a model that does not end stops inside the schema."""
+"""Maximum characters of a text, findings, and locations per finding, so that a valid answer always ends."""
 FIELDS = (
     "entity", "sentence_index", "presence", "certainty", "predicted_lesion_type", "findings", "category", "categories"
 )  # fmt: skip
-"""Field names of the answers; a report that contains them was written for the model."""
+"""Field names of the answers; a report with marks of these fields counts as addressed to the model."""
 Term = tuple[str | None, str]
-"""A location (None: none named) and the entity that is there."""
+"""A location (None if the text names none) and the entity found there."""
 
 
 def refuse_orders(text: str, question: Question) -> Question | Answer:
-    """Return the question, or no answer if its text gives orders to a model or has marks of a chat or an answer."""
+    """Return the question, or an answer with the problem :data:`INJECTION` if ``text`` addresses the model."""
     return Answer(problem=INJECTION) if addresses_the_model(text, FIELDS) else question
 
 
 def structuring_question(sentences: list[str]) -> Question:
-    """Ask for the findings of a section's sentences, numbered from 1 (Figure 9)."""
+    """Return the question for the findings of a section's sentences, which are numbered from 1 (Figure 9)."""
     report = "\n".join(f"{number}. {neutralize(text)}" for number, text in enumerate(sentences, start=1))
     text = text_schema(_LONGEST)
     places = {"type": "array", "items": text, "minItems": 1, "maxItems": _MOST_LOCATIONS}
@@ -48,12 +48,12 @@ def structuring_question(sentences: list[str]) -> Question:
 
 
 def category_question(location: str | None, entity: str) -> Question:
-    """Ask for the category of a location (Figure 10, step 1)."""
+    """Return the question for the category of a location (Figure 10, step 1)."""
     return _location_question("category", location, entity, category={"enum": [*CATEGORIES, NO_CATEGORY]})
 
 
 def zones_question(location: str, entity: str) -> Question:
-    """Ask for the zone labels of a location in the lungs (Figure 10, step 2)."""
+    """Return the question for the zone labels of a location in the lungs (Figure 10, step 2)."""
     categories = {"type": "array", "items": {"enum": list(ZONE_LABELS)}, "maxItems": len(ZONE_LABELS)}
     return _location_question("zones", location, entity, categories=categories)
 
@@ -66,27 +66,27 @@ def _location_question(prompt: str, location: str | None, entity: str, **propert
 
 
 def find_contradiction(findings: list[dict]) -> str | None:
-    """Return the logical fault in a section's findings, None if there is none.
+    """Return a description of the first contradiction or blank text in a section's findings, or None.
 
-    An entity has exactly one presence and certainty per location and sentence (Figure 9, rule 3). No text is blank.
+    An entity must have exactly one presence and certainty per location and sentence (Figure 9, rule 3).
     """
     status_by_statement: dict[tuple, tuple] = {}
     for number, item in enumerate(findings):
         entity, places = normalize_term(item["entity"]), tuple(map(normalize_term, item["location"] or ()))
         if not all((entity, *places, normalize_term(item["predicted_lesion_type"] or "-"))):
-            return f"findings.{number}: a blank text"
+            return f"findings.{number}: a text is blank"
         status = (item["presence"], item["certainty"])
         if status_by_statement.setdefault((item["sentence_index"], entity, places), status) != status:
-            return f"findings.{number}: two statuses of one entity"
+            return f"findings.{number}: two statuses of an entity"
     return None
 
 
 def normalize_term(text: str) -> str:
-    """Return a term in the form for comparison and mapping: lower case, single blanks, no punctuation at its ends."""
+    """Normalize a term for comparison and mapping: lower case, single spaces, no punctuation at either end."""
     return " ".join(text.lower().split()).strip(" .,;:\"'")
 
 
 def finding_terms(finding: dict) -> list[Term]:
-    """Return the pairs of one finding that are mapped: one per location, or one with None."""
+    """Return the (location, entity) pairs of a finding: one per location, or a pair with None if it has no location."""
     entity = normalize_term(finding["entity"])
     return [(normalize_term(place), entity) for place in finding["location"] or ()] or [(None, entity)]

@@ -1,1 +1,1 @@
-"""Removing what identifies a person from report text: names, numbers, dates, signatures, markup."""
+"""Remove identifiers of people from report text: names, numbers, dates, signatures; also remove markup."""

@@ -1,4 +1,4 @@
-"""Finding the names of people and institutions in a report: by titles, roles, verbs, labels, capitals and lists."""
+"""Find the names of people and institutions in a report from titles, roles, verbs, labels, capitals and name lists."""
 
 import re
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from cxr.language.reports.privacy.rules import load_rules
 NAME, ADDRESS = "name", "address"
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+|-[^\W\d_]+)*")
 _CLOSE = re.compile(r"[ \t]{1,2}|\.[ \t]?|\.?-|[ \t]?[·/][ \t]?")
-"""What may stand between two parts of a name."""
+"""Text that may separate two parts of a name."""
 _COMMA = re.compile(r",[ \t]{0,2}")
 _LABEL_MARK = re.compile(r"[:#*]|name", re.I)
-"""What every label of a name has."""
+"""Pattern that every label of a name contains."""
 _AFTER_ROLE = re.compile(r"[ \t]{1,2}|[ \t]?[:(,][ \t]?|\.[ \t]?|[ \t][-–][ \t]")
 _CONNECTORS = frozenset(
     ("van", "von", "der", "den", "de", "la", "le", "di", "da", "del", "el", "al", "bin", "ter", "ten", "zu", "dos")
@@ -24,23 +24,26 @@ _PREPOSITIONS = frozenset(("to", "with", "by", "for", "of", "from", "via"))
 _PLACES = frozenset(("in", "from", "at", "near", "aus"))
 _HELPERS = frozenset(("has", "have", "had", "was", "is", "were", "are", "been", "made", "now", "who", "office"))
 _CUES = ("titles", "roles", "credentials", "acts")
-"""Lists of ``identifiers.yaml`` whose words stand beside names."""
+"""Lists of ``identifiers.yaml`` whose words occur next to names."""
 _SHOUTED, _FEW_LETTERS = 0.7, 8
+"""A sentence is "shouted" if it has at least 8 letters and more than 70 % of them are capitals."""
 _PLACEHOLDER = "XX"
 """Public reports have XXXX where a name was removed."""
 _REACH = 6
-"""Words after a verb among which a name is looked for."""
+"""Number of words after a verb in which a name is searched."""
 _LONGEST_NAME = 5
+"""Maximum number of words of a name."""
 _SHORTEST_ABBREVIATION = 4
-"""Letters of a word in capitals from which the lists of names decide about it."""
+"""Minimum number of letters of an upper-case word that counts as a name because it is in the lists of names."""
 _SHORTEST_LOWER_CASE = 5
+"""Minimum number of letters of a lower-case word that counts as a name because it is in the lists of names."""
 _STOPS = frozenset(
     ("sex", "age", "dob", "mrn", "male", "female", "m", "f", "id", "born", "exam", "date", "and", "und", "or")
 )
 
 
 class _Spelling(NamedTuple):
-    """What the lists say of a word. text: without the ending of a genitive; is_cue: in one of :data:`_CUES`."""
+    """Properties of a word. ``text``: without a genitive ending; ``is_cue``: whether :data:`_CUES` contain it."""
 
     text: str
     lower: str
@@ -52,7 +55,7 @@ class _Spelling(NamedTuple):
 
 @dataclass(slots=True)
 class Word:
-    """A word of the text: its place, and what is known of it. ``kind``: ``""`` while it is nothing private."""
+    """A word of the text with its position and properties. ``kind``: kind of private data, ``""`` if none was found."""
 
     start: int
     end: int
@@ -70,7 +73,7 @@ class Word:
 
     @property
     def is_capital(self) -> bool:
-        """True for a capital that says something: not at the start of a sentence in capitals."""
+        """True if the word is capitalised and its sentence is not written in capitals."""
         return self.text[0].isupper() and not self.is_shouted
 
     @property
@@ -79,7 +82,7 @@ class Word:
 
     @property
     def is_surname(self) -> bool:
-        """True if the word may be a name where the text treats it as one."""
+        """True if the word can be a name in a context that suggests a name."""
         return self.is_listed or not self.is_common
 
 
@@ -141,7 +144,7 @@ def _patterns() -> dict[str, re.Pattern]:
 
 
 class _Finder:
-    """Marks the words of one text."""
+    """Marks the private words of one text."""
 
     def __init__(self, text: str, words: list[Word]):
         self.text, self.words, self.rules = text, words, load_rules()
@@ -173,7 +176,7 @@ class _Finder:
             self._repeats()
 
     def _gap(self, index: int) -> str:
-        """Return the text between a word and the next."""
+        """Return the text between a word and the next word; a line break after the last word."""
         return self.text[self.words[index].end : self.words[index + 1].start] if index + 1 < len(self.words) else "\n"
 
     def _has(self, name: str, word: str) -> bool:
@@ -185,7 +188,7 @@ class _Finder:
             self.certain.add(word.lower)
 
     def _run(self, index: int, first_is_name: bool, pattern: re.Pattern = _CLOSE) -> None:
-        """Mark the name that begins with the word after ``index``; its first word may be a common one."""
+        """Mark the name after the word ``index``; if ``first_is_name``, its first word may be a common word."""
         number, gap, connected = 0, pattern, False
         while number < _LONGEST_NAME and index + 1 < len(self.words) and gap.fullmatch(self._gap(index)):
             word = self.words[index + 1]
@@ -210,7 +213,7 @@ class _Finder:
 
     def _title(self, index: int, word: Word) -> None:
         is_size = word.lower == "fr" and re.search(r"\d[ -]?$", self.text[max(0, word.start - 3) : word.start])
-        if self._has("titles", word.lower) and not is_size:  # a catheter of 8 Fr
+        if self._has("titles", word.lower) and not is_size:  # "8 Fr" is the size of a catheter
             self._run(index, first_is_name=True)
 
     def _role(self, index: int, word: Word) -> None:
@@ -309,7 +312,7 @@ class _Finder:
                 return
 
     def _institutions(self) -> None:
-        """Mark the names of hospitals: capitalised words before "Hospital", and behind "Klinik"."""
+        """Mark the names of hospitals: capitalised words before "Hospital", and after "Klinik"."""
         for match in _patterns()["institution"].finditer(self.text):
             before = [index for index, word in enumerate(self.words) if word.end <= match.start()][-4:]
             for index in reversed(before):
@@ -328,7 +331,7 @@ class _Finder:
                 self._set(following, ADDRESS)
 
     def _is_strange(self, word: Word) -> bool:
-        """True if an uncommon word is in a list of names, or has a capital inside a sentence."""
+        """True if an uncommon word is in a list of names, or is capitalised inside a sentence."""
         if len(word.text) < 2 or _PLACEHOLDER in word.text or word.lower in self.rules.foreign:
             return False
         if word.lower in self.rules.names:
@@ -341,7 +344,7 @@ class _Finder:
         return not any(map(str.isupper, word.text[1:])) or "-" in word.text
 
     def _places(self) -> None:
-        """Mark a capitalised word behind "in" or "from" that is no word of reports."""
+        """Mark a capitalised word after "in" or "from" that is not a known word of reports."""
         for previous, word in zip(self.words, self.words[1:], strict=False):
             if previous.lower not in _PLACES or word.kind or not word.is_capital or len(word.text) < 3:
                 continue
@@ -371,7 +374,7 @@ class _Finder:
                         neighbour.kind = word.kind
 
     def _repeats(self) -> None:
-        """Mark a name wherever the text has it again; a common word only with a capital inside a sentence."""
+        """Mark all repetitions of a name; a common word is marked only if it is capitalised inside a sentence."""
         for word in self.words:
             if word.kind or word.lower not in self.certain or len(word.text) < 2:
                 continue

@@ -1,7 +1,7 @@
-"""Word lists for recognising identifiers: common words, names of people, and those of ``identifiers.yaml``.
+"""Load the word lists for recognising identifiers: common words, names of people, and lists of ``identifiers.yaml``.
 
-As in Philter (Norgeot et al. 2020, doi:10.1038/s41746-020-0258-y), words in a list of harmless words stay. The lists of
-harmless words and of names are from its package ``philter_ucsf``, plus the words that the reports stage knows.
+As in Philter (Norgeot et al. 2020, doi:10.1038/s41746-020-0258-y), words in a list of harmless words are kept. The
+lists of harmless words and of names are from the package ``philter_ucsf``; the words of the reports stage are added.
 """
 
 import json
@@ -20,19 +20,17 @@ _LISTS = {
     "harmless": ("whitelists/whitelist_plus_fps_091718_nonames.json",),
     "names": ("blacklists/firstnames_minus_fps.json", "blacklists/lastnames_minus_fps.json"),
 }
-
-
 _HARMLESS = ("eponyms", "titles", "roles", "credentials", "id_labels", "phone_labels", "institutions", "streets")
-"""Lists of ``identifiers.yaml`` whose words are no names."""
+"""Lists of ``identifiers.yaml`` whose words are not names."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """``phrases``: the lists of ``identifiers.yaml`` by key, each as a pattern; ``words``: the same as sets;
-    ``surrogates``: names that replace names.
+    """The word lists that :func:`load_rules` returns.
 
-    report_words: words of English reports (the reports stage's vocabulary); harmless, names: Philter's lists; chest:
-    words that describe the chest; foreign: words of other languages.
+    ``phrases``, ``words``: the lists of ``identifiers.yaml`` by key, as patterns and as sets; ``surrogates``: names
+    that replace names; ``report_words``: words of English reports; ``harmless``, ``names``: Philter's lists; ``chest``:
+    words that describe the chest; ``foreign``: words of other languages.
     """
 
     phrases: dict[str, str]
@@ -45,11 +43,11 @@ class Rules:
     foreign: frozenset[str]
 
     def is_name(self, word: str) -> bool:
-        """True if a word in lower case is a name of people and no common word."""
+        """True if a lower-case word is in the lists of names and is not a common word."""
         return word in self.names and not self.is_common(word)
 
     def is_common(self, word: str) -> bool:
-        """True if a word in lower case is a word of reports, of medicine or of the language."""
+        """True if a lower-case word is a known word of reports, of medicine or of general language."""
         if word in self.words["surrogates"]:
             return False
         return (
@@ -62,7 +60,7 @@ class Rules:
 
 @cache
 def load_rules() -> Rules:
-    """Read the lists. Raises Broken if this Python lacks the package of word lists."""
+    """Load the word lists. Raises Broken if the package of word lists is not installed."""
     texts = load_texts(RESOURCE_FILES[0])
     report_words = vocabulary.load_vocabulary(misspellings=False)
     lists = {name: frozenset().union(*map(_read_words, files)) for name, files in _LISTS.items()}

@@ -1,7 +1,8 @@
-"""Scrubbing a report: removing markup, signatures and orders, and replacing identifiers by surrogates.
+"""Scrub a report: remove markup, signatures and instructions to a language model; replace identifiers by surrogates.
 
-:func:`scrub` is the only entry. It works line by line on the whole text, before sections are split, because a signature
-is a line. A sentence that describes the chest is never removed; only its names, numbers and dates are replaced.
+:func:`scrub` is the entry point. It processes the whole text line by line, before sections are split, because a
+signature is a line. Unless it is an attestation or an instruction, a sentence that describes the chest is not removed;
+only its names, numbers and dates are replaced.
 """
 
 import re
@@ -19,7 +20,7 @@ from cxr.llm.guards import addresses_the_model
 
 KINDS = ("name", "address", "date", "record", "phone", "web", "age", "signature", "markup", "order")
 """Kinds of removed text: names; places and institutions; dates; record numbers; telephones; mail and web addresses;
-ages above 89; signatures; markup; orders to a language model."""
+ages above 89; signatures; markup; instructions to a language model."""
 
 _HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|head|title|template)\b[^>]*>.*?(?:</\1\s*>|\Z)", re.I | re.S)
 _TAGS = (
@@ -63,8 +64,9 @@ _INITIALS = re.compile(
 )
 _HEADING = re.compile(r"\W*[A-Z][A-Za-z /]{3,40}:")
 _REST_WORDS = 12
-"""Maximum number of words after a signature on its line that belong to it."""
+"""Maximum number of words of a sentence after a signature on the same line that is removed with it."""
 _CLOSING_LINES = 5
+"""Maximum number of lines after a closing formula that are removed as part of the signature."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def _without_markup(text: str, removed: Counter) -> str:
 
 
 def _without_signatures(text: str, rules: Rules, removed: Counter) -> str:
-    """Return the text without signatures, stamps of dictation, and sentences that speak to a language model."""
+    """Return the text without signatures, dictation stamps, and sentences that address a language model."""
     patterns, lines, closing = _signature_patterns(), [], 0
     for line in text.split("\n"):
         if not line.strip():
@@ -156,7 +158,7 @@ def _without_signed_sentences(line: str, rules: Rules, removed: Counter) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _kind_of(sentence: str) -> str:
-    """Return "order" for a sentence that speaks to a language model, "signature" for a signature, else ""."""
+    """Return "order" for a sentence that addresses a language model, "signature" for a signature, else ""."""
     if addresses_the_model(sentence):
         return "order"
     return "signature" if _is_signature(sentence, _signature_patterns(), load_rules()) else ""
@@ -188,7 +190,7 @@ def _signature_patterns() -> dict[str, re.Pattern]:
 
 
 def _spans(text: str, rules: Rules) -> list[tuple[int, int, str]]:
-    """Return (start, end, kind) of the identifiers, in order and without overlap; earlier kinds outweigh later ones."""
+    """Return (start, end, kind) of the identifiers, sorted; of overlapping candidates the first is used."""
     taken, spans = bytearray(len(text)), []
     for start, end, kind in _candidates(text, rules):
         if end > start and not any(taken[start:end]):
@@ -205,7 +207,7 @@ def _candidates(text: str, rules: Rules) -> Iterator[tuple[int, int, str]]:
 
 
 def _find_numbers(text: str, rules: Rules) -> Iterator[tuple[int, int, str]]:
-    """Yield (start, end, kind) of what has a digit: dates, telephone and record numbers, addresses, ages."""
+    """Yield (start, end, kind) of identifiers with digits: dates, telephone and record numbers, addresses, ages."""
     patterns = _span_patterns()
     yield from ((start, end, "date") for start, end in find_dates(text))
     for match in patterns["phone"].finditer(text):
