@@ -53,8 +53,8 @@ def test_a_view_of_the_manifest_that_is_not_understood(tmp_path):
     assert result.accepted.select("image_id", "view").rows() == [("c", "PA")]  # its header tells it
     assert result.details == {
         "a": "the table's 'frontal' is not understood; the file: a PNG or JPEG file does not state a view",
-        "b": "the table's 'Muller … stehend sehr la…' is not understood; the file: ViewPosition is empty, as are the"
-        " fields beside it",
+        "b": "the table's 'Muller … stehend sehr la…' is not understood; the file: ViewPosition and the other"
+        " view fields are empty",
         "d": "a PNG or JPEG file does not state a view",
     }
 
