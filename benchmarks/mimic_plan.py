@@ -196,10 +196,10 @@ def expected_jobs(sets: int, shards: int = SHARDS) -> int:
     """Return the jobs of everything from the finished cohort on, with engines that need no weights.
 
     A job a shard for each stage, for the sweep, and the masks of each set; the list of masks, the pairs and two figures
-    a set; a list for each stage, what the reports gave and what was removed from them, counts and recall, the chart of
-    recall, three of the page, and the target itself.
+    a set; a list for each stage, what the reports gave and what was removed from them, counts and recall, three of the
+    page, and the target itself.
     """
-    return shards * (len(PER_SHARD) + 1 + sets) + 4 * sets + len(PER_SHARD) + 1 + 2 + 3 + 1 + 3 + 1
+    return shards * (len(PER_SHARD) + 1 + sets) + 4 * sets + len(PER_SHARD) + 1 + 2 + 3 + 3 + 1
 
 
 def cohort_stage(root: str, out: str) -> None:
