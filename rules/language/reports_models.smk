@@ -46,7 +46,7 @@ rule reports_terms:
         mem_mb=megabytes(4000),
         runtime=minutes(30),
     params:
-        **job("language.reports.llm.mapping.collect_terms"),
+        **job("language.reports.llm.terms.collect_terms"),
     message:
         "Reports: distinct locations in the language model's findings"
     script:

@@ -14,7 +14,7 @@ import language_model
 from cxr.base.tables import read_lines, read_table, write_table
 from cxr.base.vocabulary import LESIONS
 from cxr.language.reports import compare_engines, read_reports, summarize_reports
-from cxr.language.reports.llm import mapping, structure_shards
+from cxr.language.reports.llm import mapping, structure_shards, terms
 from cxr.language.reports.summarize_reports import SummaryOptions
 from cxr.llm.answer_cache import answer_digest
 from cxr.llm.options import ModelOptions
@@ -182,7 +182,7 @@ def run_stage(folder: Path, shards: list[list[str]], model: str) -> dict[str, by
         options=structure_shards.StructuringOptions(**SETTINGS["structuring"] | stand_in),
     )  # fmt: skip
     places = {"terms": str(folder / "terms.jsonl"), "output": str(folder / "mapping.jsonl")}
-    mapping.collect_terms(structured=paths["structured.jsonl"], output=places["terms"])
+    terms.collect_terms(structured=paths["structured.jsonl"], output=places["terms"])
     mapping.run(**places, options=ModelOptions(**SETTINGS["mapping"] | stand_in), execution=execution)
     for number in range(len(shards)):
         read_reports.run_shard(

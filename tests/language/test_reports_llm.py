@@ -22,7 +22,7 @@ from cxr.base.faults import Broken
 from cxr.base.tables import read_lines, read_table, write_lines
 from cxr.base.vocabulary import CATEGORIES, LESIONS, LUNGS, ZONE_LABELS
 from cxr.language.reports import compare_engines, schema
-from cxr.language.reports.llm import join, mapping, questions, structure_shards
+from cxr.language.reports.llm import join, mapping, questions, structure_shards, terms
 from cxr.language.reports.read_reports import ReportsOptions, run_shard
 from cxr.language.reports.rules import lexicon as rules_lexicon
 from cxr.llm.client import connect
@@ -236,7 +236,7 @@ def test_each_distinct_pair_is_collected_once(tmp_path):
     paths = [str(tmp_path / f"{number}.jsonl") for number in range(2)]
     for path, lines in zip(paths, rows, strict=True):
         write_lines(path, lines)
-    mapping.collect_terms(structured=paths, output=str(tmp_path / "terms.jsonl"))
+    terms.collect_terms(structured=paths, output=str(tmp_path / "terms.jsonl"))
     assert [tuple(line.values()) for line in read_lines(tmp_path / "terms.jsonl")] == [
         (None, "edema", 1), (None, "opacity", 1), ("left base", "opacity", 2), ("right base", "opacity", 1),
     ]  # fmt: skip
@@ -329,7 +329,7 @@ def test_the_lexicon_gives_an_entity_its_lesion_type(entity, sentence, lesion):
 )
 def test_an_effusion_lies_at_the_base(location, mapped, unsided, category, labels):
     told = finding(entity="pleural effusion", location=location)
-    places = dict.fromkeys(questions.finding_terms(told), mapped)
+    places = dict.fromkeys(terms.finding_terms(told), mapped)
     item = one(told, "Pleural effusion.", places, unsided)
     assert (item["category"], item["labels"]) == (category, labels)
 
@@ -384,7 +384,7 @@ def test_the_join_gives_the_rules_tuples_back(shared):
         places = {
             term: (item["category"], item["labels"])
             for item, each in zip(expected, told, strict=True)
-            for term in questions.finding_terms(each)
+            for term in terms.finding_terms(each)
         }
         made = joiner(places).tuples(told, sentences)
         assert [[item[key] for key in kept] for item in made] == [[item[key] for key in kept] for item in expected]

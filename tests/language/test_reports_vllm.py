@@ -16,7 +16,7 @@ from conftest import ROOT, SLICE, snakemake, write_settings
 from cxr.base.tables import read_lines, read_table
 from cxr.base.vocabulary import CATEGORIES
 from cxr.language.reports import reading
-from cxr.language.reports.llm import questions, structure_shards
+from cxr.language.reports.llm import questions, structure_shards, terms
 from cxr.llm.client import connect
 from cxr.llm.options import Execution, ModelOptions
 from cxr.llm.replies import texts_key
@@ -50,7 +50,7 @@ def texts(tmp_path_factory) -> dict[str, list[str]]:
 def folder(texts, tmp_path_factory) -> Path:
     """A model trained on the rules engine's answers for these reports and their locations."""
     findings = [language_model.figure9(item) for each in texts.values() for item in language_model.RULES(each)]
-    pairs = sorted({term for each in findings for term in questions.finding_terms(each)}, key=str)
+    pairs = sorted({term for each in findings for term in terms.finding_terms(each)}, key=str)
     all_questions = [questions.structuring_question(each) for each in texts.values()]
     all_questions += [questions.category_question(*pair) for pair in pairs]
     all_questions += [questions.zones_question(*pair) for pair in pairs if pair[0]]

@@ -20,7 +20,7 @@ from cxr.base.errors import UserError
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import settings_arguments
 from cxr.base.tables import read_table
-from cxr.imaging.cohort import header
+from cxr.imaging.cohort import make_cohort
 from cxr.imaging.frames.make_frames import run_shard
 from cxr.llm.asking import Answer, Question, ask
 from cxr.llm.client import connect
@@ -79,7 +79,7 @@ def frames_of(folder: Path, files: Mapping[str, bytes], window: str = "minmax", 
         view = "" if name.endswith(".dcm") else "PA"
         rows.append((f"p{number}", f"s{number}", f"i{number}", name, "", view))
     manifest = write_csv(folder / "manifest.csv", (*COLUMNS, "view"), rows)
-    with patch.object(header, "MIN_SIDE", 16):
+    with patch.object(make_cohort, "MIN_SIDE", 16):
         result = run_cohort(folder, manifest=manifest, shards=1, **cohort)
     options = settings_arguments(run_shard, stage_options(Settings())["frames"] | {"window": window})
     ledger = folder / "frames.excluded.parquet"

@@ -67,7 +67,11 @@ def describe_failure(error: BaseException) -> str:
     """Return what failed, for the ledger: error class and our function, but no message, which may hold patient data."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     functions = [(frame.f_globals.get("__name__", ""), frame.f_code.co_name) for frame in frames]
-    own_functions = [pair for pair in functions if pair[0].split(".")[0] == OURS and pair[0] != CALLER]
+    own_functions = [
+        (module, name)
+        for module, name in functions
+        if module.split(".")[0] == OURS and module != CALLER and not name.startswith("<")
+    ]
     module, function = own_functions[-1] if own_functions else ("", "")
     where = f" in {module}.{function}" if module else ""
     return f"the engine stopped with {type(error).__name__}{where}; the first such error is in the job's log"

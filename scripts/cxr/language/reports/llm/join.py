@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cxr.base.vocabulary import LUNGS, SIDES, side_of
 from cxr.language.reports import schema
-from cxr.language.reports.llm.questions import Term, finding_terms, normalize_term
+from cxr.language.reports.llm.terms import Term, finding_terms, normalize_term
 from cxr.language.reports.rules import mapping as rules_mapping
 from cxr.language.reports.rules import mentions
 from cxr.language.reports.rules.lexicon import Entity, Lexicon

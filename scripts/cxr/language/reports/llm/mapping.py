@@ -6,28 +6,16 @@ category lung without a location needs no second step, because it means both lun
 """
 
 import logging
-from collections import Counter
 
 from cxr.base.tables import read_lines, write_lines
 from cxr.base.vocabulary import LUNGS, ZONE_LABELS
 from cxr.language.reports.llm import questions
-from cxr.language.reports.llm.questions import Term
+from cxr.language.reports.llm.terms import Term
 from cxr.llm.asking import Answer, Generate, ask_each
 from cxr.llm.client import connect_lazily
 from cxr.llm.options import ModelOptions
 
 log = logging.getLogger("cxr")
-
-
-def collect_terms(*, structured: list[str], output: str) -> None:
-    """Write the distinct pairs of all answers: location (null if the text names none), entity, number of mentions."""
-    findings = (item for path in structured for line in read_lines(path) for item in line["findings"] or ())
-    counts = Counter(term for finding in findings for term in questions.finding_terms(finding))
-    lines = [
-        {"location": location, "entity": entity, "mentions": counts[location, entity]}
-        for location, entity in sorted(counts, key=lambda term: (term[0] or "", term[1]))
-    ]
-    write_lines(output, lines, checked=True)
 
 
 def run(*, terms: str, output: str, options: ModelOptions, execution: dict, compute: dict | None = None) -> None:

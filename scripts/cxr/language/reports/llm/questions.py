@@ -1,4 +1,4 @@
-"""Build the questions to the paper's two models (Figures 9 and 10), check the answers, and normalize terms.
+"""Build the questions to the paper's two models (Figures 9 and 10), and check the answers.
 
 A report is data, not an instruction. Its text cannot end the user's turn (brackets of chat templates are replaced) and
 cannot fill another slot of the prompt. A text that addresses the model is not sent.
@@ -6,6 +6,7 @@ cannot fill another slot of the prompt. A text that addresses the model is not s
 
 from cxr.base.resources import load_resource
 from cxr.base.vocabulary import CATEGORIES, ZONE_LABELS
+from cxr.language.reports.llm.terms import normalize_term
 from cxr.llm.asking import Answer, Question
 from cxr.llm.guards import INJECTION, addresses_the_model, neutralize
 from cxr.llm.messages import fill_prompt
@@ -20,8 +21,6 @@ FIELDS = (
     "entity", "sentence_index", "presence", "certainty", "predicted_lesion_type", "findings", "category", "categories"
 )  # fmt: skip
 """Field names of the answers; a report with marks of these fields counts as addressed to the model."""
-Term = tuple[str | None, str]
-"""A location (None if the text names none) and the entity found there."""
 
 
 def refuse_orders(text: str, question: Question) -> Question | Answer:
@@ -79,14 +78,3 @@ def find_contradiction(findings: list[dict]) -> str | None:
         if status_by_statement.setdefault((item["sentence_index"], entity, places), status) != status:
             return f"findings.{number}: two statuses of an entity"
     return None
-
-
-def normalize_term(text: str) -> str:
-    """Normalize a term for comparison and mapping: lower case, single spaces, no punctuation at either end."""
-    return " ".join(text.lower().split()).strip(" .,;:\"'")
-
-
-def finding_terms(finding: dict) -> list[Term]:
-    """Return the (location, entity) pairs of a finding: one per location, or a pair with None if it has no location."""
-    entity = normalize_term(finding["entity"])
-    return [(normalize_term(place), entity) for place in finding["location"] or ()] or [(None, entity)]
