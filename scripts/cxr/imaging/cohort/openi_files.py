@@ -43,7 +43,9 @@ def reports_folder(root: str) -> Path:
     for folder in (base / REPORTS, *sorted(base.glob(f"*/{REPORTS}")), base):
         if folder.is_dir() and next(folder.glob("*.xml"), None):
             return folder
-    raise UserError(f"cohort.root: {root!r} has no {REPORTS}/*.xml: unpack NLMCXR_reports.tgz, or run `make openi`")
+    raise UserError(
+        f"cohort.root: {root!r} has no {REPORTS}/*.xml: unpack NLMCXR_reports.tgz there, or run `make openi`"
+    )
 
 
 def image_files(root: str) -> Iterator[tuple[Name, str]]:
@@ -94,7 +96,8 @@ def check_openi(options: CohortSettings) -> None:
     reports_folder(options.root)
     if next(image_files(options.root), None) is None:
         name = "CXR1_1_IM-0001-3001.png"
-        raise UserError(f"cohort.root: {options.root!r} has no image named like {name}: unpack NLMCXR_png.tgz there")
+        remedy = "unpack NLMCXR_png.tgz (or NLMCXR_dcm.tgz) there"
+        raise UserError(f"cohort.root: {options.root!r} has no image named like {name}: {remedy}")
     if not view_tables(options.root, options.tables) and options.unknown_view == "exclude":
         raise UserError(
             "cohort.tables: no table tells which images are frontal: run `make openi` to get torchxrayvision's tables, "
