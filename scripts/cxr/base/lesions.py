@@ -2,6 +2,7 @@
 
 import tomllib
 from dataclasses import dataclass
+from typing import Any
 
 from cxr.base.paths import RESOURCES
 
@@ -37,7 +38,9 @@ RESOURCE_FILES = ("lesions.toml",)
 _ENTRIES: list[dict] = tomllib.loads((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["lesion"]
 
 
-LESION_TYPES = tuple(
-    LesionType(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
-    for entry in _ENTRIES
-)  # the seven types, in the order of every table of the paper
+def _lesion_type(entry: dict) -> LesionType:
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    return LesionType(**fields)
+
+
+LESION_TYPES = tuple(map(_lesion_type, _ENTRIES))  # the seven types, in the order of every table of the paper

@@ -15,7 +15,8 @@ from cxr.base.jobs import progress
 if TYPE_CHECKING:
     from cxr.base.ledger import Ledger
 
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 log = logging.getLogger("cxr")
 Fault = tuple[str, str]  # why an image is excluded: (code of :data:`cxr.base.exclusions.REASONS`, detail)
 Read = Callable[[str], tuple]
