@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cxr.base import faults
 from cxr.base.errors import out_of_memory
@@ -83,7 +83,7 @@ def process_rows(
 
 def _results(
     names: list[str], read: Read, work: Work[R], batch: int | None, threads: int, task: str
-) -> Iterator[tuple[R, Fault | None]]:
+) -> Iterator[tuple[Any, Fault | None]]:
     if batch is None:
         with ThreadPoolExecutor(threads) as pool:
             rows = ([read(name)] for name in names)
