@@ -307,7 +307,7 @@ def test_a_table_of_other_images_is_warned_of_with_counts(frames, tmp_path, capl
     path.write_text(HEADER + f"{image_id},10,20,30,40,0.5,ILD\nelsewhere,10,20,30,40,0.5,ILD\n")
     found = run(frames, tmp_path, engine="table", table=str(path))
     assert found.is_empty() == warned
-    assert ("none of the 6 images of this shard is among the 2 that the table" in caplog.text) == warned
+    assert ("none of the 6 images of this shard is among the 2 images in boxes.table" in caplog.text) == warned
     assert "elsewhere" not in caplog.text
 
 
