@@ -169,7 +169,7 @@ def test_the_stream_is_what_the_library_writes(tmp_path):
         assert all(
             found[name].dtype == value.dtype and torch.equal(found[name], value) for name, value in mixed.items()
         )
-    with pytest.raises(ValueError, match=r"a has the shape \(2,\) and not \(3,\)"):
+    with pytest.raises(ValueError, match=r"a has the shape \(2,\), not \(3,\)"):
         tensors.stream_tensors(tmp_path / "net", {"a": ((3,), torch.float32)}, lambda name: torch.ones(2))
 
 

@@ -7,6 +7,7 @@ from conftest import ROOT
 READERS = {"DictReader", "read_csv", "scan_csv", "read_csv_batched", "read_excel", "loadtxt", "genfromtxt"}
 OWN = {
     "base/user_tables.py": "the one reader",
+    "annotations/chexmask.py": "CheXmask's published tables, gigabytes in blocks",
     "base/tables.py": "tables that this program wrote",
     "language/reports/outcome_summary.py": "reading.tsv, which the driver prints without polars",
     "semisyn/shared.py": "conservation.tsv, which the driver prints without polars",
