@@ -463,7 +463,7 @@ def test_a_model_of_the_hubs_cache_is_noted_with_its_commit_and_checked(tmp_path
     assert made.items() >= told.items()
     shutil.rmtree(cache)
     with pytest.raises(
-        UserError, match="run `hf download distilbert/distilbert-base-uncased` .*, or give the model's folder"
+        UserError, match=r"run `hf download distilbert/distilbert-base-uncased` .*, or give the model's folder"
     ):
         noted(tmp_path, found)
 
