@@ -141,7 +141,7 @@ def test_unions_of_chunks_are_those_of_their_pairs():
 
 
 def test_unions_of_fractions_are_refused():
-    with pytest.raises(ValueError, match="give integers"):
+    with pytest.raises(ValueError, match="must be integers"):
         union_overlap(np.array([[0.1, 0, 1, 1]]), np.zeros((0, 4), int))
-    with pytest.raises(ValueError, match="give integers"):
+    with pytest.raises(ValueError, match="must be integers"):
         union_ious([np.zeros((0, 4))], [np.array([[0.1, 0, 1, 1]])])

@@ -160,7 +160,7 @@ def test_a_wrong_key_is_one_sentence(folder, tmp_path):
     name = next(name for name in held if "multi_modal_projector" in name)
     held[name.replace("multi_modal_projector", "mm_projector")] = held.pop(name)
     save_file(held, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match=r"keys, such as .*: it is no whole onevision model"):
+    with pytest.raises(UserError, match=r"keys, such as .*: fetch a whole onevision model"):
         load_model("onevision", tmp_path)
 
 

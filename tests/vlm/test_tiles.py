@@ -224,7 +224,7 @@ def test_other_families_have_none():
     ("tuning", "sentence"),
     [
         ({"onevision": {"tiles": "anyres_max_0"}}, r"onevision\.tiles: it is 'anyres_max_0': give anyres_max_ and the"),
-        ({"onevision": {"tiles": "pad"}}, r"onevision\.tiles: it is 'pad': give anyres_max_ and the greatest"),
+        ({"onevision": {"tiles": "pad"}}, r"onevision\.tiles: it is 'pad': give anyres_max_ and the maximum"),
         ({"onevision_tiny": {"tiles": "anyres_max_9x"}}, r"onevision_tiny\.tiles: it is 'anyres_max_9x': give anyres_"),
         ({"onevision": {"grid": 0}}, r"onevision\.grid is 0, which is wrong: give a number greater than or equal to 1"),
         (
