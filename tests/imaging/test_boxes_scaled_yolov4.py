@@ -141,7 +141,7 @@ def test_the_same_checkpoint_gives_the_same_bytes(tmp_path):
 def test_other_checkpoints_are_refused(tmp_path):
     net = tiny_net(0)
     net.model = net.model[:-1]
-    with pytest.raises(UserError, match=rf"net\.pt cannot be used: it holds {PACKAGE}\.yolo\.Model and no Scaled"):
+    with pytest.raises(UserError, match=rf"net\.pt cannot be used: it contains {PACKAGE}\.yolo\.Model, not a Scaled"):
         convert_scaled_yolov4(save(net, tmp_path / "net.pt", None), tmp_path / "out")
     save(tiny_net(0), tmp_path / "net.pt", None, activation="LeakyReLU")
     with pytest.raises(UserError, match="its net uses LeakyReLU where ScaledYOLOv4 has Mish: delete it and get it"):
