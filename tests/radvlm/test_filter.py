@@ -48,6 +48,18 @@ def test_a_sentence(row):
     assert (found.text, found.action, set(found.reasons)) == (row["to"], action, set(row["why"]))
 
 
+@pytest.mark.parametrize(
+    ("text", "filtered"),
+    [
+        ("The mass measures 6 cm, when it measured 4 cm in May.", "The mass measures 6 cm."),
+        ("The effusion is not seen any more.", "The effusion is not seen."),
+        ("Right chest tube was pulled, small apical pneumothorax.", "Small apical pneumothorax."),
+    ],
+)
+def test_an_earlier_state_in_other_words(text, filtered):
+    assert FILTER(text).text == filtered
+
+
 @pytest.mark.parametrize("row", APART, ids=lambda row: row["from"])
 def test_a_sentence_that_was_kept_apart(row):
     assert FILTER(row["from"]).text == row["to"]

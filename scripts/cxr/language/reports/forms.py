@@ -48,13 +48,18 @@ _FIELD_MARK = re.compile(
     r"|\b0 *[:-]? *(?:no|none|normal|absent|neg\w*)\b"
 )
 """Signs next to a finding that occur only in a form or its legend, never in prose."""
-_VALUE_BEHIND = re.compile(r"[ .:]*(?:(?:neg|pos|nil)\b|\d+ ?%)", re.IGNORECASE)
+_VALUE_BEHIND = re.compile(r"[ .:]*(?:(?:neg|pos|nil)\b|\d+ ?%|[1-4]\+|0(?![.\d]))", re.IGNORECASE)
 _LEVELS = re.compile(r"^\s*\d{1,2}(?:\.\d{1,2})+\.?\s+(?=[A-Z])")
 _PRIOR_HEADING = re.compile(r"(?:previous|prior|last|old)\b[^.\n:]{0,30}:?\s*(?:\([^)]*\))?:?", re.IGNORECASE)
 _SIDE = frozenset(("right", "left", "r", "l", "rt", "lt"))
 _NEGATED_LABEL = re.compile(r"^(?:no|not|without|free of|absence of)\s", re.IGNORECASE)
 _LONG_WORD = re.compile(r"[^\W\d_]{2,}")
 _ELEMENT = re.compile(r"<([a-zA-Z]\w*)>([^<>\n]*)</\1>")
+_UNMARKED = re.compile(
+    r"(?P<label>[^:]*?)[\s:.(\[]*\b(?:y(?:es)?\s*/\s*no?|pos(?:itive)?\s*/\s*neg(?:ative)?|present\s*/\s*absent)[)\]]?[\s:._]*",
+    re.IGNORECASE,
+)
+"""A printed choice of which neither word is marked: "Effusion: yes / no"."""
 _CHOICES = re.compile(r"[(\[](?:y(?:es)?\s*/\s*n(?:o)?|\+\s*/\s*-|present\s*/\s*absent)[)\]]", re.IGNORECASE)
 
 
@@ -252,6 +257,10 @@ class _LineReader:
 
     def read_line(self, line: str) -> str:
         """Convert a form's line to a sentence; return "" if it states nothing, and any other line unchanged."""
+        choice = _UNMARKED.fullmatch(_BULLET.sub("", line))
+        if choice and self.is_finding(choice["label"].strip().lower()):
+            self.kinds.add(LINES)
+            return ""
         boxes = list(_BOX.finditer(line))
         is_ticked = any(_TICKED & set(box.group()) for box in boxes)
         if boxes and (is_ticked or "[ ]" in line or re.search(r"[☐□]|\[ *_*\]|\( +\)", line)):
