@@ -36,8 +36,12 @@ def engine_names(package: str) -> tuple[str, ...]:
 @cache
 def installed_engines(stage: str) -> dict[str, str]:
     """Return {engine: module} of the engines that installed packages offer for a stage, such as "boxes"."""
-    points = {point.name.rpartition("."): point.value for point in entry_points(group=ENGINES)}
-    return {name: module for (of_stage, _, name), module in sorted(points.items()) if of_stage == stage}
+    return {name: module for (of_stage, _, name), module in _installed_modules() if of_stage == stage}
+
+
+@cache  # reads the metadata of every installed package
+def _installed_modules() -> list[tuple[tuple[str, str, str], str]]:
+    return sorted((point.name.rpartition("."), point.value) for point in entry_points(group=ENGINES))
 
 
 def with_installed_engines(section: type[Section], stage: str, engine: str = "") -> type[Section]:
@@ -106,5 +110,10 @@ def read_assignments(source: Path) -> dict[str, ast.expr]:
 
     The module is parsed, not imported, because libraries that it imports may be missing.
     """
-    lines = (node for node in ast.parse(source.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign))
+    return _assignments(source.read_text(encoding="utf-8"))
+
+
+@cache
+def _assignments(source: str) -> dict[str, ast.expr]:
+    lines = (node for node in ast.parse(source).body if isinstance(node, ast.Assign))
     return {line.targets[0].id: line.value for line in lines if isinstance(line.targets[0], ast.Name)}

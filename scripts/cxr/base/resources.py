@@ -10,17 +10,21 @@ import yaml
 
 from cxr.base.paths import RESOURCES
 
+SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""PyYAML's safe loader, about ten times as fast where PyYAML was built with libyaml."""
+_TEXT_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
 
 @cache
 def load_resource(name: str) -> Any:
     """Return the content of a file in ``resources/``, such as "radvlm/labels.yaml". Cached: do not modify it."""
-    return yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8"))
+    return yaml.load((Path(RESOURCES) / name).read_text(encoding="utf-8"), SAFE_LOADER)
 
 
 @cache
 def load_texts(name: str) -> Any:
     """Return a file's content like :func:`load_resource`, but with all values as text: "no" stays a word."""
-    return yaml.load((Path(RESOURCES) / name).read_text(encoding="utf-8"), yaml.BaseLoader)
+    return yaml.load((Path(RESOURCES) / name).read_text(encoding="utf-8"), _TEXT_LOADER)
 
 
 def phrase_pattern(phrases: Iterable[str], gap: str = r"\s+") -> str:

@@ -26,12 +26,12 @@ import yaml
 from cxr.base.engines import installed_engines, read_assignments
 from cxr.base.errors import UserError
 from cxr.base.paths import RESOURCES, SCRIPTS
+from cxr.base.resources import SAFE_LOADER
 
 VERSION = 1
 """Version of the rules below; a new version changes every digest."""
 SETTLED_NS = 2_000_000_000
 """Age above which size and time prove a file unchanged; clocks of file systems are coarse."""
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _IMPORT = re.compile(r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?import\b[ \t]*(?:\([^)]*\)|[^\n]*))", re.MULTILINE)
 _NOT_CUT = re.compile(r"[:;][ \t]*(?:from|import)\b|\b(?:from|import)\b[^\n]*\\\n")
 """An import that shares its line with other code, or continues after a backslash."""
@@ -44,7 +44,7 @@ def meaning_digest(path: Path) -> bytes:
         if path.suffix == ".py":
             content = "\n".join(_tokens(ast.parse(content))).encode("utf-8", "surrogatepass")
         elif path.suffix in (".yaml", ".yml"):
-            content = json.dumps(yaml.load(content, _LOADER), default=str).encode()
+            content = json.dumps(yaml.load(content, SAFE_LOADER), default=str).encode()
         elif path.parent.name == "columns":
             tables = tomllib.loads(content.decode())
             types = {table: [(name, row[0]) for name, row in rows.items()] for table, rows in tables.items()}
@@ -147,8 +147,13 @@ def module_file(name: str, root: Path) -> Path | None:
 
 def imported_names(path: Path) -> frozenset[str]:
     """Return the absolute names of all modules that a file imports; ``from a import b`` gives ``a`` and ``a.b``."""
+    return _names_in(path.read_text(encoding="utf-8"))
+
+
+@cache
+def _names_in(source: str) -> frozenset[str]:
     names: set[str] = set()
-    for node in ast.walk(_imports_in(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(_imports_in(source)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
