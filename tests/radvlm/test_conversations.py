@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,10 @@ def asked(**changed) -> list[tuple[str, bool]]:
     return [(one.facts.image_id, one.grounded) for one in converse.select_requests(pictures(), set(), options)]
 
 
+def load_rules() -> Engine:
+    return load_engine(replace(OPTIONS, engine="rules", own={}), {})
+
+
 def test_which_conversations_are_asked_for():
     assert asked() == [("i0", False), ("i0", True), ("i1", False), ("i2", False), ("i3", False), ("i3", True)]
     assert asked(kinds=["grounded"]) == [("i0", True), ("i3", True)]
@@ -97,7 +102,8 @@ def test_which_conversations_are_asked_for():
 def test_parts_are_joined_in_the_order_of_images(tmp_path, monkeypatch):
     def files(name: str, images: list, at_once: int) -> dict[str, str]:
         monkeypatch.setattr(converse, "BATCH_SIZE", at_once)
-        engine = load_engine(replace(OPTIONS, engine="rules", own={}), {})
+        # a fresh one for each request: the engine's questions of presence depend on those of the requests before
+        engine = Engine(lambda requests: [*chain(*(load_rules().converse([one]) for one in requests))], "rules")
         paths = {what: str(tmp_path / f"{name}.{what}") for what in ("jsonl", "parquet", "tsv")}
         out = {"lines": paths["jsonl"], "excluded": paths["parquet"], "outcomes": paths["tsv"]}
         converse.write_part(converse.select_requests(images, set(), OPTIONS), engine, {"code": "c"}, **out)

@@ -112,10 +112,10 @@ def write_slots(text: str, boxes: Mapping[str, Sequence[Sequence[float]]]) -> st
     return _SLOT.sub(lambda slot: format_boxes(boxes.get(slot[1], ())), text)
 
 
-def join_in_words(texts: Iterable[str]) -> str:
-    """Join texts with commas and a final "and": "a, b and c"."""
+def join_in_words(texts: Iterable[str], last_word: str = "and") -> str:
+    """Join texts with commas and a word before the last: "a, b and c"."""
     *first, last = list(texts) or [""]
-    return f"{', '.join(first)} and {last}" if first else last
+    return f"{', '.join(first)} {last_word} {last}" if first else last
 
 
 def make_line(

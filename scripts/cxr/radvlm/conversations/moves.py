@@ -3,7 +3,8 @@
 Templates are sampled when a move is proposed but filled in only when it is chosen, because about one in five is.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from random import Random
@@ -21,6 +22,8 @@ PLACE, SIZE, CAUSE, SURE, SIDE, BOX, MASK, QUOTED, MENTIONED = (
 PRESENCE = "presence"  # questions about findings that are there and about findings that are not
 SIDED_FINDINGS = ("pneumothorax", "pleural thickening", "scar", "nodule", "granuloma", "hydropneumothorax")
 """Findings whose other side may be asked about, in addition to the lesion types."""
+OPENING_PRESENCE = 0.5
+"""Probability that a conversation begins with a question of presence; the overview would tell the finding."""
 MAX_LISTED = 3  # maximum number of findings that an answer lists
 HEART_MENTIONS = (("heart", MENTIONED), (ENLARGED_HEART, MENTIONED))
 
@@ -29,7 +32,8 @@ class Move(NamedTuple):
     """A question and its answer that may come next, not yet filled in; act and wording as in :class:`Turn`. weight:
     relative probability of being drawn; mentions: the (topic or subject, aspect) pairs that it covers; topic: number of
     the topic under discussion afterwards; refers: it refers to an earlier answer; denies: its answer denies a finding;
-    box, mask: number of the topic whose boxes or mask it gives; facts: fact ids.
+    box, mask: number of the topic whose boxes or mask it gives; facts: fact ids; presence_of: name of the finding whose
+    presence it asks.
     """
 
     question: Callable[[], str]
@@ -44,6 +48,28 @@ class Move(NamedTuple):
     box: int | None = None
     mask: int | None = None
     facts: tuple[str, ...] = ()
+    presence_of: str = ""
+
+
+class PresenceBalance:
+    """Yes and no to questions of presence, equally often in a split for each finding.
+
+    Otherwise the finding's name alone would tell the answer. A question whose answer is in excess is not offered.
+    """
+
+    def __init__(self) -> None:
+        self._excess_of_yes: Counter[tuple[str, str]] = Counter()
+
+    def is_offered(self, split: str, finding: str, is_there: bool) -> bool:
+        """True if a question with this answer may be asked: its answer was not given more often than the other."""
+        excess = self._excess_of_yes[split, finding]
+        return excess <= 0 if is_there else excess >= 0
+
+    def count(self, split: str, moves: Iterable["Move"]) -> None:
+        """Count the questions of a finished conversation."""
+        for move in moves:
+            if move.presence_of:
+                self._excess_of_yes[split, move.presence_of] += -1 if move.denies else 1
 
 
 @dataclass
@@ -68,16 +94,28 @@ class DialogueState:
 class MoveGenerator:
     """Generates the moves about one image, in one register."""
 
-    def __init__(self, request: Request, subjects: Subjects, words: Wordings, register: str, rng: Random):
-        self.facts, self.grounded = request.facts, request.grounded
+    def __init__(
+        self, request: Request, subjects: Subjects, words: Wordings, register: str, rng: Random,
+        balance: PresenceBalance,
+    ):  # fmt: skip
+        self.facts, self.grounded, self.balance = request.facts, request.grounded, balance
         self.subjects, self.words, self.register, self.rng = subjects, words, register, rng
         nouns = [topic.noun for topic in subjects.topics]
         self.is_unique = [nouns.count(noun) == 1 for noun in nouns]
+        self.askable_denials = [
+            denial
+            for denial in subjects.denials
+            # "a large effusion" is asked of no image that may have a small one
+            if not denial.statement.limits and balance.is_offered(self.facts.split, denial.noun, False)
+        ]
         self.name_slots = [self._fill_names(*numbered_topic) for numbered_topic in enumerate(subjects.topics)]
 
     def opening(self) -> Move:
-        """Return the first move: a general question, answered by the main findings or by their absence."""
+        """Return the first move: a question of presence, or a general one, answered by the main findings if any."""
         topics = self.subjects.topics
+        presence = [*self._introductions(DialogueState()), *self._denials(DialogueState())]
+        if presence and self.rng.random() < OPENING_PRESENCE:
+            return self.rng.choice(presence)
         if not topics:
             return self._nothing_found()
         topic_numbers = list(range(min(len(topics), self.rng.choice((1, 2, 2, 3)))))
@@ -107,20 +145,24 @@ class MoveGenerator:
         for at, topic in enumerate(self.subjects.topics):
             if (at, MENTIONED) in state.mentioned:
                 yield from self._follow_ups(at, topic, state)
-            else:
-                yield self._introduce(at, topic)
+        yield from self._introductions(state)
         if state.turns:
             yield from self._denials(state)
+            yield from self._negatives(state)
             yield from self._general_subjects(state)
             yield from self._terms(state)
             yield from self._anything_else(state)
 
-    def _introduce(self, at: int, topic: Topic) -> Move:
-        full = self.rng.random() < 0.4
-        slots = self.name_slots[at] | {"np": topic.describe(size=full, place=full, sure=True)}
-        mentions = _mentioned_aspects(at, full, False)
-        fields = {"question_act": PRESENCE, "about": topic, "topic": at, "facts": topic.facts}
-        return self._move("present", topic.hedge, slots, 1.2, mentions, **fields)
+    def _introductions(self, state: DialogueState) -> Iterator[Move]:
+        for at, topic in enumerate(self.subjects.topics):
+            name = self.name_slots[at]["finding"]
+            if (at, MENTIONED) in state.mentioned or not self.balance.is_offered(self.facts.split, name, True):
+                continue
+            full = self.rng.random() < 0.4
+            slots = self.name_slots[at] | {"np": topic.describe(size=full, place=full, sure=True)}
+            mentions = _mentioned_aspects(at, full, False)
+            fields = {"question_act": PRESENCE, "about": topic, "topic": at, "facts": topic.facts, "presence_of": name}
+            yield self._move("present", topic.hedge, slots, 1.2, mentions, **fields)
 
     def _fill_names(self, at: int, topic: Topic) -> dict[str, str]:
         the = topic.describe(size=False, place=not self.is_unique[at], article="the")
@@ -170,20 +212,23 @@ class MoveGenerator:
             yield follow("describe", None, QUOTED, {"sentence": topic.sentence})
 
     def _denials(self, state: DialogueState) -> Iterator[Move]:
-        denials = [
-            denial for denial in self.subjects.askable_denials if (denial.noun, MENTIONED) not in state.mentioned
-        ]
+        denials = [denial for denial in self.askable_denials if (denial.noun, MENTIONED) not in state.mentioned]
         self.rng.shuffle(denials)
         for denial in denials[:2]:
             a_finding = denial.noun if denial.is_mass else with_article(denial.noun)
             slots = {"finding": denial.noun, "a_finding": a_finding}
-            fields = {"question_act": PRESENCE, "denies": True, "facts": denial.facts}
+            fields = {"question_act": PRESENCE, "denies": True, "facts": denial.facts, "presence_of": denial.noun}
             yield self._move("absent", None, slots, 1.4, ((denial.noun, MENTIONED),), **fields)
-        if len(denials) > 2:
-            first, _, third = denials[:3]
-            mentions = ((first.noun, MENTIONED), (third.noun, MENTIONED))
-            slots, fields = {"finding": first.noun, "other": third.noun}, {"facts": first.facts + third.facts}
-            yield self._move("neither", None, slots, 1.4, mentions, denies=True, **fields)
+
+    def _negatives(self, state: DialogueState) -> Iterator[Move]:
+        """Yield an open question about what the image does not show; no yes or no answers it."""
+        denials = [denial for denial in self.subjects.denials if (denial.noun, MENTIONED) not in state.mentioned]
+        if denials and ("negatives", MENTIONED) not in state.mentioned:
+            listed = self.rng.sample(denials, min(len(denials), self.rng.randint(1, MAX_LISTED)))
+            mentions = (("negatives", MENTIONED), *((denial.noun, MENTIONED) for denial in listed))
+            slots = {"list": join_in_words([denial.noun for denial in listed], "or")}
+            facts = tuple(fact for denial in listed for fact in denial.facts)
+            yield self._move("negatives", None, slots, 1.4, mentions, denies=True, facts=facts)
 
     def _general_subjects(self, state: DialogueState) -> Iterator[Move]:
         subjects, facts, mentioned = self.subjects, self.facts, state.mentioned

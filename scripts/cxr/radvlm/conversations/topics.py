@@ -91,11 +91,6 @@ class Subjects:
     heart_facts: tuple[str, ...]
     has_unnamed: bool = False
 
-    @property
-    def askable_denials(self) -> list[Denial]:
-        """Denials without a limit: "a large effusion" is asked of no image that may have a small one."""
-        return [denial for denial in self.denials if not denial.statement.limits]
-
 
 def with_article(text: str) -> str:
     """Return a noun phrase with a or an."""
