@@ -492,3 +492,16 @@ def test_answers_measured_at_once_are_worth_what_each_is_alone() -> None:
         [score_answer(*pair, iou) for pair in zip(answers, references, strict=True)] for iou in (0.5, 0.75)
     ]
     assert len({one.precision for one in found[0]}) > 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [
+        ((0.01, 0.52, 0.31, 0.86), (0.08, 0.43, 0.28, 0.94)),
+        ((0.46, 0.11, 0.89, 0.35), (0.45, 0.19, 0.81, 0.37)),
+        ((0.61, 0.80, 0.72, 0.91), (0.58, 0.82, 0.74, 0.93)),
+    ],
+)
+def test_an_iou_of_exactly_one_half_is_a_hit(answer, reference):
+    """In binary fractions the first two are 0.4999999999999999."""
+    assert score_answer(np.array([answer]), np.array([reference])).hits == 1

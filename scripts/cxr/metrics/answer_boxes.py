@@ -8,6 +8,9 @@ import numpy as np
 
 from cxr.geometry.boxes import paired_iou
 
+ROUNDING = 1e-9
+"""Added to an IoU before it is compared: of boxes with two decimals, half of the IoUs of exactly 0.5 come out below."""
+
 
 class AnswerScore(NamedTuple):
     """Scores of an answer's boxes. precision: AP; hits: number of boxes that hit; best: mean over the references of
@@ -60,7 +63,7 @@ def _hits(overlap: np.ndarray, iou: float) -> np.ndarray:
     rows = np.arange(len(overlap))
     free, hits = np.ones(overlap[:, 0].shape, bool), np.zeros(overlap.shape[:2], bool)
     for place, best in enumerate(overlap.argmax(axis=2).T):
-        hits[:, place] = (overlap[rows, place, best] >= iou) & free[rows, best]
+        hits[:, place] = (overlap[rows, place, best] >= iou - ROUNDING) & free[rows, best]
         free[rows, best] &= ~hits[:, place]
     return hits
 
