@@ -3,6 +3,7 @@
 Templates are sampled when a move is proposed but filled in only when it is chosen, because about one in five is.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ SIDED_FINDINGS = ("pneumothorax", "pleural thickening", "scar", "nodule", "granu
 OPENING_PRESENCE = 0.5
 """Probability that a conversation begins with a question of presence; the overview would tell the finding."""
 MAX_LISTED = 3  # maximum number of findings that an answer lists
+_OF_THE_REST = re.compile(r"\b(?:remain\w*|rest|otherwise|other)\b", re.IGNORECASE)
+"""Words by which a sentence about an organ follows another: it opens no conversation."""
 HEART_MENTIONS = (("heart", MENTIONED), (ENLARGED_HEART, MENTIONED))
 
 
@@ -126,9 +129,10 @@ class MoveGenerator:
         subjects = self.subjects
         absent = load_label_names().no_finding in self.facts.present and not subjects.has_unnamed
         case = "nothing" if absent else "quiet"
-        if subjects.organs:
-            organ = min(subjects.organs, key=lambda organ: organ != "lungs")
-            text, facts = subjects.organs[organ]
+        organs = {organ: known for organ, known in subjects.organs.items() if not _OF_THE_REST.search(known[0])}
+        if organs:
+            organ = min(organs, key=lambda organ: organ != "lungs")
+            text, facts = organs[organ]
             return self._move("overview", case, _sentence_slots(text), mentions=((organ, MENTIONED),), facts=facts)
         number, text = next(iter(self.facts.sentences.items()), (0, ""))
         facts = (f"{self.facts.study_id}#{number}",) if number else ()
@@ -192,7 +196,7 @@ class MoveGenerator:
                 answer_act = "box" if topic.place and PLACE not in covered_aspects else "box_only"
                 answer = self.words.answer(answer_act, None, self.rng, slots)
                 yield move._replace(answer=(lambda: use_plural_pronouns(answer())) if topic.is_plural else answer)
-        elif topic.place and PLACE not in covered_aspects:
+        elif topic.place and PLACE not in covered_aspects and self.is_unique[at]:  # else the question names the place
             yield follow("where", None, PLACE, {"place": topic.place})
         if topic.size and SIZE not in covered_aspects:
             yield follow("size", None, SIZE, {"size": topic.size})
