@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cxr.language.reports import sentences
 from cxr.radvlm import statements
@@ -18,7 +19,7 @@ from cxr.radvlm.conversations.facts import ImageFacts
 from cxr.radvlm.conversations.wordings import Wordings, agree_with_plural, expand_choices, load_wordings
 from cxr.radvlm.filtered.engine import FilterOptions
 from cxr.radvlm.filtered.rules import load_sentence_filter
-from radvlm_pictures import PICTURES, facts_of
+from radvlm_pictures import FOLDER, PICTURES, facts_of
 
 OPTIONS = ConversationOptions("rules", 1, 100_000, "strict", 42)
 ENGINE = load_engine(OPTIONS, {})
@@ -173,6 +174,28 @@ def test_presence_is_asked_in_the_same_words_of_what_is_there_and_of_what_is_not
     }
     assert {("presence", True), ("presence", False)} <= acts
     assert not {act for act, _ in acts} & {"present", "absent"}
+
+
+@pytest.mark.parametrize(
+    "row", yaml.safe_load((FOLDER / "doubtful.yaml").read_text("utf-8")), ids=lambda row: row["sentence"]
+)
+def test_a_doubtful_sentence_becomes_no_statement(row):
+    plain = ["The lungs are clear.", "No pneumothorax.", "The bones are intact.", "No pleural effusion.", "No nodule."]
+    plain += ["The mediastinal contours are normal.", "Small calcified granuloma in the left upper lobe."]
+    sentences_of_report = dict(enumerate([row["sentence"], *plain], start=1))
+    images = [ImageFacts("own", f"i{n}", f"s{n}", "p", "train", sentences=sentences_of_report) for n in range(30)]
+    made = load_engine(OPTIONS, {}).converse([Request(facts, False) for facts in images])
+    answers = [turn.answer for one in made if isinstance(one, Conversation) for turn in one.turns if turn.act != "term"]
+    assert len(answers) > 100
+    own_words = row["sentence"].rstrip(".").lower()
+    assert not [text for text in answers if re.search(row["never"], text, re.I) and own_words not in text.lower()]
+
+
+def test_a_summary_has_every_finding():
+    report = {1: "Emphysema.", 2: "Mild degenerative change.", 3: "Scoliosis.", 4: "Small left pleural effusion."}
+    images = [ImageFacts("own", f"i{n}", f"s{n}", "p", "train", sentences=report) for n in range(60)]
+    made = load_engine(OPTIONS, {}).converse([Request(facts, False) for facts in images])
+    assert not [turn for one in made if isinstance(one, Conversation) for turn in one.turns if turn.act == "summary"]
 
 
 def presence_answers(conversations: list) -> dict[str, Counter[bool]]:

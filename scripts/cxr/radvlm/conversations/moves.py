@@ -191,13 +191,15 @@ class MoveGenerator:
         if self.grounded and topic.boxes:
             if BOX not in covered_aspects:
                 name = topic.noun if self.is_unique[at] else f"{topic.noun} {at + 1}"
-                slots = {"place": topic.place, "box": box_slot(name)}
+                slots = {"place": topic.location, "box": box_slot(name)}
                 move = follow("box", None, BOX, slots, 4.0, box=at)
-                answer_act = "box" if topic.place and PLACE not in covered_aspects else "box_only"
+                answer_act = "box" if topic.location and PLACE not in covered_aspects else "box_only"
                 answer = self.words.answer(answer_act, None, self.rng, slots)
                 yield move._replace(answer=(lambda: use_plural_pronouns(answer())) if topic.is_plural else answer)
-        elif topic.place and PLACE not in covered_aspects and self.is_unique[at]:  # else the question names the place
-            yield follow("where", None, PLACE, {"place": topic.place})
+        elif (
+            topic.location and PLACE not in covered_aspects and self.is_unique[at]
+        ):  # else the question names the place
+            yield follow("where", None, PLACE, {"place": topic.location})
         if topic.size and SIZE not in covered_aspects:
             yield follow("size", None, SIZE, {"size": topic.size})
         if (topic.hedge or self.rng.random() < 0.35) and SURE not in covered_aspects:
@@ -277,9 +279,10 @@ class MoveGenerator:
 
     def _summary(self, state: DialogueState) -> Iterator[Move]:
         topics = self.subjects.topics
-        topic_numbers = [at for at in range(len(topics)) if (at, MENTIONED) in state.mentioned][:MAX_LISTED]
-        if len(topic_numbers) > 1:
-            slots = {"list": join_in_words([topics[at].describe(place=False) for at in topic_numbers])}
+        topic_numbers = [at for at in range(len(topics)) if (at, MENTIONED) in state.mentioned]
+        is_complete = len(topic_numbers) == len(topics) <= MAX_LISTED and not self.subjects.has_unnamed
+        if len(topic_numbers) > 1 and is_complete:
+            slots = {"list": join_in_words([topics[at].describe(place=not self.is_unique[at]) for at in topic_numbers])}
             yield self._move("summary", "found", slots, 2.5, refers=True, facts=self._facts_of(topic_numbers))
 
     def _facts_of(self, topic_numbers: list[int]) -> tuple[str, ...]:
@@ -291,7 +294,7 @@ class MoveGenerator:
         texts, mentions = [], []
         for number, topic in zip(topic_numbers, topics, strict=True):
             long, cause = self.rng.random() < full, self.rng.random() < 0.5 and len(topics) == 1
-            texts.append(topic.describe(size=long, place=long, cause=cause))
+            texts.append(topic.describe(size=long, place=long or not self.is_unique[number], cause=cause))
             mentions += _mentioned_aspects(number, long, cause and bool(topic.cause))
         num_listed = 1 if any(topic.has_place for topic in topics) else len(texts)
         fields = {"topic": topic_numbers[0] if len(topics) == 1 else None, "facts": self._facts_of(topic_numbers)}

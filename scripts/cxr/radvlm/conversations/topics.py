@@ -17,6 +17,12 @@ from cxr.radvlm.statements import CACHE_SIZE, Statement
 HEDGE_WORDS = ("", "probable", "possible")
 ENLARGED_HEART = "cardiomegaly"
 MAX_WORDS = 25  # maximum length of a sentence about an organ, in words
+_CLAUSE_END = re.compile(r"[,;:.]| and | but (?!within)| with ")
+_DOUBTFUL = re.compile(r"\b(?:normal(?! to)|unremarkable|crowd\w*|xxxx)\b|__")
+"""Words that make a finding no topic in their clause: it is called normal, low volumes explain it, a word is hidden."""
+_PLAIN = re.compile(r"\b(?:no|not|without|normal|clear|intact|unremarkable|limits|negative|free|preserved)\b", re.I)
+"""Words of a sentence that states no finding; any other sentence without a known finding may state an unknown one."""
+_HIDDEN = re.compile(r"\bXXXX\b|__")
 _HEART_SIZE = re.compile(r"\b(?:size|silhouette)\b|heart is normal")
 CAUSES = (
     ("that represents", "that most likely represents", "that may represent"),
@@ -54,6 +60,11 @@ class Topic:
     def has_place(self) -> bool:
         return bool(self.place or self.adjective)
 
+    @property
+    def location(self) -> str:
+        """The place where it answers "where?"; "of the aorta" does not."""
+        return "" if self.place.startswith("of ") else self.place
+
     def describe(
         self, *, size: bool = True, place: bool = True, cause: bool = False, article: str = "a", sure: bool = False
     ) -> str:
@@ -80,7 +91,8 @@ class Denial:
 @dataclass(frozen=True)
 class Subjects:
     """All subjects of an image. organs: {organ: (sentence, facts)}; devices: (sentence, facts); heart: normal,
-    not_enlarged, or "" if unknown or not normal; has_unnamed: whether a finding without a noun is affirmed.
+    not_enlarged, or "" if unknown or not normal; has_unnamed: whether a sentence states, or may state, a finding that
+    is no topic.
     """
 
     topics: tuple[Topic, ...]
@@ -117,7 +129,14 @@ def collect_subjects(facts: ImageFacts, parsed: Sequence[Statement], words: Word
         _, organ, _ = _read_content(text)
         if organ and number not in stating and text not in devices:
             organs.setdefault(organ, (text, ids_by_number[number]))
-    has_unnamed = any(_is_topic(statement) and statement.entity not in words.nouns for statement in numbered)
+    has_unnamed = any(
+        _is_topic(statement) and (statement.entity not in words.nouns or _is_doubtful(statement, facts))
+        for statement in numbered
+    ) or any(
+        number not in stating and not has_device and (_HIDDEN.search(text) or not _PLAIN.search(text))
+        for number, text in facts.sentences.items()
+        for has_device, *_ in (_read_content(text),)
+    )
     heart = _heart(facts, affirmed, denials)
     return Subjects(topics, denials, organs, tuple(devices.items())[::-1], *heart, has_unnamed)
 
@@ -136,6 +155,8 @@ def _topics(facts: ImageFacts, parsed: Sequence[Statement], words: Wordings) -> 
         for main_statement in list(filter(_is_topic, same_sentence))[:1]:
             mentions.append((main_statement, same_sentence, phrase.text, ids, phrase.boxes))
     for statement in filter(_is_topic, parsed):
+        if _is_doubtful(statement, facts):
+            continue
         number = statement.sentence
         ids = (f"{facts.study_id}#{number}",)
         mentions.append((statement, by_sentence[number], facts.sentences[number], ids, ()))
@@ -158,6 +179,14 @@ def _topics(facts: ImageFacts, parsed: Sequence[Statement], words: Wordings) -> 
 
 def _is_topic(statement: Statement) -> bool:
     return statement.affirmed and not statement.explains
+
+
+def _is_doubtful(statement: Statement, facts: ImageFacts) -> bool:
+    """True if the clause of a finding makes it doubtful."""
+    text = facts.sentences.get(statement.sentence, "").lower()
+    start, end = statement.span
+    clause = _CLAUSE_END.split(text[:start])[-1] + text[start:end] + _CLAUSE_END.split(text[end:])[0]
+    return _DOUBTFUL.search(clause) is not None
 
 
 def _topic(
@@ -261,7 +290,7 @@ def _heart(facts: ImageFacts, affirmed: Sequence[Statement], denials: Sequence[D
         return "", ()
     for number, text in facts.sentences.items():
         *_, is_normal = _read_content(text)
-        if is_normal:
+        if is_normal and not _HIDDEN.search(text):
             return "normal", (f"{facts.study_id}#{number}",)
     heart_denials = (denial for denial in denials if ENLARGED_HEART in denial.statement.keys)
     return next((("not_enlarged", denial.facts) for denial in heart_denials), ("", ()))
