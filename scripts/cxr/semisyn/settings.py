@@ -40,9 +40,7 @@ class PlacementSettings(Section):
     """Placement of findings. Each job (one image to make) gets a healthy image, a prompt and boxes."""
 
     bounds: Literal["repo", "strict"] = key(
-        "repo",
-        "Whether a finding's box may extend beyond the lung's box. repo: if the prior allows it; strict: no (paper).",
-        source=AUTHORS,
+        "repo", "Whether boxes may leave the lung's box. repo: if the prior allows; strict: no (paper).", source=AUTHORS
     )
     most_per_image: int = key(
         2, "Maximum uses of one X-ray for a finding, spare jobs included (paper: 1).", unit="images", ge=1, le=10_000
@@ -119,9 +117,9 @@ class DatasetSettings(Section):
 
     per_finding: int | None = key(
         None,
-        "Number of images to make of each finding (paper: 35,000 in total). null: as many as the largest number in "
-        "`sizes` needs. null with `sizes` auto: as many as the healthy images allow (placement.most_per_image), but at "
-        f"most {PER_FINDING}, or {EMBEDDED_PER_FINDING} for the embedded cohort.",
+        "Number of images to make of each finding (paper: 35,000 in total). null: as many as the largest of `sizes` "
+        "needs. null with `sizes` auto: as many as the healthy images allow (placement.most_per_image), but at most "
+        f" {PER_FINDING}, or {EMBEDDED_PER_FINDING} for the embedded cohort.",
         source=PAPER,
         unit="images",
         ge=1,
@@ -218,7 +216,7 @@ class DetectorsSettings(Section):
         None, f"Number of detectors per run; null: {SEEDS} ({EMBEDDED_SEEDS} for the embedded cohort).", ge=1, le=100
     )
     budget: Literal["updates", "epochs"] = key(
-        "updates", "Same in all runs. updates: number of steps; epochs: uses of each image (probably as in the paper)."
+        "updates", "Equal in all runs. updates: number of steps; epochs: uses of each image (probably as in the paper)."
     )
     updates: int | None = key(
         None, f"Steps per training; null: {UPDATES} ({EMBEDDED_UPDATES} for the embedded cohort).", ge=1, le=10_000_000

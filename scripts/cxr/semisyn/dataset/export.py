@@ -121,7 +121,7 @@ def run(
     *, images: str, boxes: str, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str], sheet: str,
     folder: str | Path, options: ExportOptions,
 ) -> None:  # fmt: skip
-    """Write one dataset size in one format to ``folder``, atomically. The datasheet ``sheet`` enters its README.md."""
+    """Write one dataset size in one format to ``folder``, atomically. Its README.md has the datasheet ``sheet``."""
     source = ImageSource(read_table(images), read_table(boxes), edited, frames, cohort, options)
     write = {"yolo": write_yolo, "coco": write_coco, "hf": write_hf}[options.format]
     datasheet_text = Path(sheet).read_text(encoding="utf-8")

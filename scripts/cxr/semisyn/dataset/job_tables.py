@@ -28,14 +28,14 @@ RESOURCE_FILES = ("semisyn/conventions.yaml", "columns/semisyn_dataset.toml")
 
 
 def read_conventions() -> dict[str, dict[str, dict[str, float]]]:
-    """Return {target: {finding: {height_over_width, anchor, at}}} for :func:`rescale_box`. ``source`` has none."""
+    """Return {target: {finding: {height_over_width, anchor, at}}} for :func:`rescale_box`. ``source`` is empty."""
     return {"source": {}} | load_resource(RESOURCE_FILES[0])
 
 
 def rescale_box(box: np.ndarray, finding: str, target: str, affine: np.ndarray, picture: np.ndarray) -> np.ndarray:
-    """Return a box (4,) in frame pixels with the shape that the readers of ``target`` draw. Its width stays. Its new
-    height follows from their mean ratio of height to width in original pixels. Its lower edge stays, or the point at
-    the fraction ``at`` of the old height becomes its centre. ``picture`` (4,): box to which the result is clipped."""
+    """Return a box (4,) in frame pixels with the shape that the readers of ``target`` draw. The width stays. The new
+    height follows from the readers' mean height over width in original pixels. The lower edge stays, or the point at
+    the fraction ``at`` of the old height becomes the centre. ``picture`` (4,): box to which the result is clipped."""
     convention: Mapping = read_conventions()[target].get(finding, {})
     x1, y1, x2, y2 = (float(edge) for edge in box)
     if not convention:
@@ -97,8 +97,7 @@ def _read_shapes(paths: Iterable[str]) -> pl.DataFrame:
 def _job_states(
     planned: pl.DataFrame, placed: Set[str], not_placed: str, edited: Set[str], not_edited: str | Sequence[str]
 ) -> pl.DataFrame:
-    """Return a table of the jobs' outcomes: job_id, finding, index, placed, edited, stage, reason. Raise StoreError for
-    a job that is lost or counted twice."""
+    """Return a table of job_id, finding, index, placed, edited, stage, reason. Raise StoreError if a job is lost."""
     ledgers = []
     for paths, started, done in ((not_placed, set(planned["job_id"]), placed), (not_edited, placed, edited)):
         ledger = read_tables(paths)
@@ -150,9 +149,7 @@ def conservation_table(rows: pl.DataFrame, findings: Sequence[str]) -> pl.DataFr
     is_balanced = (pl.col("planned") == ends) & (placed == pl.col("planned") - pl.col("not_placed"))
     table = table.with_columns(balanced=pl.when(is_balanced).then(pl.lit("yes")).otherwise(pl.lit("no")))
     if (table["balanced"] == "no").any():
-        raise StoreError(
-            "the jobs of semisyn do not balance, so their files belong to different runs: run semisyn_editing again"
-        )
+        raise StoreError("the jobs of semisyn do not balance: their files belong to different runs: run editing again")
     return table.select(*CONSERVATION)
 
 

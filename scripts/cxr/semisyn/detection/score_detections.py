@@ -37,8 +37,6 @@ METRICS = {
 """{metric: indices in IOUS over which it averages AP}."""
 WILCOXON = (100, 1000)
 """Numbers of bootstrap replicates for the paper's Wilcoxon test, which is run with each."""
-
-
 FALSE_BOXES = {"recall_quarter": 0.25, "recall_half": 0.5, "recall_1": 1.0, "recall_2": 2.0}
 """{metric: false boxes per image at which recall is measured}."""
 

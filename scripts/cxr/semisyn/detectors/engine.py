@@ -1,4 +1,4 @@
-"""Interface of the engines that train detectors, with their settings and inputs. A module has ``load(setup)``."""
+"""Interface of the engines that train detectors, with their settings and inputs. Each module has ``load(setup)``."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -56,8 +56,8 @@ BOX_SELECTION = {"floor": 0.001, "iou": 0.5, "most": 100}
 @dataclass(frozen=True)
 class DetectorsOptions:
     """Settings of one run. own: settings of the engine; budget: ``updates`` or ``epochs``, the field that limits the
-    training; kind, target: kind and convention of the synthetic boxes; extra_size: number of images of each control in
-    ``extra``, or name of a dataset size; references, validation: settings of the references for both purposes."""
+    training; kind, target: kind and convention of the synthetic boxes; extra_size: number of images per control, or
+    name of a dataset size; references, validation: settings of the references to train on and to validate on."""
 
     engine: str
     own: dict

@@ -80,7 +80,7 @@ def train_lite(
     losses are appended. Raise ValueError if no pool with a share has an image."""
     shares = {name: tuple(map(float, share)) for name, share in shares.items() if pools.get(name) and any(share)}
     if not shares:
-        raise ValueError("no pool with a share above 0 has an image")
+        raise ValueError("no pool with a share has an image")
     grid = grid_of(classes, options.size)
     torch.manual_seed(stable_hash("weights", seed) % 2**32)
     net = Detector(grid, tuple(options.widths)).to(memory_format=torch.channels_last)
@@ -96,7 +96,7 @@ def train_lite(
 
 @torch.no_grad()
 def predict_boxes(net: Detector, image: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (boxes (N, 4), confidences, class indices) of an image, best first, in px of a square of ``side`` px."""
+    """Return (boxes (N, 4) in px of a square with ``side`` px, confidences, class indices), best first."""
     logit, distance = net(torch.from_numpy(image.astype(np.float32) / 255)[None, None])
     confidence = torch.sigmoid(logit[0].double()).numpy()
     return select_boxes(decode_boxes(distance[0].numpy(), net.grid.groups, side), confidence, **BOX_SELECTION)

@@ -73,8 +73,8 @@ class UltralyticsEngine:
         return losses, {}
 
     def _trainer(self, draws: "ImageSampler", losses: list[tuple[float, float]], folder: Path) -> type:
-        """Return a trainer class of the package that takes images from ``draws`` and appends to ``losses``. It saves
-        its state to ``folder`` after each epoch, and resumes from there."""
+        """Return a trainer class of the package that draws images by ``draws`` and records ``losses``. It saves its
+        state to ``folder`` after each epoch, and resumes from there."""
         boxes.import_package()
         from ultralytics.data.build import InfiniteDataLoader
         from ultralytics.models.rtdetr.train import RTDETRTrainer
@@ -101,7 +101,7 @@ class UltralyticsEngine:
                 shapes = {name: value.shape for name, value in net.state_dict().items()}
                 fitting = {name: value for name, value in start.items() if shapes.get(name) == value.shape}
                 if start and len(fitting) < len(shapes) / 2:
-                    raise UserError(f"{key}.checkpoint does not fit the model {key}.plan: name its plan")
+                    raise UserError(f"{key}.checkpoint is of another model than {key}.plan: set its plan")
                 net.load_state_dict(fitting, strict=False)
                 return net
 
@@ -227,7 +227,7 @@ class ImageSampler(torch.utils.data.Sampler):
 
 
 def write_images(task: TrainingTask, folder: Path) -> Path:
-    """Write a task's images and labels in YOLO's layout, in the order of :class:`ImageSampler`. Return data.yaml."""
+    """Write a task's images and labels in YOLO's layout, as :class:`ImageSampler` numbers them. Return data.yaml."""
     for kind in ("images", "labels"):
         (folder / kind / "train").mkdir(parents=True)
     for number, sample in enumerate(sample for name in task.shares for sample in task.pools[name]):

@@ -245,8 +245,8 @@ def run_shard(
 def jobs_of(
     plan: pl.DataFrame, placed: pl.DataFrame, shard: str, config: str, options: EditingOptions, choice: str = ""
 ) -> dict[str, tuple[str, Job]]:
-    """Return {job_id: (image_id, job without a mask)}, for ``chosen`` of a shard, for any other configuration of one
-    part of the trial jobs (number ``shard``)."""
+    """Return {job_id: (image_id, job without a mask)}: the jobs of a shard for the configuration ``chosen``, or of one
+    part of the trial jobs for any other."""
     names = {finding: config_of(finding, config, options, choice) for finding in options.findings}
     engine_findings = [finding for finding, name in names.items() if options.configs[name]["engine"] == options.engine]
     if config == CHOSEN_CONFIG:

@@ -41,7 +41,7 @@ class EditingEngine(Protocol):
     def edit(self, image: np.ndarray, organs: dict[str, np.ndarray], job: Job) -> EditedImage:
         """Edit a frame uint8 (512, 512) with the organ masks {label: bool (512, 512)}. Several threads call this method
         at once. An engine with a large net instead has ``edit_batch(images, organs, jobs)`` on lists, which one thread
-        calls, and the attribute ``batch``, the length of the lists. A result must not depend on other jobs. Raise
+        calls, and the attribute ``batch``, their maximum length. A result must not depend on other jobs. Raise
         BoxTooSmall if a box covers no cell of the model's grid."""
         ...
 

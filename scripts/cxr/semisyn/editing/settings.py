@@ -54,11 +54,7 @@ class EditingConfig(Section):
     steps: float = key(1.0, "Number of steps, as a multiple of the engine's default.", source=PAPER, gt=0, le=20)
     guidance: float = key(0.0, "Guidance weight of the prompt; 0: the engine's default.", source=PAPER, ge=0, le=100)
     strength: float = key(
-        0.0,
-        "Fraction of the noise levels in use. Higher values change the image more; 0: the engine's default.",
-        source=AUTHORS,
-        ge=0,
-        le=1,
+        0.0, "Fraction of noise levels in use. Higher: larger changes; 0: engine's default.", source=AUTHORS, ge=0, le=1
     )
     composite: Literal["support", "none"] = key(
         "support", "Pixels outside the mask. support: taken from the source image; none: as the model returns them."
@@ -128,7 +124,7 @@ class EditingSettings(Section):
     choice: dict[str, str] | Literal["selection"] = key(
         dict, "{finding: configuration}, lite for other findings; selection: as the stage semisyn_selection chooses."
     )
-    max_leak: Share = key(0.5, "Maximum fraction of the squared change outside the boxes; edits above are excluded.")
+    max_leak: Share = key(0.5, "Maximum fraction of the squared change outside the boxes; other edits are excluded.")
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the U-Nets.", source=AUTHORS)
     autoencoder: Autoencoder = autoencoder()
     diffusion: DiffusionSettings = key(DiffusionSettings, "Settings of the engine diffusion.", source=AUTHORS)

@@ -1,5 +1,4 @@
-"""Draw boxes in lungs, and larger hearts, from truncated priors. Each array has one row per box. The priors are in
-percent of the lung's bounding box, with x measured from its lateral edge."""
+"""Draw boxes in lungs, and larger hearts, from priors in percent of the lung's box, with x from its lateral edge."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -55,8 +54,8 @@ def overshoot_limits(prior: Prior, places: Places, bounds: str) -> np.ndarray:
 
 def size_bounds(prior: Prior, centres: np.ndarray, outside: np.ndarray, bounds: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and the largest (width, height) of boxes with these centres, (N, 2) each in percent.
-    ``outside``: see :func:`overshoot_limits`. If the prior must cover the lung's lower edge, the smallest height
-    reaches this edge. With ``strict``, such a box may extend below it, and is cut there afterwards."""
+    ``outside``: see :func:`overshoot_limits`. If a box must cover the lung's lower edge, the smallest height
+    reaches this edge. With ``strict``, such a box may extend below the edge, and is cut there afterwards."""
     low = np.tile(np.array(prior.minimum), (len(centres), 1))
     high = 2 * np.minimum(centres - outside[:, :2], 100 - (centres + outside[:, 2:])) - ROUNDING
     if prior.covers_bottom:

@@ -139,7 +139,7 @@ class Catalogue:
 
 
 def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> Catalogue:
-    """Read the resources, the user's file, then ``priors``. Later files override earlier ones. Raise UserError."""
+    """Read the resources, the user's file, then ``priors``. Later files win. Raise UserError for a wrong value."""
     sources = [(RESOURCES / name, name, "paper") for name in RESOURCE_FILES]
     if findings_file:
         sources.append((Path(findings_file), f"semisyn.findings_file {str(findings_file)!r}", "file"))
@@ -193,7 +193,7 @@ def _read_document(path: Path, key: str) -> dict:
         message = " ".join(str(error).split())
         raise UserError(f"{key} cannot be read as YAML ({message}): correct it") from None
     if not isinstance(document, dict) or not isinstance(document.get("findings", {}), dict):
-        raise UserError(f"{key} is not a mapping with findings by name: write it like resources/semisyn/priors.yaml")
+        raise UserError(f"{key} is no mapping with findings by name: write it like resources/semisyn/priors.yaml")
     if unknown := [name for name in document if name not in SECTIONS]:
         raise UserError(f"{key}: {unknown[0]!r} is no key of this file: use only {', '.join(SECTIONS)}")
     return document
@@ -233,7 +233,7 @@ def _merge_reading(zones: dict[str, dict], parser: dict, document: Mapping) -> N
                     raise WrongValue(f"parser.{part} contains {rule!r}: give [regular expression, result]") from None
             parser[part] = rules + parser[part]
         else:
-            raise WrongValue(f"parser.{part} is {rules!r}: use lists sides, zones, lacking or mapping 'instead'")
+            raise WrongValue(f"parser.{part} is {rules!r}: give lists (sides, zones, lacking) or a mapping (instead)")
 
 
 def _parse_prior(entry: Mapping) -> Prior:
@@ -258,7 +258,7 @@ def _parse_prior(entry: Mapping) -> Prior:
             raise WrongValue(f".prior.{name}.family is {law.family!r}: choose one with the dimensions of {name}")
     overshoot = tuple(_check_numbers(".overshoot", entry.get("overshoot", [0.0] * 4), 4))
     if max(overshoot) > 0:
-        raise WrongValue(f".overshoot is {list(overshoot)}: give numbers that are 0 or below")
+        raise WrongValue(f".overshoot is {list(overshoot)}: give numbers that are not above 0")
     count = 2 if placement == "lung" else 1
     minimum = tuple(_check_numbers(".minimum", entry.get("minimum", [0.0] * count), count))
     return Prior(placement, laws, minimum, overshoot, covers == "bottom", str(entry.get("origin", "file")))
@@ -293,16 +293,14 @@ def parse_prompt(prompt: str, parser: Mapping) -> tuple[str, str]:
 
 
 def choose_sides(side: str, unsided: str, coin: float) -> tuple[str, ...]:
-    """Return the lungs that get a box. ``unsided``: ``both`` lungs or ``one``, if ``side`` is ``any``. ``coin`` in
-    [0, 1) chooses the one."""
+    """Return the lungs that get a box. For the side any: both, or the one that ``coin`` in [0, 1) chooses (``unsided``)."""
     if side == BOTH or (side == ANY and unsided == BOTH):
         return SIDES
     return (SIDES[int(coin >= 0.5)],) if side == ANY else (side,)
 
 
 def zone_bounds(zone: str, side: str, catalogue: Catalogue) -> tuple[str, Zone]:
-    """Return (zone, its box in percent of the lung's box, x from the lateral edge). The substitute replaces a zone that
-    this side lacks."""
+    """Return (zone or its substitute on this side, its box in percent of the lung's box, x from the lateral edge)."""
     if not zone:
         return "", WHOLE_LUNG
     if zone not in catalogue.zones[side]:

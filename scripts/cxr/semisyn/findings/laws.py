@@ -55,9 +55,8 @@ def draw_pair_within(
     law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw from a two-dimensional log-normal law truncated to [low, high] (N, 2 each). Return the values (N, 2) and the
-    law's mass within the bounds (N,). The first of ``uniforms`` (N, 2) draws the first value from its marginal law,
-    tabulated at :data:`GRID` points. The second draws the second value from its conditional law. Where the mass is 0,
-    the values are ``low``."""
+    law's mass within the bounds (N,). Where the mass is 0, the values are ``low``. ``uniforms`` (N, 2) draw the first
+    value from its marginal law, tabulated at :data:`GRID` points, and the second value from its conditional law."""
     uniforms, low, high = (np.asarray(array, np.float64) for array in (uniforms, low, high))
     mu, deviation, slope, residual_deviation = _moments(law)
     values, mass = np.array(low), np.zeros(len(low))

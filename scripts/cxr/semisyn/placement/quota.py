@@ -36,7 +36,7 @@ def explain_overuse(num_healthy: int, options: PlanOptions) -> str:
     if not allowed:
         return (
             f"{count_phrase(num_healthy, 'X-ray is', 'X-rays are')} healthy, too few to put a finding into: {remedy}; "
-            "results/semisyn/healthy/funnel.tsv shows how many each criterion excluded"
+            "results/semisyn/healthy/funnel.tsv tells which criterion excluded the others"
         )
     if quota is None or quota <= allowed:
         return ""

@@ -21,7 +21,7 @@ TITLES = {
 }  # fmt: skip
 PARTS = {"cx": ("center", "center_x", 0), "cy": ("center", "center_y", 1), "w": ("size", "width", 0),
          "h": ("size", "height", 1)}  # fmt: skip
-"""{number: (element with its two-dimensional law, element with its own law, its index in the former)}."""
+"""{number: (element with its two-dimensional law, element with its own law, index in the two-dimensional law)}."""
 ASPECT = 1.6
 """Height of the drawn lung over its width."""
 

@@ -37,8 +37,6 @@ MAX_OUTSIDE = 50.0
 ZONE_PERCENTILES, MIN_ZONE_PATIENTS = (5.0, 95.0), 20
 """Percentiles of the boxes' (x1, y1) and (x2, y2) that become a zone's edges, and fewest patients for its fit."""
 MIN_BOXES = 20
-
-
 Box = tuple[float, float, float, float]
 
 
@@ -90,7 +88,7 @@ def box_fault(region: Annotation, box: Box | None, chest: Chest | None) -> str:
 def sample_rows(
     regions: Iterable[Annotation], source: Reference, chests: Mapping[str, Chest], placements: Mapping[str, str]
 ) -> list[tuple]:
-    """Return a row of :data:`SAMPLES` for each usable or excluded box of a finding. ``chests``: {image: its organs};
+    """Return a row of :data:`SAMPLES` for each box of a finding, used or excluded. ``chests``: {image: its organs};
     ``placements``: {finding: lung or heart}."""
     names, rows, hearts = finding_by_label(source.format, source.classes, placements), [], set()
     for region in regions:

@@ -22,8 +22,6 @@ SECTIONS = ("findings", "impression", "last_paragraph")
 """Sections of a report that are mined, as in the paper."""
 SEVERAL, UNSURE = "several findings in the report", "not certain"
 SHARED, WORDS = "another finding in the sentence", "a word that is not listed"
-
-
 JOINS, ARTICLE = ("in", "at", "of", "with", "within", "and", "or"), "the"
 
 
@@ -59,14 +57,13 @@ class Vocabulary:
 
 
 def finding_of(entity: Mapping) -> str | None:
-    """Return the finding of a report's statement, by its lesion type or else its entity. Return None if it has none."""
+    """Return the finding that a report's statement names as its lesion type or else its entity, or None."""
     return next((name for name in (entity["lesion_type"], entity["entity"]) if name in FINDINGS), None)
 
 
 def mine_reports(lines: Iterable[Mapping], vocabulary: Vocabulary) -> tuple[list[Mention], Counter]:
     """Return the phrases of reports that state exactly one finding, and {(finding, reason): number of other
-    sentences}. A sentence is used if all its positive statements are certain and name that finding, and its words
-    are allowed."""
+    sentences}. A sentence is used if its positive statements all certainly name that finding in allowed words."""
     mentions, excluded = [], Counter()
     for line in lines:
         positives = [row for row in (*line["tuples"], *line["other_tuples"]) if row["presence"] == POSITIVE]
@@ -189,7 +186,7 @@ def read_vocabulary(catalogue: Catalogue) -> Vocabulary:
 def _mine_reference(
     images: str, words: Vocabulary, settings: dict, findings: list[str]
 ) -> tuple[list[Mention], Counter]:
-    """Return the phrases of a reference's images with one finding, and {(finding, reason): number of excluded ones}."""
+    """Return the phrases of a reference's images with one finding, and {(finding, reason): number of other phrases}."""
     regions, _ = read_annotations(f"semisyn.references.{settings['name']}.path", settings["path"], settings["format"])
     names = finding_by_label(settings["format"], settings["classes"], findings)
     phrases_by_image: dict[str, set[tuple[str, str]]] = {}

@@ -32,12 +32,11 @@ READINGS = {
     "unit": pl.String, "source": pl.String, "finding": pl.String, "readings": pl.Int64, "as_real": pl.Int64,
     "with_finding": pl.Int64,
 }  # fmt: skip
-"""Columns by image: number of its readings, and how many of them called it real or named its finding."""
+"""Columns by image (unit): its readings, and how many of them called it real or named its finding."""
 
 
 def count_readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
-    """Return the table :data:`READINGS`. ``units``: unit (key of an image), source, finding; ``answers``: unit, expert,
-    question, answer."""
+    """Return :data:`READINGS` of ``units`` (unit, source, finding) and ``answers`` (unit, expert, question, answer)."""
     answer_rows = answers.with_columns(pl.concat_str(pl.lit("said_"), "question").alias("question"))
     wide = answer_rows.pivot("question", index=["unit", "expert"], values="answer").join(units, on="unit")
     counts = wide.group_by("unit", "source", "finding").agg(
@@ -51,8 +50,7 @@ def count_readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
 def make_table7(
     reading_table: pl.DataFrame, printed: dict, *, replicates: int, level: float, seed: int
 ) -> pl.DataFrame:
-    """Return Table 7 from a table :data:`READINGS`. ``printed``: the paper's {source_measure: fraction of each finding,
-    then their mean}; ``level``: coverage of the intervals."""
+    """Return Table 7 from :data:`READINGS`. ``printed``: the paper's {source_measure: fractions by finding, mean}."""
     rows = []
     for source, finding in product((GENERATED, REAL), (*_findings(reading_table), MEAN)):
         part = reading_table.filter(source=source, **({} if finding == MEAN else {"finding": finding}))
@@ -126,7 +124,7 @@ def run_units(
     *, plan: str, annotations: str, edited: list[str], frames: list[str], units: str, page_units: str, images: int,
     findings: list[str], reference: dict,
 ) -> None:  # fmt: skip
-    """Draw the images at random. Write the source and finding of each to ``units``, and the input of the readers' pages
+    """Select images at random. Write the source and finding of each to ``units``, and the input of the readers' pages
     to ``page_units``. ``images``: number per finding and source; ``reference``: settings of the real images' reference.
     Raise UserError if there is no edited or no real image."""
     with Shards(edited) as edited_shards, Shards(frames) as frame_shards:
@@ -151,9 +149,7 @@ def run_units(
                 finding_images = [image for image in ordered if image[0] == finding and image[1:] not in used][:images]
                 used |= {image[1:] for image in finding_images}  # each image is read for one finding
                 if len(finding_images) < images:
-                    log.warning(
-                        "readers: %s has %d %s images, %d needed", finding, len(finding_images), source, images
-                    )
+                    log.warning("readers: %s has %d %s images, %d needed", finding, len(finding_images), source, images)
                 for image in finding_images:
                     _, job_id, image_id = image
                     shards = edited_shards if job_id else frame_shards

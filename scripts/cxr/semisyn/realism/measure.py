@@ -114,7 +114,7 @@ def run_reference(
     *, annotations: str, images: str, frames: str, organs: str, output: str, reference: dict, findings: list[str]
 ) -> None:
     """Write the table :data:`REFERENCE` of the real boxes on a shard's images. Measures are null for cardiomegaly,
-    without organs, and or if a box or its mirror image has too little lung. Raise UserError for a bad reference."""
+    without organs, or if a box or its mirror image has too little lung. Raise UserError for a bad reference."""
     patients = dict(read_table(images).select("image_id", pl.col("subject_id").cast(pl.String)).iter_rows())
     boxes = read_reference(Reference(**reference), findings).boxes
     rows = []

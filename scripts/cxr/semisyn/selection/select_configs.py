@@ -168,7 +168,7 @@ def run(
         entry["samples"] = samples
         if entry["circular"]:
             log.warning(
-                "%s: %s was chosen partly by %s of a model that learnt from its painter: little is known of realism",
+                "%s: %s was chosen partly by %s, whose model learnt from its painter: that says little about realism",
                 finding, entry["config"], ", ".join(entry["circular"]),
             )  # fmt: skip
     with atomic_file(choice) as temporary:
