@@ -119,7 +119,7 @@ class DatasetSettings(Section):
         None,
         "Number of images to make of each finding (paper: 35,000 in total). null: as many as the largest of `sizes` "
         "needs. null with `sizes` auto: as many as the healthy images allow (placement.most_per_image), but at most "
-        f" {PER_FINDING}, or {EMBEDDED_PER_FINDING} for the embedded cohort.",
+        f"{PER_FINDING}, or {EMBEDDED_PER_FINDING} for the embedded cohort.",
         source=PAPER,
         unit="images",
         ge=1,

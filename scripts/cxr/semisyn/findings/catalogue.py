@@ -293,7 +293,7 @@ def parse_prompt(prompt: str, parser: Mapping) -> tuple[str, str]:
 
 
 def choose_sides(side: str, unsided: str, coin: float) -> tuple[str, ...]:
-    """Return the lungs that get a box. For the side any: both, or the one that ``coin`` in [0, 1) chooses (``unsided``)."""
+    """Return the lungs that get a box. For the side any: both, or one by ``coin`` in [0, 1) (see ``unsided``)."""
     if side == BOTH or (side == ANY and unsided == BOTH):
         return SIDES
     return (SIDES[int(coin >= 0.5)],) if side == ANY else (side,)

@@ -99,7 +99,7 @@ def _fit_element(element: str, samples: np.ndarray, present_laws: Mapping[str, L
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", stats.ConstantInputWarning)
             p = float(stats.spearmanr(*samples.T).pvalue)
-        p = 1.0 if math.isnan(p) else p  # a constant sample
+        p = 1.0 if math.isnan(p) else p  # NaN for a constant sample
     positive = samples[(samples > 0).all(axis=1)]
     if p is not None and p < ALPHA and len(positive) > 2:
         try:

@@ -57,7 +57,7 @@ def choose_configs(
     metric_values: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, str], level: float
 ) -> dict[str, dict]:
     """Return {finding: {config, engine, score, second, difference, circular}} of the best configuration. difference:
-    interval of its score minus the second's; circular: metrics of a model that learnt from the same painter."""
+    interval of its score minus the second's; circular: metrics whose model learnt from the painter of the images."""
     choice_by_finding = {}
     for (finding,), part in scores.group_by("finding", maintain_order=True):
         ranked = part.unique("config", keep="first").sort("rank")["config"].to_list()
