@@ -237,7 +237,7 @@ def test_wrong_predictions_stop_with_the_column(tmp_path, people):
     table = predicted(boxes, 1, 9)
     with pytest.raises(UserError, match="lacks the column confidence"):
         scored(tmp_path, {("real", 0): table.drop("confidence")}, reference)
-    with pytest.raises(UserError, match="1 rows with NaN"):
+    with pytest.raises(UserError, match="1 rows where a number"):
         scored(tmp_path, {("real", 0): pl.concat([table, table[:1].with_columns(x1=pl.lit(np.nan))])}, reference)
 
 

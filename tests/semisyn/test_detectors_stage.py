@@ -349,7 +349,7 @@ def test_pictures_of_a_reference_lie_in_a_folder_or_a_sheet(world, tmp_path):
     assert table.select("image_id", "subject_id").rows() == [("r0", "r0"), ("r2", "r2")]
     assert Path(table["path"][1]) == tmp_path / "pictures/deep/r2.png"
     shutil.copy(tmp_path / "pictures/r0.png", tmp_path / "pictures/deep/r0.png")
-    with pytest.raises(UserError, match=r"semisyn\.references\.people\.images: .*r0\.png and .*r0\.png have one name"):
+    with pytest.raises(UserError, match=r"semisyn\.references\.people\.images: .*r0\.png and .*r0\.png have the same"):
         reference_images.run_listing(pictures=str(tmp_path / "pictures"), **inputs)
     sheet = tmp_path / "pictures/sheet.csv"
     sheet.write_text("image_id,image_path,subject_id\nr0,deep/r0.png,anna\nr3,r3.png,\n", encoding="utf-8")

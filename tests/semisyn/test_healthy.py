@@ -383,7 +383,7 @@ def test_the_funnel_accounts_for_every_image(tmp_path):
     assert rows[-1]["paper"] == 24_555
     assert "none is set" in rows[3]["criterion"]
     assert "does not see pneumothorax" in rows[8]["criterion"]
-    assert "of the pool 1 do not tell" in rows[2]["criterion"]
+    assert "unknown for 1 of the pool" in rows[2]["criterion"]
     assert read_table(tmp_path / "index.parquet").columns == list(HEALTHY)
 
 

@@ -98,7 +98,8 @@ def test_every_job_ends_once(made):
         "effusion-000002": ("semisyn_editing", "leaked"),
     }
     assert shared.describe_shortfalls(list(rows.values())) == [
-        "semisyn: effusion has 3 of 4 images: 5 jobs were planned, 1 found no room, 1 were refused after the edit"
+        "semisyn: effusion has 3 of 4 images: of 5 planned jobs, 1 had no room for a box and 1 were refused after the "
+        "edit"
     ]
 
 

@@ -24,7 +24,7 @@ RESOURCE_FILES = ("columns/semisyn_detectors.toml",)
 PREDICTIONS = read_columns("semisyn_detectors", "predictions")
 TRAIN, VAL, TEST = ROLES = ("train", "val", "test")
 FUSION_IOU = 0.1
-"""IoU above which boxes of several readers for one finding are one (weighted boxes fusion, equal confidences)."""
+"""IoU above which boxes of several readers for a finding are fused (weighted boxes fusion, equal confidences)."""
 SCHEMA = {"image_id": pl.String, "finding": pl.String} | dict.fromkeys(CORNERS, pl.Float64)
 
 
@@ -33,14 +33,14 @@ class ReferenceSettings(Section):
 
     format: Literal[FORMATS] = key("coco", f"Format of the file. {describe_formats()}.")
     path: str = key("", "Path of the file or folder.")
-    role: Literal[ROLES] = key("test", "Use of the reference; no patient may be in references of two roles.")
+    role: Literal[ROLES] = key("test", "Use of the images. No patient may be in references of two roles.")
     classes: dict[str, FindingName] = key(
         dict, "{label: finding}, in addition to the format's labels; boxes with other labels are excluded and counted."
     )
     image_id: str = key(
         "{stem}", "Template of the image_id: {name} is the image's name in the file, {stem} the name without extension."
     )
-    patients: str = key("", "Table of image_id and subject_id outside the cohort; empty: each image is a patient.")
+    patients: str = key("", "Table of image_id, subject_id of images outside the cohort; empty: one patient per image.")
     images: str = key(
         "", "Images outside the cohort: folder, or CSV of image_id, image_path (optional subject_id, view, position)."
     )
@@ -48,7 +48,7 @@ class ReferenceSettings(Section):
 
 @dataclass(frozen=True)
 class Reference:
-    """A reference: its name in ``semisyn.references``, and fields of :class:`ReferenceSettings`."""
+    """A reference: its name in ``semisyn.references``, and its settings (see :class:`ReferenceSettings`)."""
 
     name: str
     format: str
@@ -59,13 +59,13 @@ class Reference:
 
     @property
     def key(self) -> str:
-        """The setting that names its file."""
+        """Name of the setting that gives the path of the reference."""
         return f"semisyn.references.{self.name}.path"
 
 
 class ReferenceBoxes(NamedTuple):
-    """Boxes of a reference (image_id, finding, x1, y1, x2, y2 in original px), all its images, and {reason: number of
-    excluded regions}."""
+    """A reference's table of boxes (image_id, finding, x1, y1, x2, y2 in original px), the ids of all its images, and
+    {reason: number of excluded regions}."""
 
     boxes: pl.DataFrame
     image_ids: frozenset[str]
@@ -73,7 +73,8 @@ class ReferenceBoxes(NamedTuple):
 
 
 def finding_by_label(kind: str, classes: Mapping[str, str], findings: Iterable[str] = FINDINGS) -> dict[str, str]:
-    """Return {lower-case label: one of ``findings``}; ``classes`` win over findings' names, these over the format."""
+    """Return {lower-case label: one of ``findings``}. The user's ``classes`` override the findings' names, which
+    override the labels of the format ``kind``."""
     finding_by_label = {label.lower(): lesion for label, lesion in lesion_by_label(kind).items()}
     finding_by_label |= {label.lower(): name for name, label in FINDINGS.items()}
     finding_by_label |= {name.lower(): name for name in findings}
@@ -82,7 +83,7 @@ def finding_by_label(kind: str, classes: Mapping[str, str], findings: Iterable[s
 
 
 def read_reference(reference: Reference, findings: Iterable[str] = FINDINGS) -> ReferenceBoxes:
-    """Read a reference's boxes of ``findings``, those of several readers fused. Raises UserError without any box."""
+    """Read a reference's boxes of ``findings``, and fuse those of several readers. Raise UserError if there is none."""
     regions, image_ids = read_annotations(reference.key, reference.path, reference.format)
     names, excluded = finding_by_label(reference.format, reference.classes, findings), Counter()
     regions_by_key: dict[tuple[str, str], list[Annotation]] = {}
@@ -114,18 +115,19 @@ def read_reference(reference: Reference, findings: Iterable[str] = FINDINGS) -> 
 
 
 def framed_images(reference: Reference, images: Iterable[str], shards: Container[str]) -> list[str]:
-    """Return the images of a reference that have a frame in ``shards``, sorted. Raises UserError if none has one."""
+    """Return those ``images`` of a reference that have a frame in ``shards``, sorted. Raise UserError if none has."""
     images = list(images)
     if framed_ids := sorted(image for image in images if image in shards):
         return framed_ids
     raise UserError(
-        f"{reference.key}: none of its {len(images)} images has a frame: they are not the cohort's; name their folder "
-        f"in semisyn.references.{reference.name}.images"
+        f"{reference.key}: none of its {len(images)} images has a frame, because they are not in the cohort: name the "
+        f"folder of these images in semisyn.references.{reference.name}.images"
     )
 
 
 def map_patients(images: Iterable[str], paths: str | Iterable[str]) -> dict[str, str]:
-    """Return {image: patient, or itself} from tables of image_id and subject_id. Raises UserError for another table."""
+    """Return {image: its patient}, or the image itself for images that are not in the tables ``paths``. Raise UserError
+    for a table without image_id and subject_id."""
     key, columns = "semisyn.references.*.patients", ("image_id", "subject_id")
     patient_by_image: dict[str, str] = {}
     for path in [paths] if isinstance(paths, str) else paths:
@@ -136,8 +138,8 @@ def map_patients(images: Iterable[str], paths: str | Iterable[str]) -> dict[str,
 
 
 def refuse_two_roles(images: Mapping[str, Iterable[str]], roles: Mapping[str, str], patient: Mapping[str, str]) -> None:
-    """Raise UserError if a patient of ``images``, {reference or training set: image ids}, is in sets of two
-    ``roles``."""
+    """Raise UserError if a patient has images in two sets with different roles. ``images``: {set: image ids}, where a
+    set is a reference or the synthetic images; ``roles``: {set: role}; ``patient``: {image: patient}."""
     first: dict[str, str] = {}
     for name, image_ids in images.items():
         for image in image_ids:
@@ -145,6 +147,6 @@ def refuse_two_roles(images: Mapping[str, Iterable[str]], roles: Mapping[str, st
             owner = first.setdefault(subject, name)
             if roles[owner] != roles[name]:
                 raise UserError(
-                    f"in_two_roles: a patient of {owner} ({roles[owner]}) is also in {name} ({roles[name]}), so that "
-                    f"scores would be of images that were learnt: leave its images out of one of them"
+                    f"in_two_roles: a patient of {owner} ({roles[owner]}) is also in {name} ({roles[name]}), so a "
+                    "detector would be scored on a patient of its training: remove the patient from one of them"
                 )

@@ -12,16 +12,16 @@ from cxr.semisyn.shared import PARTS, FindingName, ReferenceName, RunName
 
 
 class PriorsSettings(Section):
-    """Priors of position and size of each finding."""
+    """Prior distributions of each finding's position and size."""
 
     source: Literal["paper", "fit"] = key(
-        "paper", "paper: Table 10; fit: fitted to the boxes of a reference, if it has enough.", source=PAPER
+        "paper", "Source of the priors. paper: the paper's Table 10; fit: the boxes of `reference`.", source=PAPER
     )
-    reference: str = key("", "Reference in semisyn.references to whose boxes the priors are fitted.")
+    reference: str = key("", "Entry of semisyn.references to whose boxes the priors are fitted (source fit).")
     zones_table: str = key(
-        "", "Chest ImaGenome's gold boxes, to which the zones in prompts are fitted; empty: the authors' zones."
+        "", "File of Chest ImaGenome's gold boxes, to which the zones in prompts are fitted; empty: the authors' zones."
     )
-    min_boxes: int = key(20, "Minimum boxes of a fit; a finding with fewer keeps the paper's prior.", ge=3)
+    min_boxes: int = key(20, "Minimum number of boxes for a fit. A finding with fewer keeps the paper's prior.", ge=3)
 
     @constraint
     def _a_fit_has_its_reference(self) -> None:
@@ -30,49 +30,49 @@ class PriorsSettings(Section):
 
 
 class PromptsSettings(Section):
-    """Phrases mined from the cohort's reports, for a person to review."""
+    """Phrases that describe findings, mined from the cohort's reports for a person to review."""
 
-    least_patients: int = key(2, "Minimum number of patients whose reports share a phrase.", ge=2, le=1000)
-    reference: str = key("", "Reference in semisyn.references with more phrases, such as MS-CXR; empty: only reports.")
+    least_patients: int = key(2, "Minimum number of patients whose reports contain a phrase.", ge=2, le=1000)
+    reference: str = key("", "Entry of semisyn.references with more phrases, such as MS-CXR; empty: only reports.")
 
 
 class PlacementSettings(Section):
-    """Assignment of a healthy image, a prompt and boxes to each job."""
+    """Placement of findings. Each job (one image to make) gets a healthy image, a prompt and boxes."""
 
     bounds: Literal["repo", "strict"] = key(
         "repo", "Whether boxes may leave the lung's box. repo: if the prior allows; strict: no (paper).", source=AUTHORS
     )
     most_per_image: int = key(
-        2, "Maximum jobs of a finding on one X-ray, spare jobs included (paper: 1).", unit="images", ge=1, le=10_000
+        2, "Maximum uses of one X-ray for a finding, spare jobs included (paper: 1).", unit="images", ge=1, le=10_000
     )
-    spare: Share = key(0.05, "Additional jobs that replace excluded ones, as a fraction of dataset.per_finding.")
+    spare: Share = key(0.05, "Spare jobs, which replace excluded ones, as a fraction of dataset.per_finding.")
 
 
 DETECTOR_CLASSES = {name: label.capitalize() for name, label in FINDINGS.items() if name != "edema"} | {
     "opacity": "Lung Opacity"
 }
-"""VinBigData's class of each finding; edema has none."""
+"""{finding: name of its class in VinBigData}. Edema has no class there."""
 EXTRACTORS = ("lite", "xrv", "inception", "clip")
 
 
 class ClipSettings(Section):
-    """The feature engine clip: similarity of an image and its prompt."""
+    """The feature engine clip, which scores how well an image matches its prompt."""
 
     model: str = key("", "Folder of a CLIP model in the transformers layout, such as XrayCLIP (docs/how-to/models.md).")
-    sha256: str = key("", "Required SHA-256 of model.safetensors; empty: not checked.", pattern="^([0-9a-f]{64})?$")
+    sha256: str = key("", "SHA-256 that model.safetensors must have; empty: not checked.", pattern="^([0-9a-f]{64})?$")
 
 
 class RealismSettings(Section):
-    """Similarity of edited images to real ones; the detector is the engine of the boxes stage."""
+    """Scores of how realistic edited images are. The detector is the engine of the stage boxes."""
 
     classes: dict[str, Literal[BOX_CLASSES]] = key(
-        lambda: dict(DETECTOR_CLASSES), "Detector class of each finding, for AUROC and AP.", source=PAPER
+        lambda: dict(DETECTOR_CLASSES), "Detector class that stands for each finding in AUROC and AP.", source=PAPER
     )
     reference: str = key(
-        "", "Reference whose images in the cohort serve as real images; empty: no c2st and feature distances."
+        "", "Entry of semisyn.references whose cohort images count as real; empty: no comparison with real images."
     )
     features: list[Literal[EXTRACTORS]] = key(
-        lambda: ["lite"], "Feature engines. lite, xrv, inception: distances between image sets; clip: the CLIP score."
+        lambda: ["lite"], "Feature engines. lite, xrv, inception: distance to real images; clip: match with the prompt."
     )
     clip: ClipSettings = key(ClipSettings, "Settings of the engine clip.")
 
@@ -90,18 +90,22 @@ METRICS = (
 
 
 class SelectionSettings(Section):
-    """Choice of a configuration for each finding, by the scores of all configurations."""
+    """Choice of the best editing configuration for each finding, by the scores of all configurations."""
 
     samples: int = key(
-        35, "Trial jobs per finding, which every configuration edits.", unit="jobs", source=PAPER, ge=1, le=100_000
+        35, "Images per finding on which configurations are compared.", unit="jobs", source=PAPER, ge=1, le=100_000
     )
-    parts: int = key(1, "Number of parts of the trial jobs; a part is one cluster job per configuration.", ge=1, le=64)
-    configs: list[str] = key(lambda: ["lite"], "Configurations to compare, in addition to the grid points.")
+    parts: int = key(1, "Number of cluster jobs that share the trial images of each configuration.", ge=1, le=64)
+    configs: list[str] = key(lambda: ["lite"], "Configurations to compare, in addition to the points of editing.grid.")
     search: Literal["sequential", "figures", "product"] = key(
-        "sequential", "sequential: vary one axis at a time; figures: as in Figures 4 and 5; product: all combinations."
+        "sequential",
+        "Points of editing.grid to compare. sequential: one setting varies at a time; figures: mask blur and extent, "
+        "as in Figures 4 and 5; product: all combinations.",
     )
     metrics: list[Literal[METRICS]] = key(
-        lambda: ["auroc", "ap1070", "c2st", "kid", "kid_xrv"], "Metrics whose mean ranks configurations.", min_length=1
+        lambda: ["auroc", "ap1070", "c2st", "kid", "kid_xrv"],
+        "Metrics that rank configurations by their mean, each scaled from 0 (worst) to 1 (best configuration).",
+        min_length=1,
     )
 
 
@@ -113,27 +117,27 @@ class DatasetSettings(Section):
 
     per_finding: int | None = key(
         None,
-        "Images per finding. null: enough for the largest number in `sizes`; with sizes auto, as many as the "
-        f"healthy pool allows (placement.most_per_image), up to {PER_FINDING} (paper: 35,000 in total), or "
-        f"{EMBEDDED_PER_FINDING} for the embedded cohort.",
+        "Number of images to make of each finding (paper: 35,000 in total). null: as many as the largest of `sizes` "
+        "needs. null with `sizes` auto: as many as the healthy images allow (placement.most_per_image), but at most "
+        f"{PER_FINDING}, or {EMBEDDED_PER_FINDING} for the embedded cohort.",
         source=PAPER,
         unit="images",
         ge=1,
         le=1_000_000,
     )
     sizes: Literal["auto"] | list[Annotated[int, Limits(gt=0)]] = key(
-        "auto", "Ascending sizes to export, in images of all findings; auto: a fifth, half, all (paper).", source=PAPER
+        "auto", "Sizes to export: rising total numbers of images; auto: a fifth, half and all (paper).", source=PAPER
     )
     boxes: Literal["conditioning", "visible"] = key(
-        "conditioning", "conditioning: boxes as requested; visible: boxes tight around the change.", source=PAPER
+        "conditioning", "Exported boxes. conditioning: as requested; visible: tight around the change.", source=PAPER
     )
     target: Literal["source", "vindr", "mimic"] = key(
-        "source", "source: unchanged boxes; vindr, mimic: height-to-width ratio of VinDr-CXR's or MS-CXR's readers."
+        "source", "Box shape. source: unchanged; vindr, mimic: height-to-width ratio of VinDr-CXR's, MS-CXR's readers."
     )
     pixels: Literal["frame", "original"] = key(
-        "frame", "Images: the edited frame, or the original image plus the change."
+        "frame", "Exported pixels. frame: the edited frame (512 px); original: the original image plus the edit."
     )
-    withhold: bool = key(False, "Whether exports omit what release.withhold names (pixels, ids).")
+    withhold: bool = key(False, "Whether exports leave out the items of release.withhold (pixels, ids).")
 
     @constraint
     def _sizes_rise(self) -> None:
@@ -149,15 +153,15 @@ Weight = Annotated[float, Limits(ge=0, le=1e6)]
 
 
 class DetectorRun(Section):
-    """Training images of the detectors of one run."""
+    """Training images of one run. The detectors of a run differ only in their seed."""
 
-    real: list[ReferenceName] = key(list, "References (role train) whose images are used.")
-    real_share: Share = key(1.0, "Fraction of the references' patients to use, drawn by the seed, for learning curves.")
+    real: list[ReferenceName] = key(list, "References with the role train whose images are used.")
+    real_share: Share = key(1.0, "Fraction of the patients of `real` to use, drawn by seed (for learning curves).")
     synthetic: Annotated[int, Limits(ge=0)] | Part = key(
         0, "Number of synthetic images, or fifth, half or all of the dataset.", unit="images"
     )
     extra: list[Literal["unedited", "shuffled"]] = key(
-        list, "Controls. unedited: sources of synthetic images, without boxes; shuffled: images with boxes of others."
+        list, "Controls. unedited: source images without boxes; shuffled: synthetic images with other images' boxes."
     )
     shares: dict[Pool, tuple[Weight, Weight]] = key(
         dict, "{pool: [weight in a batch at the first step, at the last step]}; empty: all images are equally likely."
@@ -166,20 +170,20 @@ class DetectorRun(Section):
     @constraint
     def _shares_are_of_its_pools(self) -> None:
         if self.real and not self.real_share:
-            raise ValueError("real_share is 0: remove real instead")
+            raise ValueError("real_share is 0, so no real image is used: raise it, or remove real")
         pools = self.pools()
         if unknown := [name for name in self.shares if name not in pools]:
-            raise ValueError(f"shares names {unknown[0]!r}, but the run has the pools {', '.join(pools)}")
+            raise ValueError(f"shares names {unknown[0]!r}, but the run has the pools {', '.join(pools)}: use these")
         if self.shares and not all(sum(weights[end] for weights in self.shares.values()) for end in (0, 1)):
-            raise ValueError("the weights of shares add up to 0 at one end: give a pool a weight there")
+            raise ValueError("the weights of shares add up to 0 at the first or the last step: raise a weight there")
 
     @property
     def uses_synthetic(self) -> bool:
-        """Whether the run has synthetic images or their sources."""
+        """Whether the run uses synthetic images, or controls that are made from them."""
         return bool(self.synthetic or self.extra)
 
     def pools(self) -> list[str]:
-        """Return the run's pools of images."""
+        """Return the names of the run's pools (sets of images): real, synthetic and its controls, if it has them."""
         return ["real"] * bool(self.real) + ["synthetic"] * bool(self.synthetic) + [*dict.fromkeys(self.extra)]
 
 
@@ -191,12 +195,12 @@ class LiteDetectorSettings(Section):
 
 
 class UltralyticsSettings(Section):
-    """The engine ultralytics (AGPL, an environment of its own): YOLO and RT-DETR."""
+    """The engine ultralytics: YOLO and RT-DETR. Its package is under the AGPL and has a separate environment."""
 
     plan: Annotated[str, Limits(pattern=r"^(yolo|rtdetr)[A-Za-z0-9._-]*\.yaml$")] = key(
         "yolo11n.yaml", "Model configuration of ultralytics, such as yolo11n.yaml or rtdetr-l.yaml."
     )
-    checkpoint: str = key("", "Initial checkpoint of the same configuration; empty: random weights.")
+    checkpoint: str = key("", "Checkpoint of the same model to start from; empty: random weights.")
     image_size: int = key(640, "Side of the net's input, a multiple of 32.", unit="px", ge=64, le=4096, multiple_of=32)
     batch: int = key(16, "Images per step.", ge=1, le=1024)
 
@@ -206,19 +210,19 @@ class DetectorsSettings(Section):
 
     engine: Literal["lite", "ultralytics"] = key("lite", "lite: a small net on the CPU; ultralytics: YOLO or RT-DETR.")
     runs: dict[RunName, DetectorRun] = key(
-        dict, "Runs by name; empty: real, real+SIZE, synthetic, unedited and shuffled, if the data allow.", source=PAPER
+        dict, "Runs by name; empty: real, real+SIZE, synthetic, unedited and shuffled, where data exist.", source=PAPER
     )
     seeds: int | None = key(
         None, f"Number of detectors per run; null: {SEEDS} ({EMBEDDED_SEEDS} for the embedded cohort).", ge=1, le=100
     )
     budget: Literal["updates", "epochs"] = key(
-        "updates", "What is equal in all runs. updates: steps; epochs: uses of each image (probably the paper's)."
+        "updates", "Equal in all runs. updates: number of steps; epochs: uses of each image (probably as in the paper)."
     )
     updates: int | None = key(
         None, f"Steps per training; null: {UPDATES} ({EMBEDDED_UPDATES} for the embedded cohort).", ge=1, le=10_000_000
     )
     epochs: int = key(
-        100, "Uses of each image (budget epochs), and maximum epochs in the schedule of ultralytics.", ge=1, le=100_000
+        100, "Uses of each image if budget is epochs; for ultralytics also its maximum epochs.", ge=1, le=100_000
     )
     lite: LiteDetectorSettings = key(LiteDetectorSettings, "Settings of the engine lite.")
     ultralytics: UltralyticsSettings = key(UltralyticsSettings, "Settings of the engine ultralytics.")
@@ -238,7 +242,8 @@ class DetectionSettings(Section):
 
     predictions: dict[RunName, dict[str, list[str]]] = key(
         dict,
-        "{run: {reference: [a file per seed]}} of other detectors: image_id, finding, confidence, x1, y1, x2, y2 (px).",
+        "{run: {reference: [a file per seed]}} of other detectors. A file has the columns image_id, finding, "
+        "confidence, x1, y1, x2, y2 (original px).",
     )
     against: str = key("real", "Run with which all others are compared.", source=PAPER)
 
@@ -254,7 +259,7 @@ class ReadersSettings(Section):
         lambda: ["A", "B", "C"], "Names of the readers, used in file names.", source=PAPER, min_length=1
     )
     images: int = key(10, "Images per finding and source (real or edited).", unit="images", source=PAPER, ge=1, le=1000)
-    reference: str = key("", "Reference in semisyn.references whose images in the cohort serve as real images.")
+    reference: str = key("", "Entry of semisyn.references whose images in the cohort serve as real images.")
     sheets: list[str] = key(list, "The readers' completed sheets (CSV), or folders of them.")
 
     @constraint
@@ -268,15 +273,15 @@ class SemisynSettings(Section):
     """SemiSynCXR: findings edited into healthy X-rays."""
 
     findings: list[FindingName] = key(
-        lambda: list(FINDINGS), "Findings to edit into images, in class order.", source=PAPER, min_length=1
+        lambda: list(FINDINGS), "Findings to edit into images, in the order of classes.", source=PAPER, min_length=1
     )
     findings_file: str = key("", "YAML file with your own findings (docs/systems/semisyn.md).")
     healthy: HealthySettings = key(HealthySettings, "The healthy pool.")
-    priors: PriorsSettings = key(PriorsSettings, "Priors of position and size.", source=PAPER)
+    priors: PriorsSettings = key(PriorsSettings, "Prior distributions of position and size.", source=PAPER)
     prompts: PromptsSettings = key(PromptsSettings, "Phrases mined from reports.", source=PAPER)
-    placement: PlacementSettings = key(PlacementSettings, "Image, prompt and boxes of each job.")
+    placement: PlacementSettings = key(PlacementSettings, "Choice of an image, a prompt and boxes for each job.")
     editing: EditingSettings = key(EditingSettings, "Editing of findings into healthy images.")
-    realism: RealismSettings = key(RealismSettings, "Scores of edited images.")
+    realism: RealismSettings = key(RealismSettings, "Scores of how realistic edited images are.")
     selection: SelectionSettings = key(SelectionSettings, "Choice of a configuration for each finding.")
     dataset: DatasetSettings = key(DatasetSettings, "Sizes and formats of the dataset.")
     references: dict[ReferenceName, ReferenceSettings] = key(
@@ -321,7 +326,7 @@ class SemisynSettings(Section):
                     f"up to {most}, or one of {', '.join(PARTS)}, or raise dataset.per_finding"
                 )
         if "synthetic" in self.references:
-            raise ValueError("references has the name 'synthetic', which the dataset's images have: rename it")
+            raise ValueError("references has the entry 'synthetic', the name of the dataset's images: rename it")
         if shared_names := sorted({*self.detection.predictions} & {*runs}):
             raise ValueError(f"detection.predictions and detectors.runs both have {shared_names[0]!r}: rename one")
         scored = [*self.detection.predictions, *runs]
@@ -339,7 +344,7 @@ class SemisynSettings(Section):
         for size in self.dataset.sizes:
             if size % number or size > number * most:
                 raise ValueError(
-                    f"dataset.sizes holds {size}: give multiples of {number}, the number of findings, up to "
+                    f"dataset.sizes contains {size}: give multiples of {number}, the number of findings, up to "
                     f"{number * most}, or raise dataset.per_finding"
                 )
 
@@ -348,10 +353,10 @@ class SemisynSettings(Section):
         configs = self.editing.configs
         for name in self.selection.configs:
             if name not in configs:
-                raise ValueError(f"selection.configs names {name!r}, but the configurations are {', '.join(configs)}")
+                raise ValueError(f"selection.configs names {name!r}, but there are only {', '.join(configs)}: name one")
         for name, point in self.editing.grid.points(self.selection.search).items():
             if name in configs and configs[name].effective() != point.effective():
-                raise ValueError(f"editing.configs.{name} has the name of another point of editing.grid: rename it")
+                raise ValueError(f"editing.configs.{name} has the name of a different point of editing.grid: rename it")
         if not self.compared:
             raise ValueError("selection.configs is empty and editing.grid has no pipeline: name a configuration")
 

@@ -1,4 +1,4 @@
-"""Write the datasheet (sources, contents, licences and warnings of the dataset), and draw a sheet of samples."""
+"""Write the dataset's datasheet (sources, contents, licences and warnings), and draw a page of sample images."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from cxr.semisyn.dataset.export import Box, ExportOptions, ImageSource
 
 RESOURCE_FILES = ("weights.yaml",)
 WEIGHTS_BY_ENGINE = {"radedit": ("radedit", "sdxl_vae", "biovil_t")}
-"""{engine: entries of resources/weights.yaml that it reads}."""
+"""{editing engine: entries of resources/weights.yaml whose weights it reads}."""
 ENGINE_NOTES = {
     "lite": "`lite` paints and reads no weights.",
     "diffusion": "`diffusion` reads a model of your own: its licence holds for the images too.",
@@ -39,7 +39,7 @@ def run(
     *, images: str, funnel: str, conservation: str, counts: str, priors: str, sheet: str | Path, source: str,
     labels: dict[str, str],
 ) -> None:  # fmt: skip
-    """Write the datasheet. ``source``: of the cohort; ``labels``: {finding: display name}."""
+    """Write the datasheet from the stages' tables. ``source``: setting cohort.source; ``labels``: {finding: name}."""
     image_table = read_table(images)
     healthy_funnel = markdown_table(read_table(funnel))
     origins = yaml.safe_load(Path(priors).read_text(encoding="utf-8"))["findings"]
@@ -77,20 +77,20 @@ def markdown_table(table: pl.DataFrame) -> str:
 
 
 MARGIN = 22
-"""Height of a row's line of text, px."""
+"""Height of the line of text above each row, px."""
 SIDE, QUALITY = 320, 85
-"""Side of an image, px; quality of the JPEG, %."""
+"""Side of a sample image in px, and quality of the JPEG file in percent."""
 AMPLIFIED = 4
-"""Factor by which the difference is amplified."""
+"""Factor by which the difference image is amplified."""
 BOX, PAPER, INK = (0, 170, 255), 255, (40, 40, 40)
-"""Colours (blue, green, red)."""
+"""Colours of boxes, background and text (blue, green, red, or one grey level)."""
 
 
 def run_samples(
     *, images: str, boxes: str, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str], sheet: str | Path,
     options: ExportOptions,
 ) -> None:  # fmt: skip
-    """Draw the first image of each finding to ``sheet`` (JPEG)."""
+    """Draw the first image of each finding, in a row with its source and their difference, to ``sheet`` (JPEG)."""
     table = read_table(images)
     first = table.filter(table["rank"] == 0)
     source = ImageSource(first, read_table(boxes), edited, frames, cohort, options)
@@ -109,7 +109,8 @@ def run_samples(
 
 
 def draw_row(before: np.ndarray, after: np.ndarray, boxes: Sequence[Box], title: str, side: int) -> np.ndarray:
-    """Return a row of the sheet, uint8 (side + text, 3 side, 3): source, edited with boxes, difference (grey: none)."""
+    """Return a row of the page, uint8 (MARGIN + side, 3 * side, 3): the ``title`` above the source, the edited image
+    with its boxes, and their difference, which is grey where nothing changed. All images have ``side`` px."""
     change = 128 + AMPLIFIED * (after.astype(int) - before.astype(int))
     pictures = (before, after, np.clip(change, 0, 255).astype(np.uint8))
     panels = [cv2.cvtColor(cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA), cv2.COLOR_GRAY2BGR)

@@ -34,8 +34,8 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class ExportImage:
-    """One edited image: its row of the image table, ``grey`` uint8 and ``lesion`` bool (rows, columns), and [(box in
-    image pixels, row of the box table)]."""
+    """One edited image. facts: its row of the image table; grey, lesion: image uint8 and mask bool (rows, columns);
+    boxes: [(box in image pixels, row of the box table)]."""
 
     facts: dict
     grey: np.ndarray
@@ -63,13 +63,14 @@ FORMAT_NOTES = {
     "image is of a validation patient, `val` names the images of `train`, because Ultralytics does not train without "
     "`val`; scores on them tell nothing.\n\n"
 }
-"""{format: note for its users}."""
+"""{export format: note for its users}."""
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Settings of the exports. kind, target: of the boxes; pixels: ``frame`` or ``original``; withhold: of ``pixels``
-    and ``ids``; salt: file with the key of the ids; frames: decoding of the originals."""
+    """Settings of an export. labels: {finding: class name}; kind: ``conditioning`` or ``visible`` boxes; target:
+    readers whose box convention is used; pixels: ``frame`` or ``original``; withhold: items to leave out (``pixels``,
+    ``ids``); salt: file of the key that encodes the ids, or ""; frames: settings for decoding the originals."""
 
     findings: list[str]
     labels: dict[str, str]
@@ -84,7 +85,7 @@ class ExportOptions:
 
 
 class ImageSource:
-    """Iterable of a size's images, those of the lowest ranks, with the boxes of the chosen kind and convention."""
+    """Iterable of the images of a dataset size (the lowest ranks), with boxes of the chosen kind and convention."""
 
     def __init__(
         self, images: pl.DataFrame, boxes: pl.DataFrame, edited: Sequence[str], frames: Sequence[str],
@@ -120,7 +121,7 @@ def run(
     *, images: str, boxes: str, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str], sheet: str,
     folder: str | Path, options: ExportOptions,
 ) -> None:  # fmt: skip
-    """Write one size in one format to ``folder``, atomically, with the datasheet ``sheet`` as README.md."""
+    """Write one dataset size in one format to ``folder``, atomically. Its README.md has the datasheet ``sheet``."""
     source = ImageSource(read_table(images), read_table(boxes), edited, frames, cohort, options)
     write = {"yolo": write_yolo, "coco": write_coco, "hf": write_hf}[options.format]
     datasheet_text = Path(sheet).read_text(encoding="utf-8")
@@ -139,14 +140,14 @@ def run(
 
 
 def export_ids(key: bytes, facts: Mapping) -> dict[str, str]:
-    """Return {name: id} of an image, its study and its patient; with a ``key``, that of the release, digests replace
-    them."""
+    """Return {subject_id, study_id, image_id} of an image's row. If the release has a secret ``key``, keyed digests
+    replace the ids."""
     return {name: keyed_digest(key, name, facts[name]) if key else facts[name] for name in IDS}
 
 
 def write_yolo(folder: Path, source: ImageSource, key: bytes, options: ExportOptions) -> None:
-    """Write ``images/{subset}/*.png``, ``labels/{subset}/*.txt`` (class cx cy w h, fractions) and ``data.yaml``.
-    Without validation images ``val`` names those of train: Ultralytics needs the key and rejects an empty folder."""
+    """Write ``images/{subset}/*.png``, ``labels/{subset}/*.txt`` (see :func:`yolo_line`) and ``data.yaml``. If there
+    are no validation images, its key ``val`` names those of train: Ultralytics needs it and rejects empty folders."""
     for kind in ("images", "labels"):
         (folder / kind / "train").mkdir(parents=True)
     for picture in _exported(folder, source, options):
@@ -164,7 +165,7 @@ def write_yolo(folder: Path, source: ImageSource, key: bytes, options: ExportOpt
 
 
 def write_coco(folder: Path, source: ImageSource, key: bytes, options: ExportOptions) -> None:
-    """Write ``instances_{subset}.json`` and ``images/{subset}/*.png``."""
+    """Write ``instances_{subset}.json`` (COCO) and ``images/{subset}/*.png``."""
     kinds, description = coco_categories(options), {"description": SYNTHETIC}
     with ExitStack() as stack:
         writers = {
@@ -177,13 +178,13 @@ def write_coco(folder: Path, source: ImageSource, key: bytes, options: ExportOpt
 
 
 def coco_categories(options: ExportOptions) -> list[dict]:
-    """Return the COCO categories: ``name`` is the display name, ``finding`` the key that our COCO reader uses."""
+    """Return the COCO categories. ``name`` is the display name; ``finding`` is the key that our COCO reader uses."""
     kinds = make_categories([options.labels[name] for name in options.findings], SUPERCATEGORY)
     return [kind | {"finding": name} for kind, name in zip(kinds, options.findings, strict=True)]
 
 
 def add_coco_image(writer: CocoWriter, picture: ExportImage, key: bytes, options: ExportOptions) -> None:
-    """Add an image with one annotation per box, whose mask is the part of the lesion nearest to the box."""
+    """Add an image with one annotation per box. An annotation's mask is the part of the lesion nearest to its box."""
     facts = picture.facts
     attributes = {name: facts[name] for name in ("job_id", "config", "engine", "prompt")}
     attributes |= {"kind": options.kind, "target": options.target, "says": SYNTHETIC, "split": facts["split"]}
@@ -201,7 +202,7 @@ def add_coco_image(writer: CocoWriter, picture: ExportImage, key: bytes, options
 
 
 def split_lesion(lesion: np.ndarray, boxes: Sequence[Box]) -> list[np.ndarray]:
-    """Return one mask per box: the pixels of the lesion, bool (rows, columns), that are nearest to its centre in x."""
+    """Return one mask per box, bool (rows, columns): the lesion's pixels whose x is nearest to the box's centre."""
     if len(boxes) < 2:
         return [lesion] * len(boxes)
     centres = np.array([(x1 + x2) / 2 for x1, _, x2, _ in boxes])
@@ -217,11 +218,11 @@ PARQUET_SCHEMA = {
 }
 """Columns of the Parquet files."""
 ROWS_PER_FILE = 1000
-"""Rows in memory at once."""
+"""Rows of a Parquet file, all of which are in memory at once."""
 
 
 def write_hf(folder: Path, source: ImageSource, key: bytes, options: ExportOptions) -> None:
-    """Write ``data/{subset}-*.parquet`` with image and objects (bbox: x1, y1, x2, y2, px), and the card's YAML head."""
+    """Write ``data/{subset}-*.parquet`` with images and boxes (x1, y1, x2, y2, px), and README.md with a YAML head."""
     withheld = {"image"} if "pixels" in options.withhold else set()
     columns = {name: kind for name, kind in PARQUET_SCHEMA.items() if name not in withheld}
     subsets = source.images.sort("job_id")["subset"].unique(maintain_order=True).to_list()
@@ -247,7 +248,7 @@ def write_hf(folder: Path, source: ImageSource, key: bytes, options: ExportOptio
 
 
 def hf_row(picture: ExportImage, key: bytes, options: ExportOptions) -> dict:
-    """Return a row of :data:`PARQUET_SCHEMA`."""
+    """Return an image's row of the Parquet file, in the columns of :data:`PARQUET_SCHEMA`."""
     facts, ids = picture.facts, export_ids(key, picture.facts)
     row = {name: facts[name] for name in ("job_id", "finding", "prompt", "config", "engine", "says")}
     row |= {"source": ids["image_id"], "study": ids["study_id"], "patient": ids["subject_id"]}
@@ -268,7 +269,7 @@ def _exported(folder: Path, source: ImageSource, options: ExportOptions) -> Iter
 
 
 CONTROL_REPORT = "The lungs are clear. No acute cardiopulmonary abnormality."
-"""Report of a healthy source."""
+"""Report text for every healthy source image."""
 RESOURCE_FILES = ("columns/semisyn_dataset.toml",)
 MANIFEST = read_columns("semisyn_dataset", "manifest")
 
@@ -277,7 +278,8 @@ def run_cohort(
     *, images: str, boxes: str, healthy: str, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str],
     folder: str | Path, options: ExportOptions,
 ) -> None:  # fmt: skip
-    """Write ``manifest.csv``, ``images/*.png`` (frames) and ``truth.json`` (COCO), in which sources have no region."""
+    """Write a cohort for ILS, of edited images and their sources: ``manifest.csv``, ``images/*.png`` (frames) and
+    ``truth.json`` (COCO), where sources have no annotation."""
     source = ImageSource(read_table(images), read_table(boxes), edited, [], [], options)
     pool = read_table(healthy).filter(pl.col("image_id").is_in(source.images["image_id"].implode())).sort("image_id")
     views = dict(pool.select("image_id", "view").iter_rows())
@@ -307,7 +309,7 @@ def run_cohort(
 
 
 def _manifest_row(facts: dict, name: str, report: str) -> dict:
-    """Return a row of :data:`MANIFEST`; the report begins with a capital and ends with a full stop."""
+    """Return a row of :data:`MANIFEST`. Its report begins with a capital letter and ends with a full stop."""
     text = report.strip()
     text = text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
     row = {key: facts[key] for key in ("subject_id", "view", "split")} | {"image_id": name, "source": facts["image_id"]}

@@ -28,13 +28,14 @@ RESOURCE_FILES = ("semisyn/conventions.yaml", "columns/semisyn_dataset.toml")
 
 
 def read_conventions() -> dict[str, dict[str, dict[str, float]]]:
-    """Return {target: {finding: {height_over_width, anchor, at}}}; the target ``source`` changes nothing."""
+    """Return {target: {finding: {height_over_width, anchor, at}}} for :func:`rescale_box`. ``source`` is empty."""
     return {"source": {}} | load_resource(RESOURCE_FILES[0])
 
 
 def rescale_box(box: np.ndarray, finding: str, target: str, affine: np.ndarray, picture: np.ndarray) -> np.ndarray:
-    """Return a box (4,) in frame pixels as readers of ``target`` would draw it: as wide, but with their mean height
-    over width in original pixels. Its lower edge stays, or the point at ``at`` of its height becomes the centre."""
+    """Return a box (4,) in frame pixels with the shape that the readers of ``target`` draw. The width stays. The new
+    height follows from the readers' mean height over width in original pixels. The lower edge stays, or the point at
+    the fraction ``at`` of the old height becomes the centre. ``picture`` (4,): box to which the result is clipped."""
     convention: Mapping = read_conventions()[target].get(finding, {})
     x1, y1, x2, y2 = (float(edge) for edge in box)
     if not convention:
@@ -60,8 +61,8 @@ def run(
     not_edited: Sequence[str], healthy: str, images: str, boxes: str, jobs: str, conservation: str, counts: str,
     findings: list[str], seed: int,
 ) -> None:  # fmt: skip
-    """Write the dataset's tables from placement (``placed``, ``not_placed``) and from the chosen configurations of all
-    engines. Raises StoreError if a job is lost or counted twice."""
+    """Write the dataset's tables from the results of placement (``placed``, ``not_placed``) and of the editing with the
+    chosen configurations, by all engines. Raise StoreError if a job is lost or counted twice."""
     planned, placed_boxes, box_table = read_table(plan), read_tables(placed), read_tables(edited_boxes)
     shapes = _read_shapes([edited] if isinstance(edited, str) else edited)
     states = _job_states(planned, set(placed_boxes["job_id"]), not_placed, set(shapes["job_id"]), not_edited)
@@ -79,7 +80,7 @@ def run(
 
 
 def _read_shapes(paths: Iterable[str]) -> pl.DataFrame:
-    """Return job_id, engine, rows, columns and to_original of the edited images; the path names the engine."""
+    """Return a table of the edited images: job_id, engine (from the file's path), rows, columns, to_original."""
     rows: dict[str, tuple] = {}
     for path in paths:
         engine = Path(path).parent.parent.name
@@ -96,7 +97,7 @@ def _read_shapes(paths: Iterable[str]) -> pl.DataFrame:
 def _job_states(
     planned: pl.DataFrame, placed: Set[str], not_placed: str, edited: Set[str], not_edited: str | Sequence[str]
 ) -> pl.DataFrame:
-    """Return job_id, finding, index, placed, edited, stage, reason. Raises StoreError for a job lost or twice there."""
+    """Return a table of job_id, finding, index, placed, edited, stage, reason. Raise StoreError if a job is lost."""
     ledgers = []
     for paths, started, done in ((not_placed, set(planned["job_id"]), placed), (not_edited, placed, edited)):
         ledger = read_tables(paths)
@@ -104,8 +105,8 @@ def _job_states(
         if sorted(ended) != sorted(started):
             raise StoreError(
                 f"{ledger['stage'][0] if len(ledger) else 'placement or editing'} does not balance: "
-                f"{len(started - set(ended))} jobs lost, {len(set(ended) - started)} that nobody asked for; its files "
-                "belong to different runs: run it again"
+                f"{len(started - set(ended))} jobs are missing and {len(set(ended) - started)} were not planned, so "
+                "its files belong to different runs: run this stage again"
             )
         ledgers.append(ledger.select("stage", "reason", job_id="image_id"))
     jobs = planned.select("job_id", "finding", "index").with_columns(
@@ -116,7 +117,8 @@ def _job_states(
 
 
 def rank_jobs(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
-    """Return :data:`JOBS` with ``requested`` images of each finding, and ``rank`` of its edited jobs from 0."""
+    """Return the table :data:`JOBS` with two more columns: ``requested``, the number of images of the finding, and
+    ``rank``, the number of an edited job within its finding, from 0."""
     quota = planned.group_by("finding").agg(requested=(~pl.col("is_spare")).sum().cast(pl.Int64))
     rank = pl.when("edited").then(pl.col("edited").cast(pl.Int64).cum_sum().over("finding", order_by="index") - 1)
     rows = job_states.join(quota, on="finding", how="left").with_columns(rank=rank, planned=pl.lit(True))
@@ -129,7 +131,7 @@ def rank_jobs(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
 
 
 def conservation_table(rows: pl.DataFrame, findings: Sequence[str]) -> pl.DataFrame:
-    """Return :data:`CONSERVATION` of the jobs (:func:`rank_jobs`). Raises StoreError if it does not balance."""
+    """Return the table :data:`CONSERVATION` of the jobs of :func:`rank_jobs`. Raise StoreError if a job is lost."""
     is_excluded, placed, edited = pl.col("reason") != "", pl.col("placed"), pl.col("edited")
     counts = rows.group_by("finding").agg(
         pl.col("requested").max(),
@@ -161,7 +163,7 @@ def _image_table(
     table = table.join(configs, on="job_id", how="left").join(shapes, on="job_id", how="left").sort("job_id")
     if len(table) < int(rows["exported"].sum()):
         raise StoreError("an exported job uses an image that is not in the healthy pool: run semisyn_placement again")
-    # the folder of a patient's images is that of the split; without validate, some of train go to val, never all
+    # images go to the subset of their split; if validate is empty, some patients of train, never all, go to val
     patients = sorted(set(table.filter(pl.col("split") == "train")["subject_id"]))
     order = sorted(patients, key=lambda subject: (stable_hash(seed, "validation", subject), subject))
     number = 0 if "validate" in set(table["split"]) else max(round(VALIDATION_SHARE * len(order)), int(len(order) > 1))
@@ -171,7 +173,7 @@ def _image_table(
 
 
 def _box_table(images: pl.DataFrame, box_table: pl.DataFrame, placed_boxes: pl.DataFrame) -> pl.DataFrame:
-    """Return :data:`BOXES`: each box of the exported jobs in every convention."""
+    """Return the table :data:`BOXES`, with each box of the exported jobs once for every readers' convention."""
     zones = dict(zip(placed_boxes.select("job_id", "side").iter_rows(), placed_boxes["zone"], strict=True))
     facts = {row["job_id"]: row for row in images.iter_rows(named=True)}
     exported = box_table.filter(pl.col("job_id").is_in(images["job_id"].implode())).sort("job_id", "kind", "number")
@@ -189,7 +191,7 @@ def _box_table(images: pl.DataFrame, box_table: pl.DataFrame, placed_boxes: pl.D
 
 
 def count_table(boxes: pl.DataFrame) -> pl.DataFrame:
-    """Return :data:`COUNTS` of the images of a table of boxes; an image with a box in each lung counts as both."""
+    """Return the table :data:`COUNTS`: images by finding, side and zone. A box in each lung counts as the side both."""
     conditioning_boxes = boxes.filter((pl.col("kind") == "conditioning") & (pl.col("target") == "source"))
     sides = conditioning_boxes.group_by("job_id", "finding").agg(
         side=pl.when(pl.col("side").n_unique() > 1).then(pl.lit("both")).otherwise(pl.col("side").first()),

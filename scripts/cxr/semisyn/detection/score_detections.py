@@ -1,4 +1,4 @@
-"""Score predictions against references, compare runs by paired bootstrap draws of patients, and draw the scores."""
+"""Score detections against experts' boxes, compare runs by paired bootstrap draws of patients, and plot the scores."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,39 +27,37 @@ from cxr.semisyn.references import PREDICTIONS, TRAIN, Reference, map_patients
 from cxr.semisyn.shared import AP_IOUS, AP_RECALLS, INTERVAL, PARTS, images_per_finding
 
 RECALL_IOU, SAMPLE_IOU = 0.3, 0.5
-"""IoU of map30 and of the recalls; IoU of the per-image AP."""
+"""IoU at which ap30 and the recalls are measured, and IoU of the AP per image."""
 IOUS = tuple(dict.fromkeys([*AP_IOUS, RECALL_IOU, SAMPLE_IOU]))
-"""All IoUs of the matching, the averaged ones first."""
+"""All IoUs at which boxes are matched. The first ones are those over which AP is averaged."""
 METRICS = {
     f"ap{100 * AP_IOUS[0]:.0f}{100 * AP_IOUS[-1]:.0f}": [*range(len(AP_IOUS))],
     f"ap{100 * RECALL_IOU:.0f}": [IOUS.index(RECALL_IOU)],
 }
-"""{metric: indices of the IoUs that it averages}."""
+"""{metric: indices in IOUS over which it averages AP}."""
 WILCOXON = (100, 1000)
-"""Numbers of replicates of the paper's test."""
-
-
+"""Numbers of bootstrap replicates for the paper's Wilcoxon test, which is run with each."""
 FALSE_BOXES = {"recall_quarter": 0.25, "recall_half": 0.5, "recall_1": 1.0, "recall_2": 2.0}
 """{metric: false boxes per image at which recall is measured}."""
 
 
 @dataclass(frozen=True)
 class Population:
-    """The scored images, their patients (images,), and the reference boxes of each finding that has any."""
+    """The images of a reference, the patient of each, and {finding: its reference boxes, if there are any}."""
 
     images: tuple[str, ...]
     patients: np.ndarray
     true: Mapping[str, Boxes]
 
     def boxes_of(self, table: pl.DataFrame) -> Boxes:
-        """Return the boxes of a table whose images are of this population."""
+        """Return the boxes of a table. All its images must be in this population."""
         number = {image: place for place, image in enumerate(self.images)}
         places = np.array([number[image] for image in table["image_id"]], np.int64)
         return Boxes(places, table.select(CORNERS).to_numpy().astype(np.float64).reshape(-1, 4))
 
 
 def population_of(boxes: pl.DataFrame, images: Iterable[str], patient: Mapping[str, str]) -> Population:
-    """Return the population of a reference: its boxes (image_id, finding, corners) and all its images."""
+    """Return a reference's population from its ``boxes`` (image_id, finding, x1, y1, x2, y2) and {image: patient}."""
     images, true = tuple(sorted(images)), {}
     population = Population(images, np.array([patient[image] for image in images]), true)
     for (name,), part in sorted(boxes.group_by("finding", maintain_order=True)):
@@ -69,14 +67,15 @@ def population_of(boxes: pl.DataFrame, images: Iterable[str], patient: Mapping[s
 
 @dataclass(frozen=True)
 class MatchedRun:
-    """One run's predictions matched with a population at ``ious``. points: recalls of an AP."""
+    """The predictions of one detector, matched with reference boxes at ``ious``. points: number of recalls of an AP."""
 
     matches_by_finding: Mapping[str, average_precision.MatchedPredictions]
     ious: tuple[float, ...]
     points: int
 
     def average_ap(self, draws: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Return {finding or MEAN: AP float64 (R, T)} of R draws at T IoUs; the mean is over findings with boxes."""
+        """Return {finding or MEAN: AP float64 (R, T)} at T IoUs. ``draws`` (R, images): how often each image counts;
+        by default once (R = 1). MEAN is the mean over the findings that have boxes in a draw."""
         ap_by_finding = {
             name: average_precision.average_precision(matches, self.points, draws)
             for name, matches in self.matches_by_finding.items()
@@ -87,7 +86,8 @@ class MatchedRun:
         return ap_by_finding | {MEAN: mean}
 
     def undrawn_metrics(self, iou: float, sample: float) -> dict[tuple[str, str], float]:
-        """Return {(finding or MEAN, metric): value}: recalls at ``iou``, per-image AP at the IoU ``sample``."""
+        """Return {(finding or MEAN, metric): value} of the metrics without bootstrap: recalls at the IoU ``iou``, and
+        the mean AP per image at the IoU ``sample``."""
         values: dict[tuple[str, str], float] = {}
         for name, matches in self.matches_by_finding.items():
             recalls = average_precision.recall_at(matches, self.ious.index(iou), [*FALSE_BOXES.values()])
@@ -100,7 +100,8 @@ class MatchedRun:
 
 
 def match_run(population: Population, predicted: pl.DataFrame, ious: Sequence[float], points: int) -> MatchedRun:
-    """Match a run's predictions (image_id, finding, confidence, corners); those of others are ignored."""
+    """Match a detector's predictions (image_id, finding, confidence, x1, y1, x2, y2) with a population. Ignore images
+    outside it, and findings without reference boxes."""
     predictions = predicted.filter(pl.col("image_id").is_in(list(population.images)))
     matches = {}
     for name, true in population.true.items():
@@ -112,8 +113,9 @@ def match_run(population: Population, predicted: pl.DataFrame, ious: Sequence[fl
 
 @dataclass(frozen=True, kw_only=True)
 class DetectionOptions:
-    """Settings of the stage. runs: [run, seed number, reference] of each prediction file; synthetic: {run: number or
-    size of its synthetic images}; prior_seen: references that the priors were fitted to."""
+    """Settings of the stage. against: run with which all others are compared; replicates: number of bootstrap draws;
+    runs: (run, seed number, reference) of each prediction file; synthetic: {run: number of its synthetic images, or
+    name of a dataset size}; prior_seen: references to which the priors were fitted."""
 
     against: str
     replicates: int
@@ -138,8 +140,8 @@ def run_scores(
     references: Sequence[str] = (),
     images: str | None = None,
 ) -> None:
-    """Score all ``predictions`` and compare the runs. ``images``: the dataset's image table, if a run names a size.
-    Raises UserError for an image or a patient in two roles or trained on."""
+    """Score all ``predictions``, compare the runs, and write the tables. ``images``: the dataset's image table, if a
+    run names a size. Raise UserError if a patient is in references of two roles, or a scored one has the role train."""
     reference_by_name = {settings["name"]: Reference(**settings) for settings in options.references}
     boxes_by_reference = {
         name: reference_files.read_reference(reference, options.findings)
@@ -153,7 +155,7 @@ def run_scores(
     for name in dict.fromkeys(reference for *_, reference in options.runs):
         if reference_by_name[name].role == TRAIN:
             raise UserError(
-                f"semisyn.detection.predictions has files for {name}, whose role is train: give it the role test or val"
+                f"semisyn.detection.predictions names {name}, whose role is train: set its role to test or val"
             )
         boxes = boxes_by_reference[name]
         population = population_of(boxes.boxes, boxes.image_ids, patient)
@@ -184,13 +186,13 @@ def _read_predictions(path: str) -> pl.DataFrame:
     table = table.select(*PREDICTIONS).with_columns(numbers.str.strip_chars().cast(pl.Float64, strict=False))
     bad = table.filter(~pl.all_horizontal(numbers.is_finite().fill_null(False)))
     if len(bad):
-        raise UserError(f"{key}: {path} has {len(bad)} rows with NaN, or text in place of a number: correct them")
+        raise UserError(f"{key}: {path} has {len(bad)} rows where a number is missing or not finite: correct them")
     return table
 
 
 @dataclass(frozen=True)
 class ReferenceScorer:
-    """Scores runs against one reference. matched: {(run, seed number): matched predictions}."""
+    """Scorer of all runs against one reference. matched: {(run, seed number): matched predictions}."""
 
     reference: str
     population: Population
@@ -199,19 +201,19 @@ class ReferenceScorer:
 
     @cached_property
     def keys_by_run(self) -> dict[str, list[tuple[str, int]]]:
-        """{run: its keys of ``matched``}."""
+        """{run: its keys in ``matched``, one (run, seed number) for each seed}."""
         runs = dict.fromkeys(run for run, _ in self.matched)
         return {run: [key for key in self.matched if key[0] == run] for run in runs}
 
     @cached_property
     def values(self) -> dict[tuple[str, int], dict[str, np.ndarray]]:
-        """{(run, seed number): {finding or mean: AP float64 (T,)}}."""
+        """{(run, seed number): {finding or MEAN: AP float64 (T,)}}, with each image counted once."""
         aps = {key: run.average_ap() for key, run in self.matched.items()}
         return {key: {name: ap[0] for name, ap in ap_by_name.items()} for key, ap_by_name in aps.items()}
 
     @cached_property
     def replicates(self) -> dict[tuple[str, int], dict[str, np.ndarray]]:
-        """{(run, seed number): {finding or mean: AP float64 (replicates, T)}}; all have the same draws of patients."""
+        """{(run, seed number): {finding or MEAN: AP float64 (replicates, T)}}. All runs share the draws of patients."""
         seed = stable_hash("detection", self.options.seed, self.reference) % 2**32
         parts: dict[tuple, list] = {key: [] for key in self.matched}
         for draws in paired.draw_patient_weights(self.population.patients, self.options.replicates, seed):
@@ -223,7 +225,7 @@ class ReferenceScorer:
         }
 
     def score_rows(self) -> list[tuple]:
-        """Return the score rows of each run and seed, and of each run's mean over its seeds."""
+        """Return rows of :data:`SCORES` for each run and seed, and for each run's mean over its seeds."""
         rows = []
         for run, keys in self.keys_by_run.items():
             for key in keys:
@@ -243,7 +245,8 @@ class ReferenceScorer:
         return rows
 
     def _row(self, key: tuple, name: str, metric: str, value: float, replicates: Mapping | None = None, at=()) -> tuple:
-        """Return a row of :data:`SCORES`; ``at``: indices of the IoUs whose AP the metric averages."""
+        """Return a row of :data:`SCORES`. ``key``: (run, seed number), or (run, None) for the mean; ``name``: finding
+        or MEAN; ``replicates``: APs for the interval; ``at``: indices of the IoUs that the metric averages."""
         low = high = None
         if replicates:
             ends = percentile_ends(replicates[name][:, at].mean(axis=1)[:, None], INTERVAL)
@@ -256,7 +259,8 @@ class ReferenceScorer:
         )  # fmt: skip
 
     def difference_rows(self) -> list[dict]:
-        """Return a row for each run and finding, compared with the run ``against``; none without its predictions."""
+        """Compare every other run with the run ``against``. Return rows of :data:`DIFFERENCES`, by run and finding.
+        Return no row if ``against`` has no predictions for this reference, or if ``replicates`` is 0."""
         base, draws = self.keys_by_run.get(self.options.against), self.options.replicates
         if not base or not draws:
             return []
@@ -287,7 +291,8 @@ class ReferenceScorer:
         return rows
 
     def _paper_p_values(self, keys: list, base: list, at: Sequence[int]) -> dict[str, dict[str, float]]:
-        """Return {finding or mean: {column: p}} of the paper's test, on image replicates of each run's first seed."""
+        """Return {finding or MEAN: {column: p}} of the paper's Wilcoxon test. It compares the first seeds of two runs,
+        ``keys`` and ``base``, over bootstrap replicates of the images, both random and stratified by finding."""
         p_values: dict[str, dict[str, float]] = {name: {} for name in (*self.population.true, MEAN)}
         holders = {name: np.unique(true.image) for name, true in self.population.true.items()}
         strata = np.full(len(self.population.images), "", dtype=object)  # each image's rarest finding
@@ -308,7 +313,7 @@ MARKS = "osv^D*P"
 
 
 def run_charts(*, scores: str, curves: str, dpi: int, against: str) -> None:
-    """Draw the scores of all runs to ``curves``, one row of panels for each reference; ``against`` is black."""
+    """Plot the scores of all runs to ``curves``, with one row of panels per reference. The run ``against`` is black."""
     table = read_table(scores).filter(pl.col("source") == OURS, pl.col("finding") == MEAN)
     references = table["reference"].unique(maintain_order=True).to_list()
     runs = table["run"].unique(maintain_order=True).to_list()
@@ -325,7 +330,7 @@ def run_charts(*, scores: str, curves: str, dpi: int, against: str) -> None:
 
 
 def _draw_runs(intervals: Axes, recalls: Axes, table: pl.DataFrame, colours: dict[str, str]) -> None:
-    """Draw the mean AP over seeds with its interval, each seed as a bar, and the recalls."""
+    """Plot each run's mean AP over seeds with its interval, the AP of each seed as a bar, and the recalls."""
     ap = table.filter(pl.col("metric").str.starts_with("map"), pl.col("low").is_not_null())
     metric = ap["metric"][0] if len(ap) else ""
     for place, (run, colour) in enumerate(colours.items()):
@@ -347,6 +352,6 @@ def _draw_runs(intervals: Axes, recalls: Axes, table: pl.DataFrame, colours: dic
     intervals.grid(axis="x", alpha=0.3)
     recalls.set_xscale("log", base=2)
     recalls.set_xticks([*FALSE_BOXES.values()], ["1/4", "1/2", "1", "2"])
-    recalls.set_xlabel("false boxes an image")
+    recalls.set_xlabel("false boxes per image")
     recalls.set_ylabel("recall at IoU 0.3, %")
     recalls.grid(alpha=0.3)

@@ -1,4 +1,4 @@
-"""Interface of the engines that train detectors, whose modules have ``load(setup)``, and their settings and task."""
+"""Interface of the engines that train detectors, with their settings and inputs. Each module has ``load(setup)``."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -16,20 +16,20 @@ from cxr.semisyn.shared import AP_IOUS, AP_RECALLS
 
 
 class Validation(NamedTuple):
-    """Images with experts' boxes."""
+    """Validation images with experts' boxes."""
 
     samples: Sequence[LazySample]
 
     @property
     def identity(self) -> str:
-        """Digest of everything but the detector that a score depends on."""
+        """Digest of the images' ids, boxes and labelled classes, on which a detector's score depends."""
         digest = hashlib.blake2b(digest_size=16)
         for sample in self.samples:
             digest.update(f"{sample.image_id} {sample.boxes} {sample.labelled_classes}".encode())
         return digest.hexdigest()
 
     def score(self, find: Callable[[np.ndarray], ScoredBoxes]) -> float:
-        """Return the mean AP over IoUs and classes, NaN without a box. ``find``: returns a frame's boxes."""
+        """Return the mean AP over IoUs and classes, or NaN if there is no box. ``find``: detects boxes on a frame."""
         detections = [find(sample.read_frame()) for sample in self.samples]
         classes = sorted({box[0] for sample in self.samples for box in sample.boxes})
         values = []
@@ -50,13 +50,14 @@ class Validation(NamedTuple):
 
 
 BOX_SELECTION = {"floor": 0.001, "iou": 0.5, "most": 100}
-"""Selection of a net's boxes: lowest confidence, IoU of non-maximum suppression, most boxes per image."""
+"""Limits for a net's boxes: minimum confidence, IoU of non-maximum suppression, maximum number per image."""
 
 
 @dataclass(frozen=True)
 class DetectorsOptions:
-    """Settings of one run. own: of the engine; budget: ``updates`` or ``epochs``, the key that counts; kind, target: of
-    the synthetic boxes; references, validation: settings of the learnt and of the scored references."""
+    """Settings of one run. own: settings of the engine; budget: ``updates`` or ``epochs``, the field that limits the
+    training; kind, target: kind and convention of the synthetic boxes; extra_size: number of images per control, or
+    name of a dataset size; references, validation: settings of the references to train on and to validate on."""
 
     engine: str
     own: dict
@@ -79,8 +80,9 @@ class DetectorsOptions:
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """One training: {pool: its images} and {pool: its shares of a batch at the first and at the last step}. epochs:
-    most epochs of an engine that divides the steps; points: steps at which ``validation`` is scored."""
+    """Inputs of one training. pools: {pool: its images}; shares: {pool: (weight in a batch at the first step, at the
+    last step)}; updates: number of steps; epochs: maximum number of epochs into which an engine may divide them;
+    points: steps at which the detector is scored on ``validation``."""
 
     pools: Mapping[str, Sequence[LazySample]]
     shares: Mapping[str, tuple[float, float]]
@@ -97,15 +99,15 @@ Losses = list[tuple[float, float]]
 
 
 class DetectorEngine(Protocol):
-    """A kind of detector. ``batch``: images per step."""
+    """An engine that trains one kind of detector. ``batch``: images per step."""
 
     batch: int
 
     def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> tuple[Losses, Mapping[int, float]]:
-        """Train a detector, write its files to ``folder``, and return its losses and {step: validation score}. A
-        training that was interrupted resumes from ``unfinished`` if no input has changed."""
+        """Train a detector, write its files to ``folder``, and return its losses and {step: validation score}. An
+        interrupted training resumes from the folder ``unfinished`` if no input has changed."""
         ...
 
     def load(self, folder: Path) -> Callable[[np.ndarray], ScoredBoxes]:
-        """Return a function from a frame uint8 (H, H) to its boxes, px, selected by :data:`BOX_SELECTION`."""
+        """Return a function that detects boxes in px on a frame uint8 (H, H), within :data:`BOX_SELECTION`."""
         ...

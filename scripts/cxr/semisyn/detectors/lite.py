@@ -29,8 +29,9 @@ KIND, WEIGHTS = "semisyn_lite", "detector.safetensors"
 
 @dataclass(frozen=True, kw_only=True)
 class LiteOptions:
-    """Settings of the engine and the number of steps. size: side of the net's input, px; widths: its channels;
-    checkpoint_every: steps between checkpoints; others: see :class:`cxr.detection.training.Recipe`."""
+    """Settings of the engine and of a training. updates: number of steps; size: side of the net's input, px; widths:
+    channels of its layers; batch: images per step; checkpoint_every: steps between checkpoints. The other fields are
+    those of :class:`cxr.detection.training.Recipe`."""
 
     updates: int
     size: int
@@ -74,8 +75,9 @@ def train_lite(
     losses: list[tuple[float, float]] | None = None,
     watch: Monitor | None = None,
 ) -> Detector:
-    """Train a detector on batches mixed from the pools; runs of one seed start from the same weights. It resumes from
-    ``unfinished`` if no input has changed; ``losses`` receives each step's. Raises ValueError without images."""
+    """Train a detector on batches mixed from the pools. Trainings with the same seed start from the same weights. An
+    interrupted training resumes from ``unfinished`` if no input has changed. ``losses``: list to which each step's
+    losses are appended. Raise ValueError if no pool with a share has an image."""
     shares = {name: tuple(map(float, share)) for name, share in shares.items() if pools.get(name) and any(share)}
     if not shares:
         raise ValueError("no pool with a share has an image")
@@ -94,20 +96,20 @@ def train_lite(
 
 @torch.no_grad()
 def predict_boxes(net: Detector, image: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return boxes (N, 4) in px of a square of ``side``, confidences and classes of an image, best first."""
+    """Return (boxes (N, 4) in px of a square with ``side`` px, confidences, class indices), best first."""
     logit, distance = net(torch.from_numpy(image.astype(np.float32) / 255)[None, None])
     confidence = torch.sigmoid(logit[0].double()).numpy()
     return select_boxes(decode_boxes(distance[0].numpy(), net.grid.groups, side), confidence, **BOX_SELECTION)
 
 
 def find_boxes(net: Detector, frame: np.ndarray) -> ScoredBoxes:
-    """Return the boxes of a detector on a square frame uint8 (H, H), in its pixels, best first."""
+    """Return a detector's boxes on a square frame uint8 (H, H), in pixels of the frame, best first."""
     small = cv2.resize(frame, (net.grid.size, net.grid.size), interpolation=cv2.INTER_AREA)
     return ScoredBoxes(*predict_boxes(net, small, frame.shape[0]))
 
 
 class LiteEngine:
-    """The engine, with its own settings (``semisyn.detectors.lite``)."""
+    """The engine lite, with the settings ``semisyn.detectors.lite``."""
 
     def __init__(self, engine_settings: dict):
         self.own, self.batch = engine_settings, engine_settings["batch"]
@@ -134,7 +136,7 @@ class LiteEngine:
 
 
 def read_detector(path: Path) -> Detector:
-    """Read a detector from a weights file. Raises UserError for another file."""
+    """Read a detector from its weights file. Raise UserError for any other kind of file."""
     weights, facts = tensors.read_weights(path, KIND)
     net = Detector(grid_of(facts["classes"], facts["size"]), tuple(facts["widths"]))
     tensors.fill_net(net, weights, path)

@@ -1,6 +1,6 @@
-"""Pools of training images, and batches mixed from them. A draw at a position of a batch depends on seed, step and
-position alone, and ``synthetic``, ``unedited`` and ``shuffled`` list the same jobs, so a position with an edited image
-in one run has its unedited source in the control."""
+"""Pools (sets of training images of one origin), and batches mixed from them. The image at a position of a batch
+depends only on the seed, the step and the position. ``synthetic``, ``unedited`` and ``shuffled`` list the same jobs, so
+a position with an edited image in one run has its unedited source in the control run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,15 +16,15 @@ from cxr.detection.grid import Grid
 from cxr.detection.training import Batch
 
 POOLS = ("real", "synthetic", "shuffled", "unedited")
-"""Pools, in the order in which they divide a batch."""
+"""Names of the pools, in the order in which they divide a batch."""
 Shares = Mapping[str, tuple[float, float]]
-"""{pool: its shares of a batch at the first and at the last step}."""
+"""{pool: (its weight in a batch at the first step, at the last step)}."""
 
 
 @dataclass(frozen=True)
 class LazySample:
-    """A training image that is not read yet, and its boxes, each (class index, x1, y1, x2, y2) in frame pixels.
-    labelled_classes: classes whose boxes are all labelled, others do not enter the loss."""
+    """A training image whose pixels are not read yet. boxes: (class index, x1, y1, x2, y2) of each, in frame pixels;
+    labelled_classes: indices of the classes that were labelled on the image, the only ones that enter the loss."""
 
     boxes: tuple[tuple, ...]
     labelled_classes: tuple[int, ...]
@@ -35,7 +35,7 @@ class LazySample:
 
 @dataclass(frozen=True)
 class Sample:
-    """A :class:`LazySample` that is read: its image uint8 (size, size), and its boxes in cells of the grid."""
+    """A :class:`LazySample` after reading, with its image uint8 (size, size) and its boxes in units of grid cells."""
 
     image: np.ndarray
     boxes: tuple[tuple, ...]
@@ -48,7 +48,7 @@ Image = TypeVar("Image", LazySample, Sample)
 
 
 def read_sample(lazy_sample: LazySample, grid: Grid) -> Sample:
-    """Read an image, and return it as a sample of a grid."""
+    """Read the image of a sample, resize it to the input of a ``grid``, and convert its boxes to grid cells."""
     frame = lazy_sample.read_frame()
     small = cv2.resize(frame, (grid.size, grid.size), interpolation=cv2.INTER_AREA)
     corners = np.array([box[1:] for box in lazy_sample.boxes], np.float64).reshape(-1, 4)
@@ -58,7 +58,7 @@ def read_sample(lazy_sample: LazySample, grid: Grid) -> Sample:
 
 
 def shuffle_boxes(samples: Sequence[Image], seed: int) -> list[Image]:
-    """Return the images with the boxes of others of the same findings, along one cycle drawn by the seed."""
+    """Return each image with the boxes of another one that has the same findings, in a cycle drawn by ``seed``."""
     groups: dict[tuple, list[int]] = {}
     for place in sorted(range(len(samples)), key=lambda place: stable_hash("shuffled", seed, samples[place].image_id)):
         groups.setdefault(tuple(sorted({box[0] for box in samples[place].boxes})), []).append(place)
@@ -69,14 +69,15 @@ def shuffle_boxes(samples: Sequence[Image], seed: int) -> list[Image]:
 
 
 def take_patients(samples: Sequence[Image], share: float, seed: int) -> list[Image]:
-    """Return the images of a fraction of the patients, rounded up and drawn by the seed; smaller ones are subsets."""
+    """Return the images of a fraction ``share`` of the patients, rounded up and drawn by ``seed``. A larger share
+    contains the patients of every smaller one."""
     order = sorted((stable_hash("thinned", seed, name), name) for name in {sample.subject_id for sample in samples})
     selected_patients = {name for _, name in order[: ceil(share * len(order) - 1e-9)]}
     return [sample for sample in samples if sample.subject_id in selected_patients]
 
 
 def shares_at(shares: Shares, progress: float) -> dict[str, float]:
-    """Return each pool's fraction of a batch at ``progress`` (0 to 1), between its (first, last) of ``shares``."""
+    """Return {pool: fraction of a batch} at ``progress`` (0 to 1), interpolated from the (first, last) ``shares``."""
     batch_shares = {name: first + (last - first) * progress for name, (first, last) in shares.items()}
     total = sum(batch_shares.values())
     return {name: value / total for name, value in batch_shares.items()}
@@ -85,7 +86,7 @@ def shares_at(shares: Shares, progress: float) -> dict[str, float]:
 def draw_image(
     pools: Mapping[str, Sequence], batch_shares: Mapping[str, float], seed: int, update: int, place: int
 ) -> tuple[str, int, np.random.Generator]:
-    """Return pool and index of the image at a position of a batch, and its augmentation's generator."""
+    """Return (pool, index of an image in it, random generator for its augmentation) for a position of a batch."""
     names = [name for name in POOLS if batch_shares.get(name)]
     edges = np.cumsum([batch_shares[name] for name in names])
     random = np.random.default_rng(stable_hash("batch", seed, update, place))
@@ -97,7 +98,7 @@ def draw_image(
 def batch_drawer(
     pools: Mapping[str, Sequence[Sample]], shares: Shares, grid: Grid, *, size: int, updates: int, seed: int
 ) -> Callable[[np.random.Generator, int], Batch]:
-    """Return a function that draws the batch of ``size`` images of a step; it ignores its generator argument."""
+    """Return a function that draws the batch of ``size`` images of a step. It ignores its random generator."""
 
     def draw(_: np.random.Generator, update: int) -> Batch:
         batch_shares = shares_at(shares, update / max(updates - 1, 1))

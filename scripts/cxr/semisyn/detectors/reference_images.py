@@ -1,4 +1,4 @@
-"""List the images of a reference that are not in the cohort, as a table that the stage frames reads."""
+"""List a reference's images outside the cohort, as a table that the stage frames reads, and check patients' roles."""
 
 import json
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from cxr.semisyn.shared import TRAIN_SUBSET
 RESOURCE_FILES = ("columns/semisyn_detectors.toml",)
 ROLES = read_columns("semisyn_detectors", "roles")
 PICTURES = read_columns("semisyn_detectors", "pictures")
-"""The columns that the stage frames reads from a shard of the cohort."""
+"""Columns of the table of images. The stage frames reads them from a shard of the cohort."""
 SYNTHETIC = "synthetic"
-"""Name of the set of source images of the synthetic ones; the settings forbid it for references."""
+"""Name of the set of the synthetic images' sources. The settings forbid this name for references."""
 
 
 def run_roles(
@@ -33,8 +33,8 @@ def run_roles(
     findings: Sequence[str],
     images: str | Sequence = (),
 ) -> None:
-    """Write :data:`ROLES` of the ``references`` that a run is trained on or scored against, and of the sources of the
-    dataset's ``images``. Raises UserError for a patient in sets of two roles."""
+    """Write the table :data:`ROLES`, with a row for each of the ``references`` and one for the sources of the dataset's
+    training ``images``. Raise UserError if a patient is in sets of two roles."""
     roles, images_by_set, counts = {}, {}, {}
     for reference in (Reference(**settings) for settings in references):
         boxes, image_ids, excluded = read_reference(reference, findings)
@@ -56,8 +56,8 @@ NAMES = ("image_id", "image_path", "subject_id", "view", "position")
 
 
 def run_listing(*, annotations: str, pictures: str, output: str, reference: dict) -> None:
-    """Write :data:`PICTURES` of the reference's images in ``pictures``: a folder, or a CSV of :data:`NAMES` with paths
-    relative to it. Raises UserError if there is none."""
+    """Write the table :data:`PICTURES` of a reference's image files. ``pictures``: folder with the files, or CSV with
+    the columns :data:`NAMES` and paths relative to the CSV. Raise UserError if it has none of the images."""
     source = Reference(**reference, role="", classes={})
     regions = read_annotations(source.key, source.path, source.format)
     image_ids = {image_name(source.image_id, image) for image in regions.seen}
@@ -67,7 +67,7 @@ def run_listing(*, annotations: str, pictures: str, output: str, reference: dict
         if file.suffix.lower() in ENDINGS and file.is_file():
             first, *_ = file_by_image.setdefault(image_name(source.image_id, file.name), (file, "", None, None))
             if first != file:
-                raise UserError(f"{key}: {first} and {file} have one name: name a CSV of image_id and image_path")
+                raise UserError(f"{key}: {first} and {file} have the same name: name a CSV of image_id, image_path")
     rows = []
     for image in sorted(image_ids & file_by_image.keys()):
         file, patient, *posed = file_by_image[image]
@@ -78,12 +78,12 @@ def run_listing(*, annotations: str, pictures: str, output: str, reference: dict
             f"semisyn.references.{source.name}.image_id, which is {source.image_id!r}"
         )
     if len(rows) < len(image_ids):
-        log.warning("%s has %d of the %d images of its reference", key, len(rows), len(image_ids))
+        log.warning("%s has only %d of the %d images of its reference", key, len(rows), len(image_ids))
     write_rows(output, rows, PICTURES)
 
 
 def _files_in_sheet(path: Path, key: str) -> dict[str, tuple]:
-    """Return {image_id: (file, patient, view, position)} of a CSV's rows; a missing patient is "", others None."""
+    """Return {image_id: (file, patient, view, position)} of a CSV. A missing patient is "", any other cell None."""
     ids = ("image_id", "subject_id")
     sheet = read_sheet(path, key, NAMES, ids=ids, words=ids)
     sheet.require(NAMES[:2])

@@ -1,4 +1,4 @@
-"""Train a detector, with tables of its losses, validation scores and training images, and predict boxes with it."""
+"""Train a detector, write tables of its losses, scores and training images, and predict boxes with it."""
 
 import shutil
 from collections import Counter
@@ -35,13 +35,13 @@ UPDATES = read_columns("semisyn_detectors", "updates")
 EPOCHS = read_columns("semisyn_detectors", "epochs")
 POOLS = read_columns("semisyn_detectors", "pools")
 POINTS = 10
-"""Rows of the table of epochs, at which the engine lite is scored on the validation images."""
+"""Number of rows of the table of epochs, and of the steps at which the engine lite is scored on validation images."""
 SHARE_POINTS = 1000
-"""Points of the training at which the changing shares are summed for the table of pools."""
+"""Number of evenly spaced steps from whose shares the table of pools estimates how often images are used."""
 
 
 class FrameShards(ExitStack):
-    """Open shards of frames: of edited images, of the cohort, and {reference: of its images outside the cohort}."""
+    """Open files of frames: of edited images, of the cohort, and {reference: of its images outside the cohort}."""
 
     def __init__(self, edited: Sequence[str], frames: Sequence[str], by_reference: Mapping[str, str]):
         super().__init__()
@@ -52,8 +52,9 @@ class FrameShards(ExitStack):
 def _read_real(
     references: Sequence[dict], findings: Sequence[str], pictures: FrameShards, patients: str | Sequence[str]
 ) -> tuple[list[LazySample], Counter]:
-    """Return the references' images that have a frame, with boxes, and {reference: number without}. A finding with a
-    box counts as completely labelled in its reference, others as unlabelled. Raises UserError if none has a frame."""
+    """Return the references' images that have a frame, with their boxes, and {reference: number of images without a
+    frame}. A finding counts as labelled in a reference that has a box of it, otherwise as unlabelled. Raise UserError
+    if no image of a reference has a frame."""
     samples, lacking = [], Counter()
     for reference in (Reference(**settings) for settings in references):
         boxes, image_ids, _ = read_reference(reference, findings)
@@ -75,8 +76,8 @@ def _read_real(
 def _select_synthetic(
     images: pl.DataFrame, boxes: pl.DataFrame, options: DetectorsOptions, shards: Shards, size: int | str
 ) -> list[LazySample]:
-    """Return the dataset's train images of a size, those of the lowest ranks, in order of job_id; all findings are
-    labelled."""
+    """Return the training images of a dataset ``size`` (the lowest ranks) in order of job_id. All findings count as
+    labelled. Raise UserError if the dataset is smaller than ``size``."""
     quota, count = images["requested"].max() or 0, len(options.findings)
     num_each = images_per_finding(size, quota, count)
     if size not in PARTS and num_each > quota:
@@ -105,7 +106,7 @@ def read_pools(
     seed: int,
 ) -> tuple[dict[str, list[LazySample]], Counter]:
     """Return {pool: images} of a run, and {reference: number of its images without a frame}. ``images``, ``boxes``: the
-    dataset's tables. Raises UserError if a pool of the run is empty."""
+    dataset's tables. Raise UserError if a pool of the run is empty."""
     real, lacking = _read_real(options.references, options.findings, pictures, patients)
     pools = {"real": take_patients(real, options.real_share, seed)} if real else {}
     if options.synthetic:
@@ -133,9 +134,9 @@ def run(
     frames: Sequence[str] = (), references: Sequence[str] = (), validation: Sequence[str] = (), roles: str = "",
     **extra_files: str,
 ) -> None:  # fmt: skip
-    """Train a detector of a run with one of its seeds; write the folder ``model`` and three tables. ``extra_files``:
-    ``frames_<reference>``, and the engine's. Runs with one seed number share their draws; an interrupted training
-    resumes with the same result. Raises UserError for a run without images."""
+    """Train the detector of a run with seed ``number``. Write the folder ``model`` and three tables. ``extra_files``:
+    frames of references (``frames_<reference>``), and files of the engine. Runs with the same seed number draw the same
+    random numbers. An interrupted training resumes with the same result. Raise UserError for a run without images."""
     torch.set_num_threads(1)
     seed = stable_hash("detectors", options.seed, int(number)) % 2**32
     setup = Setup.of_job(extra_files, compute, own=options.own)
@@ -161,7 +162,7 @@ def run(
             log.info("%s: %d images, %d boxes", name, len(samples), sum(len(sample.boxes) for sample in samples))
         for name, count in lacking.items():
             if count:
-                log.warning("semisyn.references.%s: %d of its images have no frame and are not learnt", name, count)
+                log.warning("semisyn.references.%s: %d of its images have no frame and are not trained on", name, count)
         with atomic_folder(model) as folder:
             losses, step_scores = engine.train(task, folder, unfinished)
         scores = dict(step_scores)
@@ -180,12 +181,12 @@ def run(
 
 
 def report_steps(updates: int, points: int) -> tuple[int, ...]:
-    """Return ``points`` evenly spaced steps, fewer if there are fewer steps; the last step is among them."""
+    """Return ``points`` evenly spaced steps that include the last one, or all steps if there are fewer."""
     return tuple(sorted({max(1, round(updates * number / points)) for number in range(1, points + 1)}))
 
 
 def pools_table(task: TrainingTask, batch: int, options: DetectorsOptions, lacking: Mapping[str, int]) -> pl.DataFrame:
-    """Return :data:`POOLS`: the images of each pool and how often they were used."""
+    """Return the table :data:`POOLS`: the images of each pool and how often they are used."""
     uses = dict.fromkeys(task.shares, 0.0)
     for step in range(SHARE_POINTS):
         for name, share in shares_at(task.shares, step / (SHARE_POINTS - 1)).items():
@@ -204,7 +205,7 @@ def run_predictions(
     *, model: str, annotations: str, frames: Sequence[str], output: str, engine: str, engine_settings: dict,
     findings: Sequence[str], reference: dict, compute: dict, roles: str = "", **engine_files: str,
 ) -> None:  # fmt: skip
-    """Write a detector's boxes on all images of a reference that have a frame. Raises UserError if none has one."""
+    """Write a detector's boxes on all images of a reference that have a frame. Raise UserError if none has one."""
     torch.set_num_threads(1)
     source = Reference(**reference)
     images = read_reference(source, findings).image_ids
@@ -215,7 +216,7 @@ def run_predictions(
         framed_ids = framed_images(source, images, shards)
         if len(framed_ids) < len(images):
             log.warning(
-                "semisyn.references.%s: %d of its %d images have no frame, and count as if nothing were found on them",
+                "semisyn.references.%s: %d of its %d images have no frame, and count as images without detections",
                 source.name, len(images) - len(framed_ids), len(images),
             )  # fmt: skip
         for image in progress(framed_ids, len(framed_ids), "predictions"):

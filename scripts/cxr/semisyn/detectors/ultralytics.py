@@ -1,6 +1,6 @@
-"""Engine ultralytics of semisyn_detectors: YOLO and RT-DETR, trained by the package of that name, which is under the
-AGPL: only this module and that of ``boxes`` import it, in a separate environment. There are no mosaics, which would mix
-the pools, and an image counts as free of unlabelled findings. A training resumes at the last finished epoch."""
+"""Engine ultralytics of semisyn_detectors: YOLO and RT-DETR, trained by the package ultralytics. It is under the AGPL,
+so only this module and the one of ``boxes`` import it, in a separate environment. Mosaics are off, because they would
+mix the pools. A finding without boxes counts as absent. A training resumes at the last finished epoch."""
 
 import hashlib
 import json
@@ -33,13 +33,13 @@ GPU = True
 FILES = ("checkpoint",)
 KIND, WEIGHTS = "semisyn_ultralytics", "detector.safetensors"
 NETWORKS = {"yolo": "DetectionModel", "rtdetr": "RTDETRDetectionModel"}
-"""{prefix of a plan's name: class of the package}."""
+"""{prefix of a model configuration's name: class of its network in the package}."""
 FIXED_SETTINGS = {"deterministic": True, "amp": False, "mosaic": 0.0, "close_mosaic": 0, "plots": False, "val": False}
-"""Settings of every training."""
+"""Settings of the package that are the same in every training."""
 
 
 class UltralyticsEngine:
-    """The engine, with its own settings (``semisyn.detectors.ultralytics``)."""
+    """The engine ultralytics, with the settings ``semisyn.detectors.ultralytics``."""
 
     def __init__(self, setup: Setup):
         self.own, self.batch = setup.own, setup.own["batch"]
@@ -73,7 +73,8 @@ class UltralyticsEngine:
         return losses, {}
 
     def _trainer(self, draws: "ImageSampler", losses: list[tuple[float, float]], folder: Path) -> type:
-        """Return the package's trainer with our draws and losses; it saves its state each epoch, and resumes."""
+        """Return a trainer class of the package that draws images by ``draws`` and records ``losses``. It saves its
+        state to ``folder`` after each epoch, and resumes from there."""
         boxes.import_package()
         from ultralytics.data.build import InfiniteDataLoader
         from ultralytics.models.rtdetr.train import RTDETRTrainer
@@ -82,7 +83,7 @@ class UltralyticsEngine:
         state_path = folder / "state/state.pt"
         key = "semisyn.detectors.ultralytics"
         start = {}
-        if self.start:  # the package's pickle is not run
+        if self.start:  # weights are converted without unpickling code
             convert_ultralytics(Path(self.start), folder / "checkpoint.safetensors")
             start, _ = tensors.read_weights(folder / "checkpoint.safetensors", "ultralytics")
 
@@ -92,7 +93,7 @@ class UltralyticsEngine:
                     return super().get_dataloader(dataset_path, batch_size, rank, mode)
                 dataset = self.build_dataset(dataset_path, mode, batch_size)
                 if len(dataset) != len(draws.images):
-                    raise UserError(f"{dataset_path}: ultralytics has dropped images: its disk may be full")
+                    raise UserError(f"{dataset_path}: ultralytics dropped some images: check whether its disk is full")
                 return InfiniteDataLoader(dataset, batch_size, sampler=draws, collate_fn=dataset.collate_fn)
 
             def get_model(self, *arguments, **keywords):
@@ -100,7 +101,7 @@ class UltralyticsEngine:
                 shapes = {name: value.shape for name, value in net.state_dict().items()}
                 fitting = {name: value for name, value in start.items() if shapes.get(name) == value.shape}
                 if start and len(fitting) < len(shapes) / 2:
-                    raise UserError(f"{key}.checkpoint is of another plan than {key}.plan: name its own plan")
+                    raise UserError(f"{key}.checkpoint is of another model than {key}.plan: set its plan")
                 net.load_state_dict(fitting, strict=False)
                 return net
 
@@ -121,7 +122,7 @@ class UltralyticsEngine:
                 self.add_callback("on_train_epoch_start", lambda _: self._keep(state))
 
             def _keep(self, state):
-                if state and self.epoch == state["step"]:  # no random number may be drawn in between
+                if state and self.epoch == state["step"]:  # no random number may be drawn before the batches
                     draws.done = self.epoch * draws.each
                     set_random_states(state["random"])
                 elif self.epoch:
@@ -130,7 +131,7 @@ class UltralyticsEngine:
                     run_state |= {"updates": self.ema.updates, "step": self.epoch, "losses": losses}
                     write_state(state_path, run_state | {"random": get_random_states()})
 
-            # the last weights are used, and semisyn_detection scores them: no validation here
+            # no validation here: the last weights are used, and semisyn_detection scores them
             def get_validator(self):
                 return SimpleNamespace(metrics=SimpleNamespace(keys=[]))
 
@@ -164,8 +165,8 @@ class UltralyticsEngine:
 
 
 def raw_boxes(raw: torch.Tensor, family: str, size: int, classes: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return one image's boxes (N, 4) in pixels of the net's input, and scores (N, classes), from ``raw``: (1, 4 +
-    classes, N) in pixels of a YOLO, or (1, N, 4 + classes) as fractions of the image of an RT-DETR."""
+    """Return (boxes (N, 4) in pixels of the net's input, scores (N, classes)) of one image from the net's output
+    ``raw``: (1, 4 + classes, N) in pixels for YOLO, or (1, N, 4 + classes) as fractions of the image for RT-DETR."""
     rows = raw[0] if family == "rtdetr" else raw[0].T
     centre, sides, scores = rows.split((2, 2, classes), dim=1)
     scale = size if family == "rtdetr" else 1
@@ -192,7 +193,7 @@ def get_random_states() -> list:
 
 
 def set_random_states(states: list) -> None:
-    """Set the states of :func:`get_random_states`."""
+    """Set the random generators to states that :func:`get_random_states` returned."""
     (version, numbers, gauss), (keys, *numpy_fields), torch_state = states
     random.setstate((version, tuple(numbers), gauss))
     np.random.set_state(("MT19937", np.array(keys, np.uint32), *numpy_fields))  # noqa: NPY002
@@ -200,12 +201,12 @@ def set_random_states(states: list) -> None:
 
 
 def num_epochs_of(updates: int, epochs: int) -> int:
-    """Return the epochs of the package's schedule: the largest number up to ``epochs`` that divides ``updates``."""
+    """Return the number of epochs for the package: the largest one up to ``epochs`` that divides ``updates``."""
     return max(number for number in range(1, min(updates, epochs) + 1) if updates % number == 0)
 
 
 class ImageSampler(torch.utils.data.Sampler):
-    """Image indices, one epoch after another, as :func:`cxr.semisyn.detectors.pools.draw_image` draws them."""
+    """Sampler of image indices, epoch by epoch, which :func:`cxr.semisyn.detectors.pools.draw_image` draws."""
 
     def __init__(self, task: TrainingTask, batch: int, steps: int):
         self.task, self.batch, self.each, self.done = task, batch, task.updates // steps, 0
@@ -226,13 +227,13 @@ class ImageSampler(torch.utils.data.Sampler):
 
 
 def write_images(task: TrainingTask, folder: Path) -> Path:
-    """Write a task's images and labels in YOLO's layout, in the order of :class:`ImageSampler`; return data.yaml."""
+    """Write a task's images and labels in YOLO's layout, as :class:`ImageSampler` numbers them. Return data.yaml."""
     for kind in ("images", "labels"):
         (folder / kind / "train").mkdir(parents=True)
     for number, sample in enumerate(sample for name in task.shares for sample in task.pools[name]):
         frame = sample.read_frame()
         if not cv2.imwrite(str(folder / f"images/train/{number:07d}.png"), frame):
-            raise UserError(f"{folder}: an image could not be written: its disk may be full")
+            raise UserError(f"{folder}: an image could not be written: check whether its disk is full")
         lines = "".join(yolo_line(box, kind, frame.shape) for kind, *box in sample.boxes)
         (folder / f"labels/train/{number:07d}.txt").write_text(lines, encoding="utf-8")
     (folder / "val.txt").write_text(f"{(folder / 'images/train/0000000.png').absolute()}\n", encoding="utf-8")
@@ -243,7 +244,7 @@ def write_images(task: TrainingTask, folder: Path) -> Path:
 
 
 def load(setup: Setup) -> UltralyticsEngine:
-    """Load the engine. Raises UserError where the package is not installed."""
+    """Load the engine. Raise UserError if the package is not installed."""
     try:
         boxes.import_package()
     except ImportError:

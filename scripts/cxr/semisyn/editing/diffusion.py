@@ -15,7 +15,7 @@ KEY = "semisyn.editing.diffusion.model"
 
 
 class DiffusionEditor(ModelEditor):
-    """Samples findings into the masks."""
+    """Editor that samples the findings inside the masks."""
 
     def edit_latents(self, rows: EditBatch) -> torch.Tensor:
         """See :class:`ModelEditor`."""
@@ -32,6 +32,6 @@ class DiffusionEditor(ModelEditor):
 
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> DiffusionEditor:
-    """Load the engine. Raises UserError for an unusable file or prompt."""
+    """Load the engine. Raise UserError for an unusable file or prompt."""
     layout = read_stable_diffusion_layout(Path(setup.files["folder"]), KEY)
     return DiffusionEditor(load_editor_nets(layout, prompts, setup), setup.own, setup.batch)

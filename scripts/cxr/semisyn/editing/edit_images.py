@@ -1,4 +1,4 @@
-"""Put the jobs' findings into the healthy images of a shard, under one or several configurations; refuse bad edits."""
+"""Put findings into the healthy images of a shard, with one or several configurations, and refuse bad edits."""
 
 import json
 from collections.abc import Sequence
@@ -27,13 +27,14 @@ from cxr.semisyn.editing.engine import BoxTooSmall, EditedImage, Job
 from cxr.semisyn.shared import BLURS, CHOSEN_CONFIG, DEFAULT_CONFIG, MEASURES, SELECTION, WARPED_FINDING
 
 CUT = 3
-"""Standard deviations at which the kernel of ``gauss`` is cut."""
+"""Radius of the kernel of ``gauss`` in standard deviations."""
 
 
 def soft_mask(boxes: np.ndarray, shape: tuple[int, int], blur: str) -> np.ndarray:
-    """Return the edit weight of each pixel, float32 ``shape`` in 0..1: the maximum over ``boxes`` (N, 4). ``none`` is 1
-    where a pixel's centre lies in the box; ``gauss`` blurs that, with half the side over r as deviation; ``ggauss`` is
-    exp(-(|t| / (sqrt(2) deviation)) ** exponent) of the distance t from the box's centre."""
+    """Return the edit weight of each pixel, float32 ``shape`` in 0..1: the maximum over ``boxes`` (N, 4). The
+    kind ``none`` of ``blur`` is 1 where a pixel's centre lies in the box. ``gauss`` blurs this mask with a deviation of
+    half the box's side divided by r. ``ggauss`` is exp(-(|t| / (sqrt(2) deviation)) ** exponent) along x times the same
+    along y, where t is the distance from the box's centre."""
     mask = np.zeros(shape, np.float32)
     for box in np.asarray(boxes, np.float64).reshape(-1, 4):
         np.maximum(mask, _box_mask(box, shape, *BLURS[blur]), out=mask)
@@ -62,13 +63,13 @@ def _box_mask(box: np.ndarray, shape: tuple[int, int], kind: str, r: float, expo
 
 
 VISIBLE = 4.0
-"""Smallest visible change, grey levels."""
+"""Smallest change of a pixel that counts as visible, grey levels."""
 MIN_CHANGED = 0.01
 """Smallest fraction of the boxes' area that must change visibly."""
 
 
 class EditRefused(ValueError):
-    """The edit is refused; ``reason``: code of the reason."""
+    """Error for an edit that is refused. ``reason``: code of the reason (docs/reference/reasons.md)."""
 
     def __init__(self, reason: str, detail: str):
         super().__init__(detail)
@@ -86,8 +87,9 @@ class AcceptedEdit(NamedTuple):
 def evaluate_edit(
     source: np.ndarray, organs: dict[str, np.ndarray], job: Job, edited: EditedImage, max_leak: float
 ) -> AcceptedEdit:
-    """Return the accepted edit of a job on a ``source`` uint8 (512, 512). Raises EditRefused, also if more than
-    ``max_leak`` of the squared change lies outside the boxes though the mask applies until the end."""
+    """Return the accepted edit of a job on a ``source`` uint8 (512, 512). Raise EditRefused for an unusable image, for
+    too small a visible change, or if a fraction above ``max_leak`` of the squared change lies outside the boxes. The
+    last check needs a mask that applies in all steps, and a finding other than :data:`WARPED_FINDING`."""
     support = edited.support if edited.support is not None else job.mask > 0
     image = np.asarray(edited.image)
     if image.shape != source.shape or not np.isfinite(image).all():
@@ -122,7 +124,7 @@ def evaluate_edit(
 
 
 def _lesion_of_side(lesion: np.ndarray, organs: dict[str, np.ndarray], side: str) -> np.ndarray:
-    """Return the part of a lesion on the lung ``side`` of the midline and outside of the opposite lung."""
+    """Return the part of a lesion on its ``side`` of the midline between the lungs, without the opposite lung."""
     if not side:
         return lesion
     columns = np.arange(lesion.shape[1])[None] + 0.5
@@ -138,7 +140,8 @@ UNITS = {"image": "grey levels"}
 
 @dataclass(frozen=True, kw_only=True)
 class EditingOptions:
-    """Settings of an engine and its edits. choice: {finding: configuration}, or ``selection``; parts: of trial jobs."""
+    """Settings of an engine and its edits. own: settings of the engine; choice: {finding: configuration}, or
+    ``selection``; parts: number of cluster jobs among which the trial jobs are split."""
 
     engine: str
     own: dict
@@ -155,10 +158,11 @@ def run_shard(
     boxes: str | list[str], excluded: str | list[str], shard: str, options: EditingOptions, attrs: dict, threads: int,
     compute: dict | None = None, config: str = "", together: Sequence[str] = (), choice: str = "", **files: str,
 ) -> None:  # fmt: skip
-    """Edit one part of the placed trial jobs or, under ``chosen``, a shard's placed jobs that chose this engine, under
-    ``config`` or ``together`` under several, which share work. ``output``: HDF5 of job_id: ``image`` uint8 and
-    ``lesion`` bool (512, 512), and the frame's ``to_original`` and ``original_shape``. Raises UserError for an unknown
-    engine."""
+    """Edit placed jobs with the configuration ``config``, or with several configurations (``together``), which share
+    work. ``chosen`` edits all jobs of a ``shard`` whose finding chose a configuration of this engine. Any other
+    configuration edits one part of the trial jobs; ``shard`` is then the number of the part. ``output``: HDF5 by job_id
+    with ``image`` uint8 and ``lesion`` bool (512, 512), and the frame's ``to_original`` and ``original_shape``. With
+    ``together``, ``output``, ``boxes`` and ``excluded`` are lists. Raise UserError for an unknown engine."""
     configs = list(together) or [config]
     paths = ([path] if isinstance(path, str) else path for path in (output, boxes, excluded))
     targets = dict(zip(configs, zip(*paths, strict=True), strict=True))
@@ -168,7 +172,7 @@ def run_shard(
         for config in configs
     }
     per_config = {name: jobs_of(*tables, shard, name, options, choice) for name in configs}
-    # the configurations of a job follow one another, so that a batch holds them together
+    # the configurations of a job follow one another, so that a batch contains them together
     job_by_key = {
         (job_id, name): per_config[name][job_id]
         for job_id in sorted({job_id for jobs in per_config.values() for job_id in jobs})
@@ -209,7 +213,7 @@ def run_shard(
     empty |= {"to_original": ((2, 3), np.float64), "original_shape": ((2,), np.int32)}
     with ExitStack() as stack:
         frame_shards, organ_shards = (stack.enter_context(Shards(paths)) for paths in (frames, organs))
-        # the name of the rule for one configuration, so that files of several equal those of one
+        # the same name for one configuration and for several together, so that their files are equal
         attrs |= {"stage": f"semisyn_editing_{options.engine}"}
         keywords = {"attrs": attrs, "units": UNITS, "pictures": ("image",), "empty": empty}
         writers = {name: stack.enter_context(ShardWriter(path, **keywords)) for name, (path, *_) in targets.items()}
@@ -241,7 +245,8 @@ def run_shard(
 def jobs_of(
     plan: pl.DataFrame, placed: pl.DataFrame, shard: str, config: str, options: EditingOptions, choice: str = ""
 ) -> dict[str, tuple[str, Job]]:
-    """Return {job_id: (image_id, job)}: of a shard under ``chosen``, else every n-th trial job; without masks."""
+    """Return {job_id: (image_id, job without a mask)}: the jobs of a shard for the configuration ``chosen``, or of one
+    part of the trial jobs for any other."""
     names = {finding: config_of(finding, config, options, choice) for finding in options.findings}
     engine_findings = [finding for finding, name in names.items() if options.configs[name]["engine"] == options.engine]
     if config == CHOSEN_CONFIG:
@@ -267,7 +272,7 @@ def jobs_of(
 
 
 def config_of(finding: str, config: str, options: EditingOptions, choice: str = "") -> str:
-    """Return the name of the configuration that edits a finding. ``choice``: the file of semisyn_selection."""
+    """Return the name of the configuration that edits a finding. ``choice``: path of semisyn_selection's file."""
     if config != CHOSEN_CONFIG:
         return config
     if options.choice == SELECTION:

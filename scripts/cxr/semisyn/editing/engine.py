@@ -1,4 +1,4 @@
-"""Interface of the editing engines: a module has ``load(options, setup, prompts)``; ``prompts``: of all jobs."""
+"""Interface of the editing engines. A module has ``load(options, setup, prompts)``, with the prompts of all jobs."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -8,9 +8,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Job:
-    """One finding to put into one image. ``boxes`` float64 (N, 4) in frame pixels, with the ``sides`` of their lungs
-    ("" for the heart); ``ratio``: cardiothoracic ratio to reach, or None; ``mask`` float32 (512, 512): weight of the
-    edit at each pixel, filled in just before it; ``config``: the configuration."""
+    """A job: one finding to put into one image. boxes: float64 (N, 4) in frame pixels; sides: lung of each box, "" for
+    the heart; ratio: cardiothoracic ratio to reach, or None if the finding is not in the heart; mask: float32
+    (512, 512), weight of the edit at each pixel, None until just before the edit; config: the configuration."""
 
     job_id: str
     finding: str
@@ -25,8 +25,9 @@ class Job:
 
 @dataclass(frozen=True)
 class EditedImage:
-    """An edited image, uint8 or float (512, 512), with drawn ``parameters``. Bool (512, 512): ``lesion``, the exact
-    mask, if known; ``support``: where the engine may have changed the image, None where the job's mask is above 0."""
+    """An edited image, uint8 or float (512, 512). lesion: its exact mask, bool (512, 512), or None if unknown; support:
+    pixels that the engine may have changed, bool (512, 512), or None for those where the job's mask is above 0;
+    parameters: random values that the engine drew."""
 
     image: np.ndarray
     lesion: np.ndarray | None = None
@@ -38,11 +39,12 @@ class EditingEngine(Protocol):
     """An editor that puts findings into chest X-rays."""
 
     def edit(self, image: np.ndarray, organs: dict[str, np.ndarray], job: Job) -> EditedImage:
-        """Edit a frame uint8 (512, 512) with its masks {label: bool (512, 512)}; called from several threads at once.
-        An engine with a large net has ``edit_batch(images, organs, jobs)`` instead, on lists and called from one
-        thread, and the attribute ``batch``. No result may depend on another job. Raises BoxTooSmall."""
+        """Edit a frame uint8 (512, 512) with the organ masks {label: bool (512, 512)}. Several threads call this method
+        at once. An engine with a large net instead has ``edit_batch(images, organs, jobs)`` on lists, which one thread
+        calls, and the attribute ``batch``, their maximum length. A result must not depend on other jobs. Raise
+        BoxTooSmall if a box covers no cell of the model's grid."""
         ...
 
 
 class BoxTooSmall(ValueError):
-    """A box of the job covers no cell of the model's latent grid."""
+    """Error for a job with a box that covers no cell of the model's latent grid."""

@@ -1,4 +1,4 @@
-"""Editing engine lite: paints findings on the CPU; all random draws depend on the job's seed and prompt alone."""
+"""Editing engine lite, which paints findings on the CPU. Its random draws depend only on the job's seed and prompt."""
 
 import numpy as np
 
@@ -18,12 +18,12 @@ RESOURCE_FILES = ("organs/lite.onnx", "semisyn/painters.yaml", "semisyn/priors.y
 
 
 def read_ranges() -> dict:
-    """Return the painters' numbers: {painter: {name: (low, high) or a number}}."""
+    """Return the parameters of the painters: {painter: {name: a number, or (low, high) to draw from}}."""
     return load_resource(RESOURCE_FILES[1])
 
 
 class LiteEditor:
-    """Paints findings. ``painters``: {finding: name of its painter}."""
+    """Editor that paints findings. ``painters``: {finding: name of its painter in PAINTERS}."""
 
     def __init__(self, painters: dict[str, str]):
         self._painters, self._ranges = painters, read_ranges()
@@ -52,7 +52,7 @@ class LiteEditor:
 
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> LiteEditor:
-    """Load the engine. Raises UserError for a finding whose painter does not exist."""
+    """Load the engine. Raise UserError for a finding whose painter does not exist."""
     catalogue = read_catalogue(setup.files.get("findings_file") or "")
     painters = {name: catalogue.findings[name].painter for name in options.findings}
     for finding, painter in painters.items():

@@ -1,4 +1,4 @@
-"""Base of the editing engines with a diffusion model. On a CPU a job's image is bit-identical in every batch."""
+"""Base class of the editing engines with a diffusion model. On a CPU a job's image is bit-identical in any batch."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -17,12 +17,13 @@ from cxr.semisyn.editing.engine import BoxTooSmall, EditedImage, Job
 from cxr.semisyn.editing.settings import OWN_STRENGTH
 
 PASS_KEYS = ("blending", "extent", "steps", "strength")
-"""Configuration keys that the jobs of one pass share; masks, prompts and guidance weights are per row."""
+"""Settings in which the jobs of one pass must agree. Masks, prompts and guidance weights may differ between jobs."""
 
 
 class EditBatch:
-    """Jobs of one pass: masks (B, 1, h, w) of B jobs, clean latents (S, C, h, w) of their S sources, and noise. Jobs
-    with the same row of ``clean`` in ``sources`` have the same image, seed and negative prompt."""
+    """The B jobs of one pass through the model: their masks (B, 1, h, w), the clean latents (S, C, h, w) of their S
+    sources, and noise. ``sources``: each job's row of ``clean``. Jobs with the same row have the same image, seed and
+    negative prompt."""
 
     def __init__(
         self, clean: torch.Tensor, jobs: list[Job], device: torch.device, sources: Sequence[int] | None = None
@@ -38,7 +39,7 @@ class EditBatch:
         self.inverted = tuple(job.config["negative"] for job in owners)
 
     def draw(self) -> torch.Tensor:
-        """Return noise (S, C, h, w), each source's from its own generator."""
+        """Return noise (S, C, h, w), drawn for each source from a separate random generator."""
         noise = [torch.randn(self.clean.shape[1:], generator=generator) for generator in self._generators]
         return torch.stack(noise).to(self.device)
 
@@ -47,19 +48,19 @@ class ModelEditor(ABC):
     """An editor with a latent diffusion model."""
 
     inverts = False
-    """Whether the source is inverted first, once for all jobs that edit it under the same negative prompt."""
+    """Whether the source is first inverted to noise, once for all configurations of a job with one negative prompt."""
 
     def __init__(self, nets: Nets, engine_settings: dict, batch: int):
         self.nets, self.own, self.batch = nets, engine_settings, batch
 
     @abstractmethod
     def edit_latents(self, rows: EditBatch) -> torch.Tensor:
-        """Return the edited latents of the jobs of one pass."""
+        """Return the edited latents (B, C, h, w) of the jobs of one pass."""
 
     @inference()
     def edit_batch(self, images: list[np.ndarray], organs: list[dict], jobs: list[Job]) -> list[EditedImage]:
-        """Return the edited images, float32 (512, 512) in grey levels: the mean of the model's three channels. Work on
-        a source is done once for all configurations of a job."""
+        """Return the edited images, float32 (512, 512) in grey levels: the mean of the model's three channels. A
+        source is encoded once for all configurations of a job. Raise BoxTooSmall if a box covers no latent cell."""
         scaled = torch.from_numpy(np.stack(images)).float()[:, None] / 127.5 - 1
         image_indices, first_rows = _group_indices([job.job_id for job in jobs])
         clean = self.nets.encode(scaled[first_rows].expand(-1, 3, -1, -1))
@@ -94,13 +95,13 @@ class ModelEditor(ABC):
 
 
 def load_editor_nets(layout: Layout, prompts: frozenset[str], setup: Setup) -> Nets:
-    """Load a model with the prompts of all jobs. Raises UserError for an unusable file or prompt."""
+    """Load a model, and encode the prompts of all jobs. Raise UserError for an unusable file or prompt."""
     texts = dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
     options = NetOptions.from_settings(setup.own["dtype"], setup.own["autoencoder"], setup.compute)
     return load_nets(layout, texts, options, select_device(setup.device, setup.asked))
 
 
 def _group_indices(keys: list) -> tuple[list[int], list[int]]:
-    """Return each key's index among the distinct keys, in order of first appearance, and where these first appear."""
+    """Number the distinct keys in order of appearance. Return each key's number, and each number's first position."""
     distinct = list(dict.fromkeys(keys))
     return [distinct.index(key) for key in keys], [keys.index(key) for key in distinct]

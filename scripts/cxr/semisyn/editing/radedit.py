@@ -14,15 +14,15 @@ INPUTS = {
 }
 GPU = True
 STEPS, GUIDANCE = 200, 7.5
-"""Steps of the model, and guidance weight of a prompt (the authors' code)."""
+"""Number of diffusion steps, and default guidance weight of a prompt (the authors' code)."""
 INVERT_GUIDANCE = 3.5
 """Guidance weight of a negative prompt in the inversion (the authors' code)."""
 SHARED_KEYS = ("extent", "steps", "strength", "negative")
-"""Keys that configurations must share so that their sources are inverted once."""
+"""Settings in which configurations must agree for a source to be inverted only once for all of them."""
 
 
 class RadEditor(ModelEditor):
-    """Adds findings with RadEdit."""
+    """Editor that adds findings with the method RadEdit."""
 
     inverts = True
 
@@ -41,6 +41,6 @@ class RadEditor(ModelEditor):
 
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> RadEditor:
-    """Load the engine. Raises UserError for an unusable file or prompt."""
+    """Load the engine. Raise UserError for an unusable file or prompt."""
     loaded = load_editor_nets(make_radedit_layout(setup.files), prompts, setup)
     return RadEditor(loaded, {"steps": STEPS, "guidance": GUIDANCE} | setup.own, setup.batch)

@@ -1,4 +1,4 @@
-"""Settings of the editing: configurations, their grid (Appendix E of the paper), the choice per finding, limits."""
+"""Settings of the stage semisyn_editing: configurations, a grid of them (Appendix E), the choice among them, limits."""
 
 from decimal import Decimal
 from itertools import product
@@ -15,11 +15,11 @@ PIPELINES = {
     "roentgen_cfg": {"engine": "diffusion", "blending": "guidance"},
     "radedit": {"engine": "radedit", "blending": "guidance"},
 }
-"""The paper's four pairs of a model and a blending (section 3.5)."""
+"""The paper's four pairs of a model and a way to keep the source image outside the mask (section 3.5)."""
 BASE = "roentgen_after"
-"""Pipeline from which a sequential search varies one axis at a time, if it is among the pipelines."""
+"""Pipeline whose settings a sequential search varies one at a time. Without it, the first pipeline is used."""
 OWN_STRENGTH = {"diffusion": 1.0, "radedit": 0.7, "lite": 1.0}
-"""Strength of each engine for a configuration with strength 0: fraction of the noise levels that is used."""
+"""{engine: its default strength}, for configurations with strength 0: the fraction of the noise levels in use."""
 AXES: dict[str, list] = {
     "prompt": ["phrase", "label"],
     "blur": list(BLURS),
@@ -29,14 +29,14 @@ AXES: dict[str, list] = {
     "strength": [0.0, 0.9, 1.0],
     "negative": ["", "No acute cardiopulmonary process."],
 }
-"""Appendix E's axes of the grid: values of :class:`EditingConfig`; the first is the default. Guidance depends on the
-engine (:data:`GUIDANCE`)."""
+"""Axes of the grid in Appendix E: {field of :class:`EditingConfig`: its values, the default first}. The values of
+guidance depend on the engine (:data:`GUIDANCE`)."""
 GUIDANCE = {"radedit": [0.0, 12.0, 15.0, 19.0], "diffusion": [0.0, 6.0, 7.5, 10.0]}
-"""{engine: guidance weights to try}; 0: its own."""
+"""{engine: guidance weights to try}. The value 0 stands for the engine's default."""
 
 
 class EditingConfig(Section):
-    """An editing configuration. The engine lite uses only ``engine`` and ``prompt``."""
+    """An editing configuration: an engine and its options. The engine lite uses only ``engine`` and ``prompt``."""
 
     engine: Literal["lite", "radedit", "diffusion"] = key("lite", "Engine that edits the images.")
     blending: Literal["before", "after", "guidance"] = key(
@@ -46,17 +46,22 @@ class EditingConfig(Section):
     negative: str = key("", "Negative prompt; empty: none.", source=PAPER)
     blur: Literal[tuple(BLURS)] = key(
         "none",
-        "Softening of the mask. gauss_rX: a Gaussian with deviation half a side / X; ggauss_bN: with exponent N.",
+        "Softening of the mask's edges. gauss_rX: Gaussian blur whose deviation is half the box's side / X; "
+        "ggauss_bN: a generalised Gaussian with the exponent N; none: a sharp box.",
         source=PAPER,
     )
-    extent: Share = key(1.0, "Fraction of the steps, noisiest first, in which the mask applies.", source=PAPER)
+    extent: Share = key(1.0, "Fraction of the steps, from the noisiest on, in which the mask applies.", source=PAPER)
     steps: float = key(1.0, "Number of steps, as a multiple of the engine's default.", source=PAPER, gt=0, le=20)
     guidance: float = key(0.0, "Guidance weight of the prompt; 0: the engine's default.", source=PAPER, ge=0, le=100)
-    strength: float = key(0.0, "Fraction of noise levels in use; 0: the engine's default.", source=AUTHORS, ge=0, le=1)
-    composite: Literal["support", "none"] = key("support", "Pixels outside the mask: the source's, or the model's.")
+    strength: float = key(
+        0.0, "Fraction of noise levels in use. Higher: larger changes; 0: engine's default.", source=AUTHORS, ge=0, le=1
+    )
+    composite: Literal["support", "none"] = key(
+        "support", "Pixels outside the mask. support: taken from the source image; none: as the model returns them."
+    )
 
     def effective(self) -> tuple:
-        """Return the values that determine the images; configurations with equal ones make the same images."""
+        """Return the settings that affect the images. Configurations with equal settings make the same images."""
         config_fields = self.as_dict() | {"strength": self.strength or OWN_STRENGTH[self.engine]}
         if self.engine == "lite":
             config_fields = {name: config_fields[name] for name in ("engine", "prompt")}
@@ -71,8 +76,8 @@ class EditingGrid(Section):
     pipelines: list[Literal[tuple(PIPELINES)]] = key(list, "Pipelines to search over; empty: no grid.", source=OURS)
 
     def points(self, search: str) -> dict[str, EditingConfig]:
-        """Return {name: configuration} of a search: sequential, figures or product. A name is the pipeline's,
-        then each value that is not the first of its axis: ``roentgen_after_extent0.9``."""
+        """Return {name: configuration} of the points of a search: sequential, figures or product. A name consists of
+        the pipeline and each value that differs from the default, such as ``roentgen_after_extent0.9``."""
         if not self.pipelines:
             return {}
         axes = {name: AXES | {"guidance": GUIDANCE[PIPELINES[name]["engine"]]} for name in self.pipelines}
@@ -91,7 +96,7 @@ class EditingGrid(Section):
             words, config = [pipeline], {axis: choices[0] for axis, choices in axes[pipeline].items()} | values
             for axis, choices in axes[pipeline].items():
                 value, number = config[axis], choices.index(config[axis])
-                if number and axis == "negative":  # a sentence
+                if number and axis == "negative":  # its value is a sentence
                     words.append(axis if number == 1 else f"{axis}{number}")
                 elif number:
                     words.append(f"{axis}{Decimal(repr(value)):f}" if isinstance(value, float) else f"{axis}-{value}")
@@ -104,11 +109,11 @@ class DiffusionSettings(Section):
 
     model: str = key("", "Folder of the model, with model_index.json.")
     steps: int = key(75, "Number of diffusion steps.", ge=1, le=1000)
-    guidance: float = key(4.0, "Guidance weight of the prompt.", ge=0, le=100)
+    guidance: float = key(4.0, "Guidance weight. Higher values follow the prompt more closely.", ge=0, le=100)
 
 
 class EditingSettings(Section):
-    """Editing findings into healthy images."""
+    """Settings for editing findings into healthy images."""
 
     configs: dict[ConfigName, EditingConfig] = key(
         lambda: {"lite": EditingConfig()} | {name: EditingConfig(**fields) for name, fields in PIPELINES.items()},
@@ -117,9 +122,9 @@ class EditingSettings(Section):
     )
     grid: EditingGrid = key(EditingGrid, "Further configurations: the points of a grid search.", source=PAPER)
     choice: dict[str, str] | Literal["selection"] = key(
-        dict, "{finding: configuration}, otherwise lite; selection: the choice of the stage semisyn_selection."
+        dict, "{finding: configuration}, lite for other findings; selection: as the stage semisyn_selection chooses."
     )
-    max_leak: Share = key(0.5, "Maximum fraction of the squared change outside the boxes; other jobs are excluded.")
+    max_leak: Share = key(0.5, "Maximum fraction of the squared change outside the boxes; other edits are excluded.")
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the U-Nets.", source=AUTHORS)
     autoencoder: Autoencoder = autoencoder()
     diffusion: DiffusionSettings = key(DiffusionSettings, "Settings of the engine diffusion.", source=AUTHORS)
@@ -133,5 +138,5 @@ class EditingSettings(Section):
             for finding, name in self.choice.items():
                 if name not in self.configs:
                     raise ValueError(
-                        f"choice.{finding} is {name!r}, but the configurations are {', '.join(self.configs)}"
+                        f"choice.{finding} is {name!r}, but the configurations are {', '.join(self.configs)}: name one"
                     )

@@ -1,4 +1,4 @@
-"""Draw boxes in lungs from truncated priors, a row per box; percent of the lung's box, x from its lateral edge."""
+"""Draw boxes in lungs, and larger hearts, from priors in percent of the lung's box, with x from its lateral edge."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,8 +14,9 @@ ROUNDING = 4 * np.spacing(200.0)
 
 @dataclass(frozen=True)
 class Places:
-    """Bounds of boxes (N, 4: x1, y1, x2, y2) in frame pixels. lungs, hearts: their boxes; pictures: part of the frame
-    that the image covers; left: bool (N,), whether it is the left lung; zones: (N, 4) percent, bounds of the centre."""
+    """Places for N boxes. lungs, hearts: boxes of the organs (N, 4: x1, y1, x2, y2) in frame pixels; pictures: part of
+    the frame that the image covers, likewise; left: bool (N,), whether the lung is a left one; zones: (N, 4: x1, y1,
+    x2, y2) in percent of the lung's box, in which the centre of the box must lie."""
 
     lungs: np.ndarray
     pictures: np.ndarray
@@ -24,13 +25,14 @@ class Places:
     zones: np.ndarray
 
     def rows(self, indices: np.ndarray) -> "Places":
-        """Return some of the rows."""
+        """Return the places at ``indices``."""
         return Places(*(values[indices] for values in vars(self).values()))
 
 
 class DrawnBoxes(NamedTuple):
-    """Drawn boxes. percent (N, 4: centre x, centre y, width, height) of the lung; boxes (N, 4) in frame pixels; mass
-    (N, 2) of the truncated priors of centre and size; tries (N,): number of the successful try, 0 for none."""
+    """Drawn boxes. percent: (N, 4: centre x, centre y, width, height) in percent of the lung's box; boxes: (N, 4) in
+    frame pixels; mass: (N, 2), probability of the allowed range under the priors of centre and size; tries: (N,),
+    number of the successful try, 0 for none."""
 
     percent: np.ndarray
     boxes: np.ndarray
@@ -39,7 +41,8 @@ class DrawnBoxes(NamedTuple):
 
 
 def overshoot_limits(prior: Prior, places: Places, bounds: str) -> np.ndarray:
-    """Return how far each box may lie outside its lung's: (N, 4: lateral, top, medial, bottom), percent, ≤ 0."""
+    """Return how far each box may extend beyond its lung's box: (N, 4: lateral, top, medial, bottom) in percent, as
+    numbers ≤ 0. ``bounds``: ``strict`` (all are 0), or ``repo`` (limits of the prior, within the image)."""
     if bounds == "strict":
         return np.zeros((len(places.left), 4))
     lungs, pictures = places.lungs, places.pictures
@@ -50,8 +53,9 @@ def overshoot_limits(prior: Prior, places: Places, bounds: str) -> np.ndarray:
 
 
 def size_bounds(prior: Prior, centres: np.ndarray, outside: np.ndarray, bounds: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smallest and the largest width and height, (N, 2) each in percent, of boxes with these centres. A box
-    that must cover the lung's lower edge reaches it; with ``strict`` it may reach below and is cut there afterwards."""
+    """Return the smallest and the largest (width, height) of boxes with these centres, (N, 2) each in percent.
+    ``outside``: see :func:`overshoot_limits`. If a box must cover the lung's lower edge, the smallest height
+    reaches this edge. With ``strict``, such a box may extend below the edge, and is cut there afterwards."""
     low = np.tile(np.array(prior.minimum), (len(centres), 1))
     high = 2 * np.minimum(centres - outside[:, :2], 100 - (centres + outside[:, 2:])) - ROUNDING
     if prior.covers_bottom:
@@ -62,7 +66,7 @@ def size_bounds(prior: Prior, centres: np.ndarray, outside: np.ndarray, bounds: 
 
 
 def to_frame(percent: np.ndarray, places: Places) -> np.ndarray:
-    """Return boxes (N, 4) in frame pixels, clipped to the image. ``percent`` (N, 4): as in :class:`DrawnBoxes`."""
+    """Return boxes (N, 4) in frame pixels, clipped to the image. ``percent``: (N, 4), see :class:`DrawnBoxes`."""
     centre, half = percent[:, :2], percent[:, 2:] / 2
     low, high = centre - half, centre + half
     flip = places.left[:, None] & np.array([True, False])
@@ -75,9 +79,9 @@ def to_frame(percent: np.ndarray, places: Places) -> np.ndarray:
 def draw_boxes(
     prior: Prior, places: Places, uniforms: np.ndarray, *, bounds: str, min_mass: float, heart_exclusion: bool
 ) -> DrawnBoxes:
-    """Draw one box per row of ``uniforms`` (N, tries, 4). A try fails if a truncated prior has less mass than
-    ``min_mass`` or no room for the smallest size, and, with ``heart_exclusion``, if a left lung's box lies inside the
-    heart's."""
+    """Draw a box for each place from ``uniforms`` (N, tries, 4) in [0, 1). A try fails if a prior has less mass than
+    ``min_mass`` in the allowed range, or if the smallest size has no room. With ``heart_exclusion`` it also fails if a
+    box of a left lung lies inside the heart's box."""
     count, tries = uniforms.shape[:2]
     percent, boxes = np.full((2, count, 4), np.nan)
     drawn_boxes = DrawnBoxes(percent, boxes, np.zeros((count, 2)), np.zeros(count, int))
@@ -108,7 +112,7 @@ def draw_boxes(
 def _draw_element(
     prior: Prior, name: str, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return values (N, 2) of the centre or the size within bounds (N, 2), and the mass there (N,)."""
+    """Return values (N, 2) of an element (center or size) within bounds (N, 2), and the prior's mass there (N,)."""
     if name in prior.laws:
         return draw_pair_within(prior.laws[name], uniforms, low, high)
     (first, first_mass), (second, second_mass) = (
@@ -124,7 +128,7 @@ def _has_area(boxes: np.ndarray) -> np.ndarray:
 
 
 class DrawnHearts(NamedTuple):
-    """Enlarged hearts. ratios (N, 2): cardiothoracic ratio before and after; other fields as in :class:`DrawnBoxes`."""
+    """Enlarged hearts. ratios: (N, 2), cardiothoracic ratio before and after; for the other fields see DrawnBoxes."""
 
     ratios: np.ndarray
     boxes: np.ndarray
@@ -134,7 +138,7 @@ class DrawnHearts(NamedTuple):
 
 @dataclass(frozen=True)
 class Chests:
-    """Boxes (N, 4: x1, y1, x2, y2) in frame pixels: lungs, heart, and what the image covers of the frame."""
+    """Boxes (N, 4: x1, y1, x2, y2) in frame pixels: both lungs, the heart, and the frame's part with the image."""
 
     right: np.ndarray
     left: np.ndarray
@@ -144,8 +148,8 @@ class Chests:
 
 def draw_hearts(prior: Prior, chests: Chests, uniforms: np.ndarray, *, step: float, min_mass: float) -> DrawnHearts:
     """Draw a larger cardiothoracic ratio for each chest, at least ``step`` (a fraction) above the present one. The
-    heart keeps its centre and aspect ratio. A try of ``uniforms`` (N, tries) fails if it reaches beyond a lung's outer
-    edge."""
+    heart keeps its centre and aspect ratio. A try of ``uniforms`` (N, tries) fails if the heart reaches beyond a
+    lung's outer edge."""
     right_edge, left_edge, hearts = chests.right[:, 0], chests.left[:, 2], chests.hearts
     thorax = left_edge - right_edge
     size, centre = hearts[:, 2:] - hearts[:, :2], (hearts[:, :2] + hearts[:, 2:]) / 2

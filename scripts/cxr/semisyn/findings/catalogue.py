@@ -1,5 +1,5 @@
-"""Read the findings: their priors, limits, zones, prompts and painters, from the resources and a user's file, which has
-the same keys. It adds findings or replaces keys of existing ones; its parser rules precede those of the resource."""
+"""Read the findings, with their priors, limits, zones, prompts and painters, from the resources and the user's file.
+The user's file has the same keys. It adds findings, replaces keys of existing ones, and its parser rules come first."""
 
 import re
 from bisect import bisect_right
@@ -20,15 +20,15 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "norm": (), "genextreme": ("c",), "expon": (), "gamma": ("a",), "pareto": ("b",), "loggamma": ("c",),
     "lognorm": ("s",), "beta": ("a", "b"), "t": ("df",), "uniform": (),
 }  # fmt: skip
-"""One-dimensional families of scipy (the paper's ten) and their shape parameters; each also has loc and scale."""
+"""One-dimensional families of scipy (the paper's ten) and their shape parameters. Each also has loc and scale."""
 SIGNED_FAMILIES = {"genextreme"}
-"""Families whose shape may have any sign."""
+"""Families whose shape parameter may also be negative."""
 CONSTANT, PAIR = "constant", "mvlognormal"
-"""A fixed value, and the two-dimensional log-normal exp(N(mu, sigma))."""
+"""Families of a fixed value, and of the two-dimensional log-normal law exp(N(mu, sigma))."""
 
 
 class WrongValue(ValueError):
-    """A wrong value. The message is ``key is value: remedy``; callers prepend the outer keys."""
+    """Error for a wrong value. Its message is ``key is value: remedy``, to which callers prepend the outer keys."""
 
 
 @contextmanager
@@ -42,18 +42,18 @@ def _below(key: str, kind: type[Exception] = WrongValue) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Law:
-    """A distribution. parameters: {name: number}; of the two-dimensional one {mu: (2,), sigma: (2, 2)}."""
+    """A law (probability distribution). parameters: {name: number}, or {mu: (2,), sigma: (2, 2)} in two dimensions."""
 
     family: str
     parameters: Mapping[str, object]
 
     def to_dict(self) -> dict:
-        """Return the law as builtins, in the layout of the YAML files."""
+        """Return the law in the layout of the YAML files, as plain Python values."""
         return {"family": self.family} | dict(self.parameters)
 
 
 def parse_law(entry: object) -> Law:
-    """Return the checked law of ``{family: …, parameters}``. Raises WrongValue."""
+    """Return the law of a YAML entry {family, parameters}. Raise WrongValue if the entry is not valid."""
     if not isinstance(entry, Mapping) or "family" not in entry:
         raise WrongValue(f" is {entry!r}: give a family and its parameters")
     family, parameters = entry["family"], {name: value for name, value in entry.items() if name != "family"}
@@ -80,22 +80,23 @@ def parse_law(entry: object) -> Law:
 
 RESOURCE_FILES = ("semisyn/priors.yaml", "semisyn/prompts.yaml")
 SINGLES = {"center": ("center_x", "center_y"), "size": ("width", "height")}
-"""Elements of a prior in a lung: each has one two-dimensional law, or two one-dimensional ones."""
+"""{element of a prior in a lung: its two numbers}. An element has a two-dimensional law, or each number has a law."""
 RATIO = "ctr"
-"""The element of a prior of the heart."""
+"""The only element of a prior of the heart: the cardiothoracic ratio."""
 PLACEMENTS = ("lung", "heart")
 KEYS = ("label", "placement", "covers", "painter", "prior", "minimum", "overshoot", "origin", "prompts")
 SECTIONS = ("findings", "zones", "parser", "lungs", "negative")
 Zone = tuple[float, float, float, float]
 WHOLE_LUNG: Zone = (0.0, 0.0, 100.0, 100.0)
-"""The zone of a prompt that names none."""
+"""Zone of a prompt that names no zone, in percent of the lung's box."""
 
 
 @dataclass(frozen=True)
 class Prior:
-    """The prior of one finding, in percent of the lung's box, x from its lateral edge, or of the thorax. laws:
-    {element: its law}; minimum: smallest width and height, or ratio; overshoot: limits of the distance to the lung's
-    box (lateral, top, medial, bottom), negative outside it; covers_bottom: the box must reach the lung's lower edge."""
+    """The prior of one finding, in percent of the lung's box (x from its lateral edge) or, for the heart, of the
+    thorax's width. laws: {element: its law}; minimum: smallest width and height, or smallest ratio; overshoot: how far
+    a box may extend beyond the lung's box (lateral, top, medial, bottom), as numbers ≤ 0; covers_bottom: whether a box
+    must reach the lung's lower edge; origin: ``paper``, ``file`` (the user's) or ``fit``."""
 
     placement: str
     laws: dict[str, Law]
@@ -114,7 +115,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding. label: its name in a dataset; painter: of the engine lite; prompts: {text: weight}."""
+    """One finding. label: its name in exports; painter: its painter in the engine lite; prompts: {text: weight}."""
 
     name: str
     label: str
@@ -125,9 +126,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All findings, zones {side: {zone: percent of the lung's box as displayed}}, the parser of prompts, the lung
-    engine of the priors, and the negative prompt. The parser: sides and zones: [(expression, result)], the first match
-    wins; instead: {zone: its substitute on a side that lacks it}; lacking: expressions of prompts that need one."""
+    """All findings. zones: {side: {zone: its box in percent of the lung's box as displayed}}; lungs: engine of the lung
+    masks on which the priors were fitted; negative: negative prompt; parser: rules that read prompts. Its sides and
+    zones are [(regular expression, result)], of which the first match counts. Its ``instead`` is {zone: substitute on a
+    side that lacks the zone}, and its ``lacking`` are expressions of prompts that need a substitute."""
 
     findings: dict[str, Finding]
     zones: dict[str, dict[str, Zone]]
@@ -137,7 +139,7 @@ class Catalogue:
 
 
 def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> Catalogue:
-    """Read the resources, the user's file, then ``priors`` (priors.yaml); later ones win. Raises UserError."""
+    """Read the resources, the user's file, then ``priors``. Later files win. Raise UserError for a wrong value."""
     sources = [(RESOURCES / name, name, "paper") for name in RESOURCE_FILES]
     if findings_file:
         sources.append((Path(findings_file), f"semisyn.findings_file {str(findings_file)!r}", "file"))
@@ -161,13 +163,13 @@ def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> C
                 raise WrongValue(".prompts is missing: give {text: weight}")
             weights = {str(text): _check_numbers(f".prompts.{text}", weight) for text, weight in prompts.items()}
             if min(weights.values()) < 0 or sum(weights.values()) <= 0:
-                raise WrongValue(".prompts has weights that are below 0 or add to 0: give weights above 0")
+                raise WrongValue(".prompts has weights that are below 0 or add up to 0: give weights above 0")
             label, painter = (str(entry.get(key, name)) for key in ("label", "painter"))
             findings[name] = Finding(name, label, painter, _parse_prior(entry), weights)
     with _below(f"{sources[-1][1]}: ", UserError):
         for name, finding in findings.items():
             if (label_owner := first.setdefault(finding.label.casefold(), name)) != name:
-                raise WrongValue(f"findings.{name}.label is {finding.label!r}, as of {label_owner}: give it another")
+                raise WrongValue(f"findings.{name}.label is {finding.label!r}, as of {label_owner}: choose another")
         for pattern, side in parser["sides"]:
             if side not in (*SIDES, "both"):
                 raise WrongValue(f"parser.sides gives {pattern!r} the side {side!r}: use right, left or both")
@@ -179,7 +181,7 @@ def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> C
 
 
 def read_labels(findings_file: str | Path) -> dict[str, str]:
-    """Return {name: label} of all findings, the user's included. Raises UserError like :func:`read_catalogue`."""
+    """Return {name: label} of all findings, the user's included. Raise UserError like :func:`read_catalogue`."""
     return {name: finding.label for name, finding in read_catalogue(findings_file).findings.items()}
 
 
@@ -193,24 +195,24 @@ def _read_document(path: Path, key: str) -> dict:
     if not isinstance(document, dict) or not isinstance(document.get("findings", {}), dict):
         raise UserError(f"{key} is no mapping with findings by name: write it like resources/semisyn/priors.yaml")
     if unknown := [name for name in document if name not in SECTIONS]:
-        raise UserError(f"{key}: {unknown[0]!r} is no key of it: use {', '.join(SECTIONS)}")
+        raise UserError(f"{key}: {unknown[0]!r} is no key of this file: use only {', '.join(SECTIONS)}")
     return document
 
 
 def _merge_findings(entries: dict[str, dict], findings: Mapping, key: str, origin: str) -> None:
     for name, entry in findings.items():
         if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-            raise WrongValue(f"a finding is named {name!r}: use small letters, digits and _")
+            raise WrongValue(f"a finding is named {name!r}: use lower-case letters, digits and _")
         if not isinstance(entry, dict):
-            raise WrongValue(f"findings.{name} is {entry!r}: give its keys")
+            raise WrongValue(f"findings.{name} is {entry!r}: give a mapping of its keys")
         if unknown := [inner for inner in entry if inner not in KEYS]:
-            raise WrongValue(f"findings.{name}.{unknown[0]} is no key of a finding: use {', '.join(KEYS)}")
+            raise WrongValue(f"findings.{name}.{unknown[0]} is no key of a finding: use only {', '.join(KEYS)}")
         default_origin = {"origin": origin} if origin and "prior" in entry else {}
         entries[name] = entries.get(name, {}) | default_origin | entry | {"key": key}
 
 
 def _merge_reading(zones: dict[str, dict], parser: dict, document: Mapping) -> None:
-    """Add a document's zones and parser rules."""
+    """Add a document's zones and parser rules to ``zones`` and ``parser``."""
     for side, boxes in _check_mapping("zones", document.get("zones", {})).items():
         if side not in zones:
             raise WrongValue(f"zones.{side} is no side: use {' or '.join(SIDES)}")
@@ -228,10 +230,10 @@ def _merge_reading(zones: dict[str, dict], parser: dict, document: Mapping) -> N
                     pattern, _ = [rule, ""] if part == "lacking" else rule
                     re.compile(pattern)
                 except (TypeError, ValueError, re.error):
-                    raise WrongValue(f"parser.{part} holds {rule!r}: give [regular expression, result]") from None
+                    raise WrongValue(f"parser.{part} contains {rule!r}: give [regular expression, result]") from None
             parser[part] = rules + parser[part]
         else:
-            raise WrongValue(f"parser.{part} is {rules!r}: give lists sides, zones and lacking, and a mapping instead")
+            raise WrongValue(f"parser.{part} is {rules!r}: give lists (sides, zones, lacking) or a mapping (instead)")
 
 
 def _parse_prior(entry: Mapping) -> Prior:
@@ -253,7 +255,7 @@ def _parse_prior(entry: Mapping) -> Prior:
         raise WrongValue(f".prior has the elements {', '.join(laws) or 'none'}: give {need}")
     for name, law in laws.items():
         if (law.family == PAIR) != (name in SINGLES):
-            raise WrongValue(f".prior.{name}.family is {law.family!r}: it has not the dimensions of {name}")
+            raise WrongValue(f".prior.{name}.family is {law.family!r}: choose one with the dimensions of {name}")
     overshoot = tuple(_check_numbers(".overshoot", entry.get("overshoot", [0.0] * 4), 4))
     if max(overshoot) > 0:
         raise WrongValue(f".overshoot is {list(overshoot)}: give numbers that are not above 0")
@@ -269,7 +271,7 @@ def _check_mapping(key: str, value: object) -> dict:
 
 
 def _check_numbers(key: str, value: object, *shape: int):
-    """Return finite numbers as float, or lists of it of a ``shape``. Raises WrongValue for anything else."""
+    """Return a finite number as float, or numbers as nested lists of a ``shape``. Raise WrongValue for other values."""
     try:
         array = np.array(value)
     except ValueError:  # lists of unequal length
@@ -291,14 +293,14 @@ def parse_prompt(prompt: str, parser: Mapping) -> tuple[str, str]:
 
 
 def choose_sides(side: str, unsided: str, coin: float) -> tuple[str, ...]:
-    """Return the lungs that get a box. ``unsided``: both or one without a side, which ``coin`` in [0, 1) chooses."""
+    """Return the lungs that get a box. For the side any: both, or one by ``coin`` in [0, 1) (see ``unsided``)."""
     if side == BOTH or (side == ANY and unsided == BOTH):
         return SIDES
     return (SIDES[int(coin >= 0.5)],) if side == ANY else (side,)
 
 
 def zone_bounds(zone: str, side: str, catalogue: Catalogue) -> tuple[str, Zone]:
-    """Return a lung's zone, or what replaces one that it lacks, and its box: percent, x from the lateral edge."""
+    """Return (zone or its substitute on this side, its box in percent of the lung's box, x from the lateral edge)."""
     if not zone:
         return "", WHOLE_LUNG
     if zone not in catalogue.zones[side]:
@@ -308,6 +310,6 @@ def zone_bounds(zone: str, side: str, catalogue: Catalogue) -> tuple[str, Zone]:
 
 
 def draw_prompt(prompts: Mapping[str, float], uniform: float) -> str:
-    """Return the prompt at ``uniform`` in [0, 1) of the weights, which are divided by their sum."""
+    """Return a prompt drawn in proportion to its weight. ``uniform``: random number in [0, 1)."""
     sums = list(accumulate(prompts.values()))
     return list(prompts)[min(bisect_right(sums, uniform * sums[-1]), len(prompts) - 1)]

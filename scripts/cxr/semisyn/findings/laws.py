@@ -1,4 +1,4 @@
-"""Evaluate the laws of priors, and draw from them within bounds by inverting the distribution function."""
+"""Evaluate the laws (distributions) of priors, and draw within bounds by inverting the distribution function."""
 
 import numpy as np
 from scipy import special, stats
@@ -6,15 +6,15 @@ from scipy import special, stats
 from cxr.semisyn.findings.catalogue import CONSTANT, Law
 
 GRID = 2049
-"""Points at which the truncated first margin of a two-dimensional law is tabulated."""
+"""Number of points at which the marginal law of the first of two values is tabulated within its bounds."""
 REACH = 9.0
-"""Deviations from the mean beyond which a normal law has no mass in float64."""
+"""Standard deviations from the mean beyond which a normal law has no mass in float64."""
 ROWS_PER_BLOCK = 32
-"""Rows tabulated at once; their tables fit a core's cache."""
+"""Number of rows that are tabulated at once, so that their tables fit into a core's cache."""
 CONSTANT_TOLERANCE = 1e-9
-"""Percent by which a constant may lie outside its bounds, which are rounded."""
+"""Percent by which a constant may lie outside its bounds, because these are rounded."""
 BETA_LIMIT = 1e6
-"""Second shape of a beta law from which it is computed as its limit, a gamma law with the scale divided by it."""
+"""Shape parameter b of a beta law above which its limit is used, a gamma law whose scale is divided by b."""
 
 
 def scipy_law(law: Law):
@@ -26,8 +26,8 @@ def scipy_law(law: Law):
 
 
 def draw_within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return values (N,) of a one-dimensional law truncated to [low, high], and its mass there (N,), from ``uniforms``
-    (N,) in [0, 1). Where the mass is 0, the value is ``low``. A constant has mass 1 within the bounds."""
+    """Draw from a one-dimensional law truncated to [low, high] with ``uniforms`` (N,) in [0, 1). Return the values (N,)
+    and the law's mass within the bounds (N,). Where the mass is 0, the value is ``low``."""
     uniforms, low, high = np.broadcast_arrays(*(np.asarray(array, np.float64) for array in (uniforms, low, high)))
     if law.family == CONSTANT:
         value = np.full(low.shape, law.parameters["value"])
@@ -54,9 +54,9 @@ def draw_within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarra
 def draw_pair_within(
     law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return values (N, 2) of a two-dimensional log-normal law truncated to a box, and its mass there (N,). Of
-    ``uniforms`` (N, 2) the first draws from the truncated law's first margin, tabulated at :data:`GRID` points, the
-    second from the conditional law. Where the mass is 0, the values are ``low``."""
+    """Draw from a two-dimensional log-normal law truncated to [low, high] (N, 2 each). Return the values (N, 2) and the
+    law's mass within the bounds (N,). Where the mass is 0, the values are ``low``. ``uniforms`` (N, 2) draw the first
+    value from its marginal law, tabulated at :data:`GRID` points, and the second value from its conditional law."""
     uniforms, low, high = (np.asarray(array, np.float64) for array in (uniforms, low, high))
     mu, deviation, slope, residual_deviation = _moments(law)
     values, mass = np.array(low), np.zeros(len(low))
@@ -71,7 +71,7 @@ def draw_pair_within(
         cell = np.minimum((sums <= target_mass[:, None]).sum(axis=1), GRID - 2)
         rows = np.arange(len(cell))
         remaining_mass = target_mass - np.where(cell > 0, sums[rows, np.maximum(cell - 1, 0)], 0.0)
-        # below this fraction of the cell, a density that runs from ``start`` to ``end`` has the remaining mass
+        # fraction of the cell below which a density that runs from ``start`` to ``end`` has the remaining mass
         start, end = density[rows, cell], density[rows, cell + 1]
         area = np.divide(2 * remaining_mass, step, out=np.zeros_like(remaining_mass), where=step > 0)
         root = start + np.sqrt(np.maximum(start**2 + (end - start) * area, 0.0))
@@ -85,14 +85,15 @@ def draw_pair_within(
 
 
 def pair_mass(law: Law, low: np.ndarray, high: np.ndarray, points: int = GRID) -> np.ndarray:
-    """Return the mass (N,) of a two-dimensional log-normal law in boxes (N, 2), from a table of ``points`` points."""
+    """Return the mass (N,) of a two-dimensional log-normal law in boxes (N, 2), from a table with ``points`` rows."""
     *_, cells = _tabulate_margin(law, np.asarray(low, np.float64), np.asarray(high, np.float64), points)
     return np.where((low < high).all(axis=1), cells.sum(axis=1), 0.0)
 
 
 def _tabulate_margin(law: Law, low: np.ndarray, high: np.ndarray, points: int) -> tuple[np.ndarray, ...]:
-    """Return the logarithms of the bounds (N, 2) of the truncated first margin, and its table (N, points): places in
-    standard deviations, density, and mass of the cells (one fewer)."""
+    """Tabulate the marginal law of the first value within the bounds. Return the logarithms of the lower and the upper
+    bounds (N, 2), the points in standard deviations and the density there (N, points), and the mass of the cells
+    between the points (N, points - 1)."""
     mu, deviation, slope, residual_deviation = _moments(law)
     bottom, top = _log(low), _log(np.maximum(high, 0.0))
     start, end = (np.clip((edge[:, 0] - mu[0]) / deviation, -REACH, REACH) for edge in (bottom, top))
@@ -100,7 +101,7 @@ def _tabulate_margin(law: Law, low: np.ndarray, high: np.ndarray, points: int) -
     first = step * np.arange(points)
     first += start[:, None]
     tilted = first * (-slope / residual_deviation)
-    # bounds of the second value in its conditional deviations; a bound below zero is none
+    # bounds of the second value in deviations of its conditional law; None if all are 0 or below
     ends = (
         None if np.isneginf(edge[:, 1]).all() else np.add(tilted, (edge[:, 1:] - mu[1]) / residual_deviation)
         for edge in (bottom, top)
@@ -116,7 +117,8 @@ def _tabulate_margin(law: Law, low: np.ndarray, high: np.ndarray, points: int) -
 
 
 def _moments(law: Law) -> tuple[np.ndarray, float, float, float]:
-    """Return mean, first deviation, slope of the second mean per first deviation, and residual deviation."""
+    """Return the parameters of the logarithms: both means (2,), the standard deviation of the first, the slope of the
+    second's conditional mean (per deviation of the first), and the second's conditional deviation."""
     sigma = np.array(law.parameters["sigma"])
     deviation = np.sqrt(sigma[0, 0])
     residual_deviation = np.sqrt(sigma[1, 1] - sigma[0, 1] ** 2 / sigma[0, 0])
@@ -124,12 +126,12 @@ def _moments(law: Law) -> tuple[np.ndarray, float, float, float]:
 
 
 def _log(values: np.ndarray) -> np.ndarray:
-    """Return the logarithms, minus infinity at and below 0."""
+    """Return the logarithms of ``values``, which are minus infinity for values of at most 0."""
     return np.log(values, out=np.full(values.shape, -np.inf), where=values > 0)
 
 
 def _normal_mass(low: np.ndarray | None, high: np.ndarray | None, like: np.ndarray) -> np.ndarray:
-    """Return the standard normal mass between bounds, accurate in both tails; None: minus infinity."""
+    """Return the standard normal law's mass between bounds, accurate in both tails. None is minus infinity."""
     if high is None:
         return np.zeros(like.shape)
     mass = special.ndtr(high)
@@ -144,7 +146,7 @@ def _normal_mass(low: np.ndarray | None, high: np.ndarray | None, like: np.ndarr
 def _draw_conditional(
     centre: np.ndarray, deviation: float, low: np.ndarray, high: np.ndarray, uniforms: np.ndarray
 ) -> np.ndarray:
-    """Return values of normal laws with means ``centre`` (N,), truncated to [low, high]."""
+    """Return values drawn from normal laws with the means ``centre`` (N,), truncated to [low, high]."""
     low, high = (low - centre) / deviation, (high - centre) / deviation
     flip = low > 0
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)

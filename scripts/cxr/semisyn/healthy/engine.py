@@ -24,7 +24,7 @@ CRITERIA: dict[str, tuple[str, ...]] = {
     "heart": ("no_heart",),
     "lungs": ("lungs_overlap",),
 }
-"""{criterion: its reasons}, in the order of the checks; the first failure counts."""
+"""{criterion: codes of its reasons}, in the order of the checks. The first criterion that fails counts."""
 CRITERION_BY_STAGE = {"frames": "frame", "organs": "organs", "boxes": "classifier"}
 """{earlier stage: criterion under which its excluded images are counted}."""
 ORGANS = ("right", "left", "heart")
@@ -35,7 +35,7 @@ ReadFrame = Callable[[], np.ndarray]
 
 
 class Exclusion(NamedTuple):
-    """Why an image is excluded. ``reason``: a code of ``exclusions.REASONS``; ``stage``: that excluded it."""
+    """An exclusion of an image. reason: a code of ``exclusions.REASONS``; stage: the stage that excluded the image."""
 
     reason: str
     detail: str = ""
@@ -43,26 +43,26 @@ class Exclusion(NamedTuple):
 
 
 def criterion_of(stage: str, reason: str) -> str:
-    """Return the criterion of a ledger row. Raises KeyError for an unknown reason of this stage."""
+    """Return the criterion under which a ledger row is counted. Raise KeyError for an unknown stage or reason."""
     if stage != STAGE:
         return CRITERION_BY_STAGE[stage]
     return {code: name for name, reasons in CRITERIA.items() for code in reasons}[reason]
 
 
 def organ_boxes(masks: Mapping[str, np.ndarray]) -> dict[str, Box]:
-    """Return {right, left, heart: half-open box in frame pixels} of masks, bool (H, W); zeros of an empty mask."""
+    """Return {right, left, heart: half-open box in frame pixels} of masks, bool (H, W). An empty mask gives zeros."""
     return {organ: bounding_box(masks[label]) for organ, label in zip(ORGANS, (*LUNGS, HEART), strict=True)}
 
 
 def cardiothoracic_ratio(boxes: Mapping[str, Box]) -> float | None:
-    """Return the heart's width over both lungs', outer edge to outer edge; None without heart or lungs."""
+    """Return the heart's width divided by the distance of the lungs' outer edges; None without heart or lungs."""
     right_lung, left_lung, heart = (boxes[organ] for organ in ORGANS)
     thorax = max(right_lung[2], left_lung[2]) - min(right_lung[0], left_lung[0])
     return (heart[2] - heart[0]) / thorax if thorax > 0 and heart[2] > heart[0] else None
 
 
 def check_organs(boxes: Mapping[str, Box]) -> Exclusion | None:
-    """Return why findings cannot be placed by these organs: one is missing, or the lungs overlap; or None."""
+    """Return the exclusion of an image that lacks an organ or whose lungs overlap, or None for usable organs."""
     right_lung, left_lung, heart = (np.array(boxes[organ], float) for organ in ORGANS)
     if right_lung[2] <= right_lung[0] or left_lung[2] <= left_lung[0]:
         return Exclusion("no_lungs", "a lung's mask is empty")
@@ -77,16 +77,16 @@ def check_organs(boxes: Mapping[str, Box]) -> Exclusion | None:
 
 
 class Classifier(ABC):
-    """A source of scores. Its module lists the findings that it cannot detect in ``UNSEEN``."""
+    """A classifier of frames. Its module lists the findings that it cannot detect in ``UNSEEN``."""
 
     thresholds: Mapping[str, float]
     """{finding: score from which an image is positive}."""
 
     @abstractmethod
     def scores(self, image_id: str, read_frame: ReadFrame) -> dict[str, float] | Exclusion:
-        """Return {finding: score, 0 to 1}, or why there are none. ``read_frame`` returns the frame uint8 (512, 512)."""
+        """Return {finding: score, 0 to 1}, or why there is none. ``read_frame`` returns the frame, uint8 (512, 512)."""
 
     def explain_positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
-        """Return why an image is positive, "" for a negative one. ``ctr``: cardiothoracic ratio; ``view``: PA or AP."""
+        """Return why an image is positive, or "" if it is not. ``ctr``: cardiothoracic ratio; ``view``: PA or AP."""
         positive = [(finding, low) for finding, low in self.thresholds.items() if scores[finding] >= low]
         return ", ".join(f"{finding} {scores[finding]:.3f} >= {low:g}" for finding, low in positive)

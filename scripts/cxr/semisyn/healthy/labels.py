@@ -20,8 +20,9 @@ POSITIVE, NEGATIVE = 1.0, 0.0
 
 
 def exclusion_reason(no_finding: pl.Expr, devices: pl.Expr, rule: str) -> pl.Expr:
-    """Return the reason why a study is not healthy as text, null for a healthy one, by its labels as numbers, null if
-    not mentioned. ``rule``: not_positive (the authors' code), negative (the paper) or any."""
+    """Return an expression for the code why a study is not healthy, null for a healthy one. The labels are numbers, or
+    null if not mentioned. ``rule``: accepted labels of devices, which are not_positive (the authors' code), negative
+    (the paper) or any."""
     free = {
         "not_positive": (devices != POSITIVE).fill_null(True),
         "negative": (devices == NEGATIVE).fill_null(False),
@@ -33,7 +34,7 @@ def exclusion_reason(no_finding: pl.Expr, devices: pl.Expr, rule: str) -> pl.Exp
 
 
 class TableLabels:
-    """Labels of a CSV in the layout of MIMIC-CXR-JPG (study_id), of CheXpert (Path), or with an image_id."""
+    """Labels from a CSV. Its key is image_id, study_id (as in MIMIC-CXR-JPG) or Path (as in CheXpert)."""
 
     name = "chexpert"
 
@@ -53,26 +54,26 @@ class TableLabels:
         """Return why an image (a row of the cohort's shard) is not healthy, None for a healthy one."""
         reasons = self.reasons_by_key.get(self._normalise(image[self.key.lower()]))
         if not reasons:
-            return Exclusion("not_labelled", "the table has no row of it")
+            return Exclusion("not_labelled", "the table has no row of the image")
         if len(reasons) > 1:
             return Exclusion("not_labelled", "rows of the table contradict each other")
         (reason,) = reasons
         return Exclusion(reason) if reason else None
 
     def _normalise(self, value: str) -> str:
-        """Return a study_id without its letter; of a path of CheXpert the end: patient, study and file."""
+        """Return a study_id without its letter s, the end of a Path (patient, study, file), or an image_id."""
         if self.key == "Path":
             return "/".join(PurePosixPath(value).parts[-3:])
         return value.removeprefix("s") if self.key == "study_id" else value
 
 
 class ReportLabels:
-    """Labels from the reports stage. Healthy: no positive statement, no device, and a mention of the lungs."""
+    """Labels from the reports stage. A healthy report mentions lungs or normality, and states no finding or device."""
 
     name = "reports"
 
     def __init__(self, lines: Iterable[Mapping], reason_by_image: Mapping[str, str], devices: str):
-        """``lines``: of the reports stage; ``reason_by_image``: of the images whose report could not be read."""
+        """``lines``: results of the reports stage; ``reason_by_image``: {image: why its report could not be read}."""
         self.lines, self.unread = {line["study_id"]: line for line in lines}, reason_by_image
         (self.devices, self.normal), self.any_device = read_report_words(), devices == "any"
 
@@ -87,7 +88,7 @@ class ReportLabels:
         if line["comparison_only"]:
             return Exclusion("not_labelled", "the report only compares with an earlier image")
         if any(word["finding"] for word in line["unknown_words"]):
-            return Exclusion("not_labelled", "a sentence that may hold a finding was not understood")
+            return Exclusion("not_labelled", "a sentence that may state a finding was not understood")
         if any(statement["presence"] == "positive" for statement in (*line["tuples"], *line["other_tuples"])):
             return Exclusion("has_finding")
         if not self.any_device and self.devices.are_stated_in(line["sentences"]):
@@ -97,6 +98,6 @@ class ReportLabels:
 
 @cache
 def read_report_words() -> tuple[Devices, re.Pattern]:
-    """Return the words of reports for devices and for a normal image (``resources/semisyn/devices.yaml``)."""
+    """Return the words for devices, and a pattern of words for a normal image (``resources/semisyn/devices.yaml``)."""
     entries = load_resource(RESOURCE_FILES[0])
     return compile_devices(entries), re.compile(rf"\b(?:{phrase_pattern(entries['normal'])})\b")

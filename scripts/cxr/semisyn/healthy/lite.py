@@ -20,14 +20,14 @@ CLASSES_BY_FINDING = {
 }
 """{finding: nearest classes of the detector}; edema looks like interstitial disease, consolidation like opacity."""
 UNSEEN = ("pneumothorax",)
-"""The detector was not trained on it."""
+"""Findings on which the detector was not trained."""
 AP_VIEW = "AP"
 """The view that magnifies the heart."""
 
 
 class LiteClassifier(Classifier):
-    """Scores from box confidences: of opacity the probability that at least one of its boxes is right, of others the
-    best. A wide heart counts as cardiomegaly, which has no score."""
+    """Classifier by box confidences. The score of opacity is the probability that at least one of its boxes is true.
+    Any other score is the highest confidence. A wide heart counts as cardiomegaly, which has no score."""
 
     def __init__(self, settings: LiteSettings, files: Mapping[str, str]):
         self.thresholds = dict.fromkeys(CLASSES_BY_FINDING, settings.others) | {"opacity": settings.opacity}
@@ -51,12 +51,12 @@ class LiteClassifier(Classifier):
         return scores
 
     def explain_positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
-        """See :class:`cxr.semisyn.healthy.engine.Classifier`; a heart too wide is cardiomegaly."""
+        """See :class:`cxr.semisyn.healthy.engine.Classifier`. Too wide a heart counts as cardiomegaly."""
         most = self.most_ctr_ap if view == AP_VIEW else self.most_ctr
         heart = f"CTR {ctr:.3f} > {most:g}" if ctr is not None and ctr > most else ""
         return ", ".join(filter(None, (super().explain_positive(scores, ctr, view), heart)))
 
 
 def load(options: HealthySettings, setup: Setup) -> LiteClassifier:
-    """Read the boxes of the shard."""
+    """Load the classifier with the detected boxes of the shard."""
     return LiteClassifier(options.lite, setup.files)

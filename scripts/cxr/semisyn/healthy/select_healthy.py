@@ -37,26 +37,26 @@ HEALTHY: Columns = {
 }
 FUNNEL = read_columns("semisyn_healthy", "funnel")
 METADATA = "PatientOrientationCodeSequence_CodeMeaning"
-"""Column of MIMIC-CXR-JPG's metadata table with the position."""
+"""Column of MIMIC-CXR-JPG's metadata table with the patient's position."""
 MANIFEST = "position"
-"""Column of a manifest with the position."""
+"""Column of a manifest with the patient's position."""
 FIELDS = ("PatientOrientationCodeSequence", "PatientPosition")
-"""Header elements (0054,0410) and (0018,5100); the first that is understood counts."""
+"""DICOM elements (0054,0410) and (0018,5100) with the position. The first that is understood counts."""
 PATTERNS = {
-    # "semi-erect" holds "erect"
+    # first, because "semi-erect" contains "erect"
     "Semi-erect": r"\bSEMI[ -]?(?:ERECT|UPRIGHT|RECUMBENT)|\bF-10460\b",
     "Erect": r"\b(?:ERECT|UPRIGHT|STANDING|ORTHOSTATIC)\b|\bF-10440\b",
     "Sitting": r"\b(?:SITTING|SEATED)\b",
     "Recumbent": r"\b(?:RECUMBENT|SUPINE|PRONE|DECUBITUS|LYING|HFS|HFP|HFDR|HFDL|FFS|FFP|FFDR|FFDL)\b|\bF-10450\b",
 }
-"""{position: pattern of the texts that name it}; the first match counts."""
+"""{position: regular expression of texts that name it}. The first match counts."""
 
 
 def run(
     *, shards: Sequence[str], excluded: str, images: str, funnel: str, options: HealthySettings,
     references: Iterable[str],
 ) -> None:  # fmt: skip
-    """Concatenate the shards' tables into ``images``; write ``funnel`` (:data:`FUNNEL`) of the ledger ``excluded``."""
+    """Concatenate the shards' tables into ``images``, and count the rows of the ledger ``excluded`` in ``funnel``."""
     healthy_images = read_tables(shards)
     write_table(images, healthy_images.sort("image_id"), HEALTHY)
     stopped = read_table(excluded).select("stage", "reason").iter_rows()
@@ -66,19 +66,19 @@ def run(
     write_table(funnel, table, FUNNEL)
     log.info("healthy: %d of %d images", len(healthy_images), table["in"][0])
     if not len(healthy_images):
-        log.warning("healthy: no image is left, so nothing can be placed: %s shows where they went", Path(funnel).name)
+        log.warning("healthy: no image passed, so no finding can be placed: %s counts the reasons", Path(funnel).name)
 
 
 def describe_criteria(options: HealthySettings, references: Iterable[str], untold: int) -> dict[str, str]:
     """Return {criterion: its description}. ``untold``: number of healthy images of unknown position."""
     module = engine_module("cxr.semisyn.healthy", options.classifier)
     unseen = [finding for finding in FINDINGS if finding in getattr(module, "UNSEEN", ())]
-    devices = {"not_positive": "no device", "negative": "devices denied", "any": "devices are not asked for"}
+    devices = {"not_positive": "no device", "negative": "devices denied", "any": "devices are not checked"}
     reference_names = ", ".join(references)
     return {
-        "frame": "decoded, and chosen of its study",
+        "frame": "decoded, and chosen from its study",
         "view": f"view {' or '.join(options.views)}",
-        "position": f"patient {' or '.join(options.positions)} (of the pool {untold} do not tell)",
+        "position": f"patient {' or '.join(options.positions)} (unknown for {untold} of the pool)",
         "reference": f"in no reference ({reference_names or 'none is set, so nobody is excluded'})",
         "split": f"split {' or '.join(options.splits)}",
         "labels": f"labelled by {options.labels}",
@@ -94,7 +94,8 @@ def describe_criteria(options: HealthySettings, references: Iterable[str], untol
 def funnel_table(
     stopped: Iterable[tuple[str, str]], healthy: int, sentences: Mapping[str, str], paper: int
 ) -> pl.DataFrame:
-    """Return the funnel: a row per criterion, then the pool. ``stopped``: (stage, reason) of every excluded image."""
+    """Return the table :data:`FUNNEL`: a row for each criterion, then one for the healthy pool. ``stopped``: (stage,
+    reason) of each excluded image; ``healthy``: size of the pool; ``paper``: its size in the paper."""
     reasons: dict[str, Counter[str]] = {name: Counter() for name in CRITERIA}
     for stage, reason in stopped:
         reasons[engine.criterion_of(stage, reason)][reason] += 1
@@ -109,13 +110,13 @@ def funnel_table(
 
 
 def parse_position(text: str) -> str:
-    """Return the position that a text of a table or header names, "" if it names none."""
+    """Return the position that a text from a table or a DICOM header names, or "" if it names none."""
     normalised = normalize_text(text)
     return next((name for name, pattern in PATTERNS.items() if re.search(pattern, normalised)), "")
 
 
 def read_header_position(path: str | Path) -> str:
-    """Return the position in a DICOM header, "" without one, for another file, or one that cannot be read."""
+    """Return the patient's position from a DICOM header, or "" if there is none or the file is no readable DICOM."""
     try:
         with open_regular(path) as file:
             if detect_file_kind(file.read(HEAD_BYTES)) != "dicom":
@@ -144,9 +145,9 @@ def run_shard(
     compute: dict | None = None,
     **files: str,
 ) -> None:
-    """Select the healthy images of a shard. The ledger ``excluded`` names the stage that excluded each other image.
-    ``files``: of labels (``chexpert`` or ``reports``, ``reports_excluded``), of positions (``metadata``), of references
-    (``reference_<name>``) and of the classifier. Raises UserError for an unusable file."""
+    """Write the healthy images of a shard to ``output``, and all others to the ledger ``excluded``, with the stage that
+    excluded them. ``files``: files of labels (``chexpert`` or ``reports``, ``reports_excluded``), positions
+    (``metadata``), references (``reference_<name>``) and the classifier. Raise UserError for an unusable file."""
     rows = read_table(cohort).sort("image_id").to_dicts()
     listed = read_table(images)
     image_ids = {row["image_id"] for row in rows}
@@ -157,7 +158,7 @@ def run_shard(
         text_by_image |= dict(table.select("dicom_id", METADATA).iter_rows()) if METADATA in table.columns else {}
     positions = {text: parse_position(text or "") for text in set(text_by_image.values())}
     position_by_image = {image: positions[text] for image, text in text_by_image.items() if positions[text]}
-    reserved: dict[str, str] = {}  # {image_id: the reference that reserves it, or all images of its patient}
+    reserved: dict[str, str] = {}  # {image_id: reference that has it, or another image of its patient}
     for name, settings in references.items():
         reference_images = read_annotations(
             f"semisyn.references.{name}.path", settings["path"], settings["format"]
@@ -177,7 +178,7 @@ def run_shard(
         labels = ReportLabels(read_lines(files["reports"]), reasons, options.devices)
 
     def check_image(image: Mapping[str, str]) -> Exclusion | dict:
-        """Check all criteria in their order; return why the image is excluded, or its row of :data:`HEALTHY`."""
+        """Check all criteria in order. Return why the image is excluded, or its row of :data:`HEALTHY`."""
         name = image["image_id"]
         if name in frame_faults:
             return frame_faults[name]
@@ -185,7 +186,7 @@ def run_shard(
             return Exclusion("not_pa", image["view"] or "unknown")
         position = position_by_image.get(name) or read_header_position(image["path"])
         if position not in options.positions and (position or "metadata" in files):
-            return Exclusion("not_erect", position or "not told")
+            return Exclusion("not_erect", position or "unknown")
         if name in reserved:
             return Exclusion("in_reference", reserved[name])
         if image["split"] not in options.splits:
@@ -223,6 +224,6 @@ def run_shard(
 
 
 def _read_faults(stage: str, path: str) -> dict[str, Exclusion]:
-    """Return {image_id: why an earlier stage excluded it}."""
+    """Return {image_id: its exclusion by an earlier stage}."""
     rows = read_table(path).select("image_id", "reason", "detail")
     return {image: Exclusion(reason, detail, stage) for image, reason, detail in rows.iter_rows()}

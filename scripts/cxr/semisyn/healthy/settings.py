@@ -9,16 +9,16 @@ Position = Literal["Erect", "Semi-erect", "Sitting", "Recumbent"]
 
 
 class LiteSettings(Section):
-    """The classifier lite: box confidences and the cardiothoracic ratio."""
+    """The classifier lite, which uses the boxes' confidences and the cardiothoracic ratio."""
 
-    opacity: Share = key(0.9, "Minimum probability that an opacity box is true for an image to count as positive.")
-    others: Share = key(0.5, "Minimum confidence of a box of another lesion for an image to count as positive.")
+    opacity: Share = key(0.9, "An image is positive if the probability of a true opacity box is at least this.")
+    others: Share = key(0.5, "An image is positive if a box of another lesion has at least this confidence.")
     ctr: Share = key(0.55, "Cardiothoracic ratio above which an image is positive.", unit="heart width / thorax width")
-    ctr_ap: Share = key(0.6, "As ctr, for AP images, which magnify the heart.", unit="heart width / thorax width")
+    ctr_ap: Share = key(0.6, "The same for AP images, which magnify the heart.", unit="heart width / thorax width")
 
 
 class TableSettings(Section):
-    """The classifier table: scores of another net."""
+    """The classifier table, which reads another classifier's scores from a file."""
 
     scores: str = key("", "CSV or Parquet file with image_id and one column of scores (0 to 1) per finding.")
 
@@ -44,7 +44,7 @@ class HealthySettings(Section):
     classifier: Literal["lite", "table", "xrv"] = key(
         "lite", "lite: boxes and cardiothoracic ratio; table: scores from a file; xrv: torchxrayvision's DenseNet-121."
     )
-    threshold: Share = key(0.5, "Minimum score of a positive finding (classifiers table and xrv).")
+    threshold: Share = key(0.5, "A finding is positive if its score is at least this (classifiers table and xrv).")
     lite: LiteSettings = key(LiteSettings, "Settings of the classifier lite.")
     table: TableSettings = key(TableSettings, "Settings of the classifier table.")
 

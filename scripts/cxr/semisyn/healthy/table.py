@@ -1,4 +1,4 @@
-"""Classifier table: scores of any net from a file, one row per image, one column per finding."""
+"""Classifier table, which reads the scores of any net from a file with a row per image and a column per finding."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ KEY = "semisyn.healthy.table.scores"
 
 
 class TableClassifier(Classifier):
-    """Scores looked up by image_id. A finding without a column is not screened."""
+    """Classifier that looks up scores by image_id. A finding without a column is not screened."""
 
     def __init__(self, path: str | Path, threshold: float):
         table = read_frame(path, KEY, ("image_id", *FINDINGS), ids=("image_id",))
@@ -38,15 +38,15 @@ class TableClassifier(Classifier):
         """See :class:`cxr.semisyn.healthy.engine.Classifier`."""
         rows = self.rows.get(image_id)
         if not rows:
-            return Exclusion("not_labelled", "the table of scores has no row of it")
+            return Exclusion("not_labelled", "the table of scores has no row of the image")
         if len(rows) > 1:
             return Exclusion("not_labelled", "rows of the table of scores contradict each other")
         (values,) = rows
         if None in values:
-            return Exclusion("not_labelled", "a score is no number from 0 to 1")
+            return Exclusion("not_labelled", "a score is not a number from 0 to 1")
         return dict(zip(self.findings, values, strict=True))
 
 
 def load(options: HealthySettings, setup: Setup) -> TableClassifier:
-    """Read the table. Raises UserError if it cannot be used."""
+    """Read the table. Raise UserError if it cannot be used."""
     return TableClassifier(setup.files["scores"], options.threshold)

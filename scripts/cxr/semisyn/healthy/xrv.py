@@ -16,7 +16,7 @@ RESOURCE_FILES = ("semisyn/xrv.yaml",)
 
 
 class XrvClassifier(Classifier):
-    """Scores scaled so that the operating point of each finding is 0.5."""
+    """Classifier whose scores are scaled so that the operating point of each finding is 0.5."""
 
     def __init__(self, net: DenseNet121, outputs: Mapping[str, Mapping], threshold: float):
         self.net = net.eval()
@@ -32,7 +32,7 @@ class XrvClassifier(Classifier):
 
 
 def load(options: HealthySettings, setup: Setup) -> XrvClassifier:
-    """Load the net. Raises UserError for weights that are missing or another net's."""
+    """Load the net. Raise UserError if its weights are missing or belong to another net."""
     outputs = load_resource(RESOURCE_FILES[0])["outputs"]
     with torch.device("meta"):
         net = DenseNet121(len(outputs))

@@ -1,4 +1,4 @@
-"""Plan the jobs, each with a healthy image and a prompt, and place all boxes of each job, or none."""
+"""Plan the jobs, each with a healthy image and a prompt. Then place all boxes of each job, or exclude the job."""
 
 import logging
 import math
@@ -25,13 +25,14 @@ from cxr.semisyn.placement.quota import PlanOptions, explain_overuse, images_req
 RESOURCE_FILES = ("columns/semisyn_placement.toml",)
 PLAN = read_columns("semisyn_placement", "plan")
 BOXES = read_columns("semisyn_placement", "boxes")
-"""One row for each box."""
+"""Columns of the table of boxes, which has one row for each box."""
 NUMBERS_PER_BOX = 4
 """Random numbers of one try in one lung: centre x, centre y, width, height."""
 
 
 def draw_numbers(seed: int, finding: str, index: int, tries: int) -> tuple[float, float, np.ndarray]:
-    """Return numbers in [0, 1) for the prompt, the side, and (tries, 2 lungs, 4) boxes, alike for any ``tries``."""
+    """Return a job's random numbers in [0, 1): for the prompt, for the side, and (tries, 2 lungs, 4) for the boxes.
+    Those of the first tries do not depend on the number of ``tries``."""
     generator = np.random.Generator(np.random.Philox(key=stable_hash(seed, finding, index)))
     numbers = generator.random(2 + tries * len(SIDES) * NUMBERS_PER_BOX)
     return float(numbers[0]), float(numbers[1]), numbers[2:].reshape(tries, len(SIDES), NUMBERS_PER_BOX)
@@ -41,7 +42,7 @@ log = logging.getLogger("cxr.semisyn.placement")
 
 
 def run_plan(*, healthy: str, plan: str, options: PlanOptions, findings_file: str = "") -> None:
-    """Write the jobs of all findings to ``plan``. Raises UserError if there are too few healthy images."""
+    """Write the jobs of all findings to ``plan``. Raise UserError if there are too few healthy images."""
     shards = dict(read_table(healthy).select("image_id", "shard").iter_rows())
     if sentence := explain_overuse(len(shards), options):
         raise UserError(sentence)
@@ -65,7 +66,7 @@ def plan_jobs(shards: dict[str, str], catalogue: findings.Catalogue, options: Pl
 
 
 def job_id(finding: str, index: int) -> str:
-    """Return the name of a job."""
+    """Return the name of a job, such as edema-000012."""
     return f"{finding}-{index:06d}"
 
 
@@ -78,22 +79,22 @@ def assign_images(images: list[str], finding: str, count: int, seed: int) -> lis
 
 
 ORGANS = ("right", "left", "heart")
-"""The boxes of a healthy image: columns ``right_x1`` to ``heart_y2``."""
+"""Organs with a box in the table of healthy images (columns ``right_x1`` to ``heart_y2``)."""
 BATCH = 4096
-"""Jobs whose random numbers are in memory at once."""
+"""Maximum number of jobs whose random numbers are in memory at once."""
 TRIES = 6
-"""Most tries to place a job."""
+"""Maximum number of tries to place a job."""
 MIN_MASS = 1e-9
-"""Smallest mass of a truncated prior."""
+"""Smallest mass (probability) of a prior within its bounds with which a try succeeds."""
 RATIO_STEP = 0.03
-"""Smallest growth of the cardiothoracic ratio."""
+"""Smallest increase of the cardiothoracic ratio, a fraction."""
 UNSIDED = {"edema": "both"}
-"""{finding: lungs of a prompt without a side}, for other findings one (the authors' code: one for all)."""
+"""{finding: lungs that get a box if the prompt names no side}. Others get one (the authors' code: all get one)."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job of the plan. chest: boxes (4,) of right lung, left lung, heart, and of the image within the frame."""
+    """A job of the plan. chest: boxes (4,) of the right lung, left lung, heart and image, in frame pixels."""
 
     job_id: str
     image_id: str
@@ -107,7 +108,7 @@ def run_shard(
     seed: int, findings_file: str = "",
 ) -> None:  # fmt: skip
     """Write the boxes of the shard's jobs to ``output``, and the jobs without room to the ledger ``excluded``.
-    ``healthy``: all healthy images with their organ boxes; ``frames``: for the extent of each image in its frame."""
+    ``healthy``: all healthy images, with organ boxes; ``frames``: frames, for the extent of the image in each."""
     catalogue = findings.read_catalogue(findings_file, priors)
     jobs = read_table(plan).filter(pl.col("shard") == shard)
     images = read_table(healthy).filter(pl.col("image_id").is_in(jobs["image_id"].implode()))
@@ -142,7 +143,7 @@ def run_shard(
 def place_jobs(
     finding: findings.Finding, jobs: Sequence[Job], catalogue: findings.Catalogue, bounds: str, seed: int
 ) -> Iterable[tuple[Job, list[tuple]]]:
-    """Yield each job of a finding with its rows of :data:`BOXES`, none if there is no room for all its boxes."""
+    """Yield (job, its rows of :data:`BOXES`) for jobs of a finding. A job without room for all boxes has no row."""
     draws = [draw_numbers(seed, finding.name, job.index, TRIES) for job in jobs]
     if finding.prior.placement == "lung":
         return zip(jobs, _place_in_lungs(finding, jobs, draws, catalogue, bounds), strict=True)

@@ -1,4 +1,4 @@
-"""Count the images of each finding and the jobs for them; the driver imports this, so no scipy and no h5py."""
+"""Count the images of each finding and the jobs for them. The workflow imports this: do not import scipy or h5py."""
 
 import math
 from dataclasses import dataclass
@@ -8,8 +8,9 @@ from cxr.base.errors import count_phrase
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """Settings of the plan; spare: fraction of additional jobs; samples: trial jobs of each finding. per_finding:
-    images; None: as many as ``sizes`` needs or, with ``auto``, as the pool allows, at most ``default_most``."""
+    """Settings of the plan. per_finding: images of each finding; None: as many as ``sizes`` needs or, with ``auto``, as
+    the healthy images allow, at most ``default_most``; most_per_image: uses of a healthy image for one finding; spare:
+    fraction of additional jobs; samples: trial jobs of each finding."""
 
     per_finding: int | None
     sizes: str | list[int]
@@ -29,7 +30,7 @@ class PlanOptions:
 
 
 def explain_overuse(num_healthy: int, options: PlanOptions) -> str:
-    """Return why a pool of ``num_healthy`` images is too small for the requested images; "" if it is not."""
+    """Return why ``num_healthy`` images are too few for the requested images, or "" if they are enough."""
     allowed, quota = allowed_images(num_healthy, options), options.fixed
     remedy = "give more healthy X-rays" + (" or raise semisyn.placement.most_per_image" if num_healthy else "")
     if not allowed:
@@ -43,13 +44,14 @@ def explain_overuse(num_healthy: int, options: PlanOptions) -> str:
     key = "semisyn.dataset.per_finding" if options.per_finding else "semisyn.dataset.sizes"
     pool = count_phrase(num_healthy, "healthy X-ray", "healthy X-rays")
     return (
-        f"{key} asks for {quota} images of each finding, so each of {pool} would be used up to {uses} times for each, "
-        f"more than semisyn.placement.most_per_image {options.most_per_image}: ask for {allowed} or less, {remedy}"
+        f"{key} asks for {quota} images of each finding, so each of {pool} would be used up to {uses} times for one "
+        f"finding, but semisyn.placement.most_per_image is {options.most_per_image}: ask for {allowed} or less, "
+        f"{remedy}"
     )
 
 
 def num_jobs(per_finding: int, spare: float) -> int:
-    """Return the number of jobs planned for a number of images of a finding, spare ones included."""
+    """Return the number of jobs, spare ones included, that are planned for ``per_finding`` images of a finding."""
     return math.ceil(per_finding * (1 + spare))
 
 

@@ -21,7 +21,7 @@ TITLES = {
 }  # fmt: skip
 PARTS = {"cx": ("center", "center_x", 0), "cy": ("center", "center_y", 1), "w": ("size", "width", 0),
          "h": ("size", "height", 1)}  # fmt: skip
-"""{number: (its two-dimensional law, its one-dimensional law, its index in the former)}."""
+"""{number: (element with its two-dimensional law, element with its own law, index in the two-dimensional law)}."""
 ASPECT = 1.6
 """Height of the drawn lung over its width."""
 
@@ -55,7 +55,7 @@ def run_chart(
             for axes in (row[0], *row[2:]):
                 _hide_axes(axes)
             continue
-        # without a zone, in a right lung in the middle of a wide image
+        # draw without a zone, in a right lung in the middle of a wide image
         bounds = np.array([0.0, 0.0, 100.0, 100 * ASPECT]), np.array([-1e3, -1e3, 1e3, 1e3]), np.full(4, np.nan)
         lungs, pictures, hearts, zones = (np.tile(box, (NUM_PLACED, 1)) for box in (*bounds, WHOLE_LUNG))
         places = Places(lungs, pictures, hearts, np.zeros(NUM_PLACED, bool), zones)
@@ -78,7 +78,7 @@ def run_chart(
 
 
 def marginal_law(law: Law, place: int) -> Law:
-    """Return the marginal law of number ``place`` (0 or 1) of a two-dimensional log-normal law."""
+    """Return the marginal law of the first (``place`` 0) or second number (1) of a two-dimensional log-normal law."""
     mu, sigma = law.parameters["mu"], law.parameters["sigma"]
     return Law("lognorm", {"s": float(np.sqrt(sigma[place][place])), "loc": 0.0, "scale": float(np.exp(mu[place]))})
 

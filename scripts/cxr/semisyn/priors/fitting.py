@@ -1,4 +1,4 @@
-"""Fit priors to samples: test independence, choose families by density against histogram, set limits, test symmetry."""
+"""Fit priors to experts' boxes: test independence, choose families, set limits, and test the symmetry of the lungs."""
 
 import math
 import warnings
@@ -15,16 +15,17 @@ from cxr.semisyn.findings.laws import pair_mass
 NUMBERS_BY_ELEMENT = {"center": ("cx", "cy"), "size": ("w", "h")}
 """{element of a prior in a lung: its two numbers}."""
 ALPHA, BINS = 0.05, 50
-"""Level of the test of independence; bins of the histogram that a family's density is compared with."""
+"""Significance level of the independence test, and bins of the histogram with which densities are compared."""
 OVERSHOOT_PERCENTILE = 2.5
-"""Percentile of the distances to the lung's box that limits a box's overshoot."""
+"""Percentile of the boxes' distances to the lung's edges that becomes the prior's limit ``overshoot``."""
 POINTS = 129
-"""Points of the table for the mass within bounds during a fit."""
+"""Number of points of the table from which a fit computes a law's mass within bounds."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """One fit of one element. rss and spearman_p: None if not computed; chosen: whether it becomes the prior."""
+    """One fit of one element. n: number of samples; rss: see :func:`rss_of`; spearman_p: p of the independence test
+    (both None if not computed); is_chosen: whether the law becomes the prior's."""
 
     element: str
     law: Law
@@ -41,7 +42,7 @@ def rss_of(law: object, values: np.ndarray) -> float:
 
 
 def fit_single(values: np.ndarray, families: Sequence[str] = tuple(SHAPES)) -> list[tuple[Law, float]]:
-    """Return (law, rss) of each family that can be fitted by maximum likelihood to values (N,), best first."""
+    """Fit families to values (N,) by maximum likelihood. Return (law, rss) of each possible fit, lowest rss first."""
     fits = []
     for family in families:
         distribution = getattr(stats, family)
@@ -59,14 +60,14 @@ def fit_single(values: np.ndarray, families: Sequence[str] = tuple(SHAPES)) -> l
 
 
 def fit_pair(values: np.ndarray) -> Law:
-    """Return the two-dimensional log-normal law of values (N, 2) above 0. Raises WrongValue if they lie on a line."""
+    """Return the two-dimensional log-normal law of values (N, 2) above 0. Raise WrongValue if they lie on a line."""
     logs = np.log(values)
     return parse_law({"family": PAIR, "mu": logs.mean(axis=0).tolist(), "sigma": np.cov(logs.T).tolist()})
 
 
 def fit_truncated(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Law:
-    """Return the two-dimensional log-normal law of the largest likelihood of values (N, 2) that were drawn within
-    bounds (N, 2). Values outside their bounds are skipped. Raises WrongValue like :func:`fit_pair`."""
+    """Return the two-dimensional log-normal law with the largest likelihood for values (N, 2), if each was drawn within
+    its bounds (N, 2). Values outside their bounds are skipped. Raise WrongValue like :func:`fit_pair`."""
     inside = ((values >= low) & (values <= high)).all(axis=1)
     values, low, high = values[inside], low[inside], high[inside]
     start = fit_pair(values)
@@ -90,14 +91,15 @@ def fit_truncated(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Law:
 
 
 def _fit_element(element: str, samples: np.ndarray, present_laws: Mapping[str, Law]) -> list[Fit]:
-    """Return the fits of centre or size to samples (N, 2): one if both numbers depend on each other; constants stay."""
+    """Return the fits of an element (center or size) to samples (N, 2): one two-dimensional fit if the two numbers
+    depend on each other, otherwise fits of each number. Constants of ``present_laws`` stay."""
     constants = {name: law for name, law in present_laws.items() if name in SINGLES[element] and law.family == CONSTANT}
     p = None
     if not constants:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", stats.ConstantInputWarning)
             p = float(stats.spearmanr(*samples.T).pvalue)
-        p = 1.0 if math.isnan(p) else p  # a constant sample
+        p = 1.0 if math.isnan(p) else p  # NaN for a constant sample
     positive = samples[(samples > 0).all(axis=1)]
     if p is not None and p < ALPHA and len(positive) > 2:
         try:
@@ -119,9 +121,9 @@ def _fit_number(name: str, values: np.ndarray, p: float | None) -> list[Fit]:
 
 
 def fit_prior(prior: Prior, samples: Mapping[str, np.ndarray], sizes: str = "placed") -> tuple[Prior, list[Fit]]:
-    """Return the prior fitted to samples ({cx, cy, w, h} or {ctr}, each (N,)), and all fits; an element that no family
-    fits keeps its law. ``sizes``: ``drawn`` fits them as they are; ``placed`` the law whose draws are placed like
-    that."""
+    """Return the prior fitted to samples ({cx, cy, w, h} or {ctr}, each (N,) in percent), and all fits. An element that
+    no family fits keeps its law. ``sizes``: ``drawn`` fits the law to the samples' sizes; ``placed`` fits the law whose
+    draws have these sizes after placement has limited them to the lung."""
     if prior.placement == "heart":
         fits = _fit_number(RATIO, samples[RATIO], None)
         return _fitted_prior(prior, fits, [samples[RATIO].min()], prior.overshoot), fits
@@ -140,7 +142,7 @@ def fit_prior(prior: Prior, samples: Mapping[str, np.ndarray], sizes: str = "pla
 
 
 def _fitted_prior(prior: Prior, fits: Sequence[Fit], smallest: Sequence[float], overshoot: tuple[float, ...]) -> Prior:
-    """Return the prior with the chosen fits; an element keeps its laws unless all its numbers were fitted."""
+    """Return the prior with the chosen fits. An element keeps its laws unless all its numbers were fitted."""
     law_by_element = {fit.element: fit.law for fit in fits if fit.is_chosen}
     laws = {}
     for element in (*SINGLES, RATIO):
@@ -154,7 +156,8 @@ def _fitted_prior(prior: Prior, fits: Sequence[Fit], smallest: Sequence[float], 
 
 
 def compare_sides(samples: Mapping[str, np.ndarray], is_left: np.ndarray) -> list[tuple]:
-    """Return (number, n right, n left, KS distance, p) of each number; nothing if a side has no samples."""
+    """Compare the samples of both sides by the Kolmogorov-Smirnov test. Return (name, n right, n left, distance, p) of
+    each number, or an empty list if a side has no samples."""
     if is_left.all() or not is_left.any():
         return []
     rows = []

@@ -27,7 +27,7 @@ from cxr.semisyn.references import Reference, finding_by_label
 _LUNG = "% of the lung's box"
 RESOURCE_FILES = ("columns/semisyn_priors.toml",)
 SAMPLES = read_columns("semisyn_priors", "samples")
-"""One row for each box; one for each image of a finding of the heart."""
+"""Columns of the samples, which are boxes or, for findings of the heart, images."""
 FITS = read_columns("semisyn_priors", "fits")
 ZONES = read_columns("semisyn_priors", "zones")
 SYMMETRY = read_columns("semisyn_priors", "symmetry")
@@ -35,17 +35,16 @@ log = logging.getLogger("cxr.semisyn.priors")
 MAX_OUTSIDE = 50.0
 """Percent of the lung's box by which the centre of a box may lie outside it."""
 ZONE_PERCENTILES, MIN_ZONE_PATIENTS = (5.0, 95.0), 20
-"""Percentiles of the lower and the upper edges of a zone; fewest patients of a fitted one."""
+"""Percentiles of the boxes' (x1, y1) and (x2, y2) that become a zone's edges, and fewest patients for its fit."""
 MIN_BOXES = 20
-
-
 Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
 class Chest:
-    """An image on its frame: boxes in frame pixels, and (rows, columns) of the original. posed: whether the heart may
-    be measured (PA, erect or unknown position); patient: its subject_id."""
+    """The organs of an image. right, left, heart: boxes in frame pixels; to_original: affine to original pixels; shape:
+    (rows, columns) of the original; posed: whether the heart may be measured (PA view, erect or unknown position);
+    patient: subject_id."""
 
     right: Box
     left: Box
@@ -64,7 +63,7 @@ def nearest_lung(box: Box, chest: Chest) -> str:
 
 
 def lung_percent(box: Box, lung: Box, side: str) -> Box:
-    """Return centre x, centre y, width and height in percent of the lung's box, x from its lateral edge."""
+    """Return (centre x, centre y, width, height) in percent of the lung's box, with x from its lateral edge."""
     width, height = lung[2] - lung[0], lung[3] - lung[1]
     x = 100 * ((box[0] + box[2]) / 2 - lung[0]) / width
     y = 100 * ((box[1] + box[3]) / 2 - lung[1]) / height
@@ -72,7 +71,7 @@ def lung_percent(box: Box, lung: Box, side: str) -> Box:
 
 
 def box_fault(region: Annotation, box: Box | None, chest: Chest | None) -> str:
-    """Return why a box cannot be used, "" if it can. ``chest``: of its image, None if the organs are missing."""
+    """Return why a box cannot be used, or "" if it can. ``chest``: organs of its image, or None if they are missing."""
     if chest is None:
         return "no organs of its image"
     if box is None:
@@ -89,7 +88,8 @@ def box_fault(region: Annotation, box: Box | None, chest: Chest | None) -> str:
 def sample_rows(
     regions: Iterable[Annotation], source: Reference, chests: Mapping[str, Chest], placements: Mapping[str, str]
 ) -> list[tuple]:
-    """Return rows of :data:`SAMPLES`; boxes more than :data:`MAX_OUTSIDE` percent beyond the lung are excluded."""
+    """Return a row of :data:`SAMPLES` for each box of a finding, used or excluded. ``chests``: {image: its organs};
+    ``placements``: {finding: lung or heart}."""
     names, rows, hearts = finding_by_label(source.format, source.classes, placements), [], set()
     for region in regions:
         name = names.get(region.label.lower())
@@ -125,14 +125,15 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "left": ZONES_OF_BOTH | {"lower lung lobe": ("lower lung zone", "mid lung zone"),
                              "upper lung lobe": ("upper lung zone", "mid lung zone")},
 }  # fmt: skip
-"""{side: {zone: the Chest ImaGenome boxes, without their side, of which it is the union}}; lobes as in the authors'
-numbers."""
+"""{side: {zone: Chest ImaGenome boxes (without the side in their names) whose union it is}}. The parts of lobes follow
+from the authors' numbers."""
 
 
 def fit_zones(
     regions: Iterable[Annotation], chests: Mapping[str, Chest]
 ) -> dict[tuple[str, str], tuple[tuple[float, ...], int]]:
-    """Return {(side, zone): (box, percent of the lung's box as displayed, number of patients)} with enough patients."""
+    """Return {(side, zone): (its box in percent of the lung's box as displayed, number of patients)}, for the zones
+    whose boxes are from at least :data:`MIN_ZONE_PATIENTS` patients."""
     edges: dict[str, list[tuple[str, np.ndarray]]] = defaultdict(list)
     for region in regions:
         side, box = region.label.partition(" ")[0], region_box(region)
@@ -162,9 +163,9 @@ def run(
     own_images: str = "", own_frames: str = "", own_organs: str = "", reference: str = "", format: str = "",
     image_id: str = "", classes: Mapping[str, str], organ_engine: str = "", min_boxes: int = MIN_BOXES,
 ) -> None:  # fmt: skip
-    """Write ``priors`` (YAML) and the tables. All inputs are empty if nothing is fitted. ``boxes``: the file of the
-    ``reference``; ``zone_boxes``: the table of anatomical zones; ``own_...``: of a reference with images outside the
-    cohort; ``organ_engine``: that made the organs. Raises UserError for a reference without a box of the findings."""
+    """Write ``priors`` (YAML) and the tables. If nothing is fitted, all inputs are empty. ``boxes``: file of the
+    ``reference``; ``zone_boxes``: table of anatomical zones; ``own_...``: files of a reference's images outside the
+    cohort; ``organ_engine``: engine of the organ masks. Raise UserError if the reference has no box of a finding."""
     catalogue = read_catalogue(findings_file)
     chests = read_chests(images, frames, organs) if images else {}
     rows = []
@@ -225,7 +226,7 @@ def run(
 
 
 def read_chests(images: str, frames: Sequence[str], organs: Sequence[str]) -> dict[str, Chest]:
-    """Return {image: its chest} of all images in which both lungs and the heart have a box."""
+    """Return {image: its organs} of all images in which both lungs and the heart have a box."""
     facts = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
     chests = {}
     for frame_path, organ_path in zip(frames, organs, strict=True):

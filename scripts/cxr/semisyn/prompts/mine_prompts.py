@@ -22,8 +22,6 @@ SECTIONS = ("findings", "impression", "last_paragraph")
 """Sections of a report that are mined, as in the paper."""
 SEVERAL, UNSURE = "several findings in the report", "not certain"
 SHARED, WORDS = "another finding in the sentence", "a word that is not listed"
-
-
 JOINS, ARTICLE = ("in", "at", "of", "with", "within", "and", "or"), "the"
 
 
@@ -37,13 +35,13 @@ class Mention(NamedTuple):
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """``dropped``: words removed from a sentence; ``allowed``: the only words that a phrase may have."""
+    """The vocabulary of phrases. dropped: words removed from sentences; allowed: the only words in phrases."""
 
     dropped: frozenset[str]
     allowed: frozenset[str]
 
     def phrase(self, sentence: str) -> str | None:
-        """Return a sentence as a phrase without dropped words; None if a word is not allowed, or none is left."""
+        """Return a sentence as a phrase without dropped words, or None if a word is not allowed or none is left."""
         words = [word for word in re.findall(r"[^\W_]+", sentence.lower()) if word not in self.dropped]
         if not words or any(word not in self.allowed for word in words):
             return None
@@ -59,13 +57,13 @@ class Vocabulary:
 
 
 def finding_of(entity: Mapping) -> str | None:
-    """Return the finding of a report's tuple: its lesion type, or its entity if that names a finding; else None."""
+    """Return the finding that a report's statement names as its lesion type or else its entity, or None."""
     return next((name for name in (entity["lesion_type"], entity["entity"]) if name in FINDINGS), None)
 
 
 def mine_reports(lines: Iterable[Mapping], vocabulary: Vocabulary) -> tuple[list[Mention], Counter]:
-    """Return the phrases of reports with exactly one positive finding, and {(finding, reason): excluded sentences}. A
-    sentence is used if all its positive tuples are certain and of that finding, and all its words are allowed."""
+    """Return the phrases of reports that state exactly one finding, and {(finding, reason): number of other
+    sentences}. A sentence is used if its positive statements all certainly name that finding in allowed words."""
     mentions, excluded = [], Counter()
     for line in lines:
         positives = [row for row in (*line["tuples"], *line["other_tuples"]) if row["presence"] == POSITIVE]
@@ -107,7 +105,7 @@ class Phrase(NamedTuple):
 
 def pool_phrases(reports: Iterable[Mention], reference: Iterable[Mention], least: int) -> list[Phrase]:
     """Return the phrases of at least ``least`` patients, the most frequent first. Reports and reference have equal
-    total weight (the paper); if one has no phrase of a finding, the other has it all."""
+    total weight (the paper). If one of them has no phrase of a finding, the other has the whole weight."""
     counts = [Counter((mention.finding, mention.phrase) for mention in pool) for pool in (reports, reference)]
     patients: dict[tuple[str, str], set[str]] = {}
     for mention in (*reports, *reference):
@@ -131,19 +129,19 @@ PROMPTS = read_columns("semisyn_prompts", "prompts")
 COUNTS = read_columns("semisyn_prompts", "counts")
 HEAD = """\
 # Phrases mined from reports. READ EACH OF THEM before use: delete what is no plain description of the finding, and
-# anything that could tell of a patient. Nothing uses this file by itself. Then name a copy in semisyn.findings_file, or
-# put the prompts of each finding into the one that is there. counts.tsv says what was left out and why.
+# anything that could reveal a patient. Nothing uses this file by itself. Then name a copy in semisyn.findings_file, or
+# copy the prompts of each finding into the file that is named there. counts.tsv counts the sentences left out, and why.
 """
 MIN_PHRASES, MAX_PHRASES = 3, 40
-"""Fewest phrases of a finding, else it keeps its prompts; most phrases."""
+"""Minimum number of phrases of a finding, which otherwise keeps its prompts, and maximum number."""
 
 
 def run(
     *, reports: list[str], images: str, prompts: str, table: str, counts: str, least_patients: int, findings: list[str],
     reference: dict, findings_file: str = "", annotations: str = "",
 ) -> None:  # fmt: skip
-    """Mine the ``reports``, and the phrases of a ``reference``, whose file is ``annotations``. Writes ``prompts``
-    (YAML, as semisyn.findings_file) and two tables. Raises UserError for a reference that cannot be read."""
+    """Mine the ``reports``, and the phrases of a ``reference``, whose file is ``annotations``. Write ``prompts`` (YAML
+    in the layout of semisyn.findings_file) and two tables. Raise UserError for a reference that cannot be read."""
     catalogue = read_catalogue(findings_file)
     vocabulary = read_vocabulary(catalogue)
     lines = (line for path in reports for line in read_lines(path) if line["section_name"] in SECTIONS)
@@ -177,7 +175,7 @@ def run(
 
 
 def read_vocabulary(catalogue: Catalogue) -> Vocabulary:
-    """Return the words of the resource and of the prompts in use."""
+    """Return the vocabulary: words of resources/semisyn/phrases.yaml, and of the prompts in use."""
     entries = load_resource(RESOURCE_FILES[0])
     dropped = frozenset(entries["dropped"])
     texts = " ".join(text for finding in catalogue.findings.values() for text in finding.prompts).lower()
@@ -188,7 +186,7 @@ def read_vocabulary(catalogue: Catalogue) -> Vocabulary:
 def _mine_reference(
     images: str, words: Vocabulary, settings: dict, findings: list[str]
 ) -> tuple[list[Mention], Counter]:
-    """Return the phrases of a reference's images with exactly one finding, and {reason: excluded phrases}."""
+    """Return the phrases of a reference's images with one finding, and {(finding, reason): number of other phrases}."""
     regions, _ = read_annotations(f"semisyn.references.{settings['name']}.path", settings["path"], settings["format"])
     names = finding_by_label(settings["format"], settings["classes"], findings)
     phrases_by_image: dict[str, set[tuple[str, str]]] = {}

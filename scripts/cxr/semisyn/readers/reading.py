@@ -1,4 +1,4 @@
-"""Images of the reader study, and statistics of the readings: Table 7 and agreement, with intervals by images."""
+"""Select the images of the reader study, and compute Table 7 and the agreement, with intervals over images."""
 
 from itertools import product
 
@@ -32,11 +32,11 @@ READINGS = {
     "unit": pl.String, "source": pl.String, "finding": pl.String, "readings": pl.Int64, "as_real": pl.Int64,
     "with_finding": pl.Int64,
 }  # fmt: skip
-"""One row per image: its readings, and how many called it real or named its finding."""
+"""Columns by image (unit): its readings, and how many of them called it real or named its finding."""
 
 
 def count_readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
-    """Return :data:`READINGS`; ``units``: unit, source, finding; ``answers``: unit, expert, question, answer."""
+    """Return :data:`READINGS` of ``units`` (unit, source, finding) and ``answers`` (unit, expert, question, answer)."""
     answer_rows = answers.with_columns(pl.concat_str(pl.lit("said_"), "question").alias("question"))
     wide = answer_rows.pivot("question", index=["unit", "expert"], values="answer").join(units, on="unit")
     counts = wide.group_by("unit", "source", "finding").agg(
@@ -50,7 +50,7 @@ def count_readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
 def make_table7(
     reading_table: pl.DataFrame, printed: dict, *, replicates: int, level: float, seed: int
 ) -> pl.DataFrame:
-    """Return Table 7 of :data:`READINGS`. ``printed``: the paper's {source_measure: fractions per finding, mean}."""
+    """Return Table 7 from :data:`READINGS`. ``printed``: the paper's {source_measure: fractions by finding, mean}."""
     rows = []
     for source, finding in product((GENERATED, REAL), (*_findings(reading_table), MEAN)):
         part = reading_table.filter(source=source, **({} if finding == MEAN else {"finding": finding}))
@@ -76,7 +76,7 @@ def _findings(reading_table: pl.DataFrame) -> list[str]:
 def agreement_table(
     reading_table: pl.DataFrame, readers: int, *, replicates: int, level: float, seed: int
 ) -> pl.DataFrame:
-    """Return the agreement on images that all readers read, and d' of telling generated from real images."""
+    """Return the readers' agreement on images that all of them read, and d' of telling generated from real images."""
     bootstrap = {"replicates": replicates, "level": level, "seed": seed}
     read_by_all, rows = reading_table.filter(readings=readers), []
     for finding, measure in product((*_findings(reading_table), ALL), MEASURES):
@@ -89,8 +89,8 @@ def agreement_table(
 
 
 def d_prime(reading_table: pl.DataFrame, *, replicates: int, level: float, seed: int) -> tuple[float | None, ...]:
-    """Return z(fraction of generated images called generated) - z(that of real ones) and the ends of its interval, None
-    without both kinds."""
+    """Return (d', lower end, upper end), None if generated or real images are missing. d' is z(fraction of readings of
+    generated images that say generated) - z(the same fraction for real images)."""
     kinds = [reading_table.filter(pl.col("source") == source) for source in (GENERATED, REAL)]
     if not all(map(len, kinds)):
         return None, None, None
@@ -107,7 +107,7 @@ def d_prime(reading_table: pl.DataFrame, *, replicates: int, level: float, seed:
 
 
 def run(*, units: str, answers: str, table7: str, agreement: str, readers: int, replicates: int) -> None:
-    """Write ``table7`` with the paper's values, and ``agreement``. ``units``: what each image is."""
+    """Write ``table7`` with the paper's values, and ``agreement``. ``units``: source and finding of each image."""
     reading_table = count_readings(read_table(units), read_table(answers))
     printed = load_resource(RESOURCE_FILES[0])["table7"]
     bootstrap = {"replicates": replicates, "level": INTERVAL, "seed": SEED}
@@ -124,14 +124,15 @@ def run_units(
     *, plan: str, annotations: str, edited: list[str], frames: list[str], units: str, page_units: str, images: int,
     findings: list[str], reference: dict,
 ) -> None:  # fmt: skip
-    """Draw the images; write what each is to ``units``, and the input of the pages to ``page_units``. ``images``:
-    number per finding and source; ``reference``: of the real images. Raises UserError without edited or real images."""
+    """Select images at random. Write the source and finding of each to ``units``, and the input of the readers' pages
+    to ``page_units``. ``images``: number per finding and source; ``reference``: settings of the real images' reference.
+    Raise UserError if there is no edited or no real image."""
     with Shards(edited) as edited_shards, Shards(frames) as frame_shards:
         fresh = read_table(plan).filter(~pl.col("trial"), pl.col("job_id").is_in(edited_shards.ids))
         jobs = fresh.select("finding", "job_id", "image_id")
         if not len(jobs):
             raise UserError(
-                "no edited image is left: raise semisyn.dataset.per_finding above semisyn.selection.samples"
+                "only trial jobs have edited images: raise semisyn.dataset.per_finding above semisyn.selection.samples"
             )
         boxes = read_reference(Reference(**reference), findings).boxes
         real = boxes.filter(pl.col("image_id").is_in(frame_shards.ids)).select("finding", "image_id").unique()
@@ -148,7 +149,7 @@ def run_units(
                 finding_images = [image for image in ordered if image[0] == finding and image[1:] not in used][:images]
                 used |= {image[1:] for image in finding_images}  # each image is read for one finding
                 if len(finding_images) < images:
-                    log.warning("readers: %s has %d %s images, not %d", finding, len(finding_images), source, images)
+                    log.warning("readers: %s has %d %s images, %d needed", finding, len(finding_images), source, images)
                 for image in finding_images:
                     _, job_id, image_id = image
                     shards = edited_shards if job_id else frame_shards

@@ -28,9 +28,9 @@ NEEDED_FILES = (
 
 
 def _read_net(folder: Path) -> CLIPModel:
-    """Read the model of a folder. Raises UserError for another model or an incomplete one."""
+    """Read the CLIP model of a folder. Raise UserError if it is another model or incomplete."""
     if missing := [names for names in NEEDED_FILES if not any((folder / name).is_file() for name in names)]:
-        raise UserError(f"{KEY} is {str(folder)!r}, which has no {' or '.join(missing[0])}: give the whole folder")
+        raise UserError(f"{KEY} is {str(folder)!r}, which has no {' or '.join(missing[0])}: name a complete folder")
     keywords = {"local_files_only": True, "use_safetensors": True, "output_loading_info": True, "dtype": torch.float32}
     try:
         net, loading_info = CLIPModel.from_pretrained(folder, **keywords)
@@ -39,20 +39,20 @@ def _read_net(folder: Path) -> CLIPModel:
         if is_not_from_input(error):
             raise
         raise UserError(
-            f"{KEY} is {str(folder)!r}, which cannot be read as a CLIP model ({type(error).__name__}): give another"
+            f"{KEY} is {str(folder)!r}, which cannot be read as a CLIP model ({type(error).__name__}): name another"
         ) from None
     if wrong := sorted({*loading_info["missing_keys"], *map(str, loading_info["mismatched_keys"])}):
-        raise UserError(f"{KEY} is {str(folder)!r}, whose weights lack {wrong[0]}: give a whole CLIP model")
+        raise UserError(f"{KEY} is {str(folder)!r}, whose weights lack {wrong[0]}: name a complete model")
     return net
 
 
 def load(setup: Setup) -> FeatureEngine:
-    """Load the model. Raises UserError for an unusable folder, or weights that differ from the pinned ones."""
+    """Load the model. Raise UserError for an unusable folder, or weights that differ from the pinned ones."""
     folder = Path(setup.files["folder"])
     weights, pinned = folder / "model.safetensors", setup.own.get("sha256")
     if pinned and weights.is_file() and (sha256 := sha256_of(weights)) != pinned:
         raise UserError(
-            f"{weights} has the digest {sha256}, not the one of semisyn.realism.clip.sha256: give that file"
+            f"{weights} has the digest {sha256}, not the one of semisyn.realism.clip.sha256: replace the file"
         )
     device = select_device(setup.device, setup.asked)
     net = _read_net(folder).eval().to(device)
@@ -74,5 +74,5 @@ def load(setup: Setup) -> FeatureEngine:
         image_embeddings, text_embeddings = (torch.nn.functional.normalize(part, dim=-1) for part in embeddings)
         return Features(image_embeddings.cpu().numpy(), (image_embeddings * text_embeddings).sum(dim=-1).cpu().numpy())
 
-    # on a CPU sums must not depend on the other rows
+    # one image at a time on a CPU, so that no sum depends on other images
     return FeatureEngine(compute_features, digest_of(weights), setup.batch if device.type != "cpu" else 1)

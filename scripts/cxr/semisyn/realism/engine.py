@@ -1,7 +1,7 @@
-"""Interface of the feature engines, and the features of the images of a shard. An engine's module declares in
-``METRICS`` {kind: metric name} of the metrics it provides: ``frechet`` and ``kernel`` distances between edited and real
-images, ``similarity`` of an image and its prompt. Only features of FID's own net may be called FID. Its ``load(setup)``
-returns a :class:`FeatureEngine`."""
+"""Interface of the feature engines, and computation of the features of a shard's images. An engine's module declares
+its metrics in ``METRICS``, {kind: metric name}. The kinds are ``frechet`` and ``kernel`` (distances between edited and
+real images) and ``similarity`` (of an image and its prompt). A metric may be named fid only if it uses FID's original
+net. The module's ``load(setup)`` returns a :class:`FeatureEngine`."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -17,14 +17,14 @@ from cxr.base.tables import read_table
 
 
 class Features(NamedTuple):
-    """``feature`` float32 (N, D) of N images; ``similarity`` float32 (N,) to their prompts, or None."""
+    """Features of N images. feature: float32 (N, D); similarity: of each to its prompt, float32 (N,), or None."""
 
     feature: np.ndarray
     similarity: np.ndarray | None = None
 
 
 class FeatureEngine(NamedTuple):
-    """A loaded engine: takes frames uint8 (512, 512) and prompts, ``batch`` at most; ``weights``: their digest."""
+    """A loaded engine. features: function of at most ``batch`` frames uint8 (512, 512) and prompts; weights: digest."""
 
     features: Callable[[Sequence[np.ndarray], Sequence[str]], Features]
     weights: str
@@ -46,8 +46,8 @@ def run_shard(
     *, output: str, extractor: str, engine_settings: dict, attrs: dict, edited: list[str] | None = None, plan: str = "",
     frames: str = "", boxes: str = "", compute: dict | None = None, **files: str,
 ) -> None:  # fmt: skip
-    """Write the features of a shard's edited images, by job_id, or of the ``frames`` with ``boxes``, by image_id:
-    ``feature`` float32 (N, D), and ``similarity`` float32 (N,) of an image and its prompt, NaN if there is none."""
+    """Write the features of a shard's edited images (by job_id), or of the real ``frames`` that have ``boxes`` (by
+    image_id): ``feature`` float32 (N, D), and ``similarity`` float32 (N,) of image and prompt, NaN if not computed."""
     setup = Setup.of_job(files, compute, extractor, own=engine_settings)
     engine = engine_module("cxr.semisyn.realism", extractor).load(setup)
     image_ids = sorted(set(read_table(boxes)["image_id"])) if boxes else ()

@@ -1,4 +1,4 @@
-"""Feature engine inception (FID, KID): the 2,048 pooled features of the Inception-v3 of 2015, on grey RGB images."""
+"""Feature engine inception (FID, KID): the 2,048 pooled features of the Inception-v3 of 2015, on grey images as RGB."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ GPU = True
 
 
 def load(setup: Setup) -> FeatureEngine:
-    """Load the net. Raises UserError for weights that are missing or another net's."""
+    """Load the net. Raise UserError if its weights are missing or belong to another net."""
     with torch.device("meta"):
         net = Inception()
     load_strict(net, setup.files["weights"])
@@ -29,5 +29,5 @@ def load(setup: Setup) -> FeatureEngine:
         grey = torch.from_numpy(np.stack(images)).to(device, torch.float32)
         return Features(net(grey[:, None].expand(-1, 3, -1, -1)).cpu().numpy())
 
-    # on a CPU sums must not depend on the other rows
+    # one image at a time on a CPU, so that no sum depends on other images
     return FeatureEngine(compute, digest_of(setup.files["weights"]), setup.batch if device.type != "cpu" else 1)

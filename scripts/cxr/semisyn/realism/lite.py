@@ -1,4 +1,4 @@
-"""Feature engine lite: 128 features of the embedded detector (not FID's), which learnt from painted lesions too."""
+"""Feature engine lite: 128 features of the embedded detector (not FID's), which also learnt from painted lesions."""
 
 from collections.abc import Sequence
 
@@ -14,11 +14,11 @@ from cxr.semisyn.realism.engine import FeatureEngine, Features, digest_of
 METRICS = {"frechet": "frechet_lite", "kernel": "kernel_lite"}
 RESOURCE_FILES = ("boxes/lite.onnx",)
 POOLED = "/ReduceMean_2_output_0"
-"""Output of the layer that pools the whole image (input of ``Detector.whole``)."""
+"""Name of the output of the layer that pools the whole image (input of ``Detector.whole``)."""
 
 
 def load(setup: Setup) -> FeatureEngine:
-    """Load the engine. Raises UserError if its weights are missing."""
+    """Load the engine. Raise UserError if its weights are missing."""
     path = RESOURCES / RESOURCE_FILES[0]
     side = read_card(path).grid.size
 

@@ -1,4 +1,4 @@
-"""Measure the edited images of a shard, without a model and from the organs and boxes that other stages found."""
+"""Measure the edited images of a shard by their pixels, and by the organs and boxes of other stages."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -27,8 +27,9 @@ def run_shard(
     edited: list[str], requested_boxes: list[str], edited_organs: list[str], edited_boxes: list[str], jobs: str,
     boxes: str, classes: dict[str, str],
 ) -> None:  # fmt: skip
-    """Write the tables of the jobs (:data:`JOBS`) and of their boxes (:data:`BOXES`). The first lists are of the
-    sources' shards, those from ``edited`` on of each engine's; ``classes``: {finding: class of the detector}."""
+    """Write the tables of the jobs (:data:`JOBS`) and of their boxes (:data:`BOXES`). The lists up to
+    ``source_boxes`` have a file for each shard of sources; those from ``edited`` on have a file for each engine.
+    ``classes``: {finding: class of the detector}."""
     planned = read_table(plan).select("job_id", "finding", "image_id", "trial")
     patients = read_table(healthy).select("image_id", "subject_id")
     job_by_id = {row["job_id"]: row for row in planned.join(patients, on="image_id", how="left").iter_rows(named=True)}
@@ -64,7 +65,8 @@ def run_shard(
 def measure_job(
     source: np.ndarray, image: np.ndarray, organs: Mapping[str, np.ndarray], boxes: pl.DataFrame, finding: str
 ) -> tuple[dict, list[dict]]:
-    """Return measures of a job and its boxes (of both kinds): :data:`JOBS` and :data:`BOXES` without ids."""
+    """Return a job's row of :data:`JOBS` and its rows of :data:`BOXES`, without ids. ``source``, ``image``: frames
+    before and after the edit; ``boxes``: the job's requested and visible boxes."""
     lungs, is_warped = np.stack([organs[name] for name in LUNGS]), finding == WARPED_FINDING
     requested, visible = (
         {number: (side, np.array(corners)) for number, side, *corners in
@@ -111,8 +113,8 @@ REFERENCE = read_columns("semisyn_realism", "reference")
 def run_reference(
     *, annotations: str, images: str, frames: str, organs: str, output: str, reference: dict, findings: list[str]
 ) -> None:
-    """Write :data:`REFERENCE` of the shard's images. A box has no measures if its image has no organs, if a lung under
-    it or mirrored is too small, or for a heart. Raises UserError for an unusable reference."""
+    """Write the table :data:`REFERENCE` of the real boxes on a shard's images. Measures are null for cardiomegaly,
+    without organs, or if a box or its mirror image has too little lung. Raise UserError for a bad reference."""
     patients = dict(read_table(images).select("image_id", pl.col("subject_id").cast(pl.String)).iter_rows())
     boxes = read_reference(Reference(**reference), findings).boxes
     rows = []

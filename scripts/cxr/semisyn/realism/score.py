@@ -1,4 +1,4 @@
-"""Scores of one configuration's edited images, compared with real ones."""
+"""Score the edited images of one configuration, and compare them with real ones."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,20 +29,21 @@ REPLICATES = read_columns("semisyn_realism", "replicates")
 
 
 def draw_patients(patient: Sequence[str], replicates: int, seed: int) -> np.ndarray:
-    """Return int32 (1 + replicates, N): how often each of N jobs counts. ``patient``: of each job's source image."""
+    """Return how often each of N jobs counts, int32 (1 + replicates, N): once in the first row, then by bootstrap draws
+    of the patients. ``patient``: the patient of each job's source image."""
     original = np.ones((1, len(patient)), np.int32)
     return np.concatenate([original, *draw_patient_weights(np.asarray(patient, str), replicates, seed)])
 
 
 def auroc(edited: np.ndarray, source: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return AUROC, (R,), of edited images' scores (N,) against those of their sources (N,)."""
+    """Return the AUROC of edited images' scores (N,) against their sources' scores (N,), for each draw (R,)."""
     above = (edited[:, None] > source[None]) + 0.5 * (edited[:, None] == source[None])
     count = draws.astype(np.float64)
     return np.einsum("ri,ij,rj->r", count, above, count) / count.sum(axis=1) ** 2
 
 
 def ap1070(predicted: Boxes, confidence: np.ndarray, true: Boxes, draws: np.ndarray) -> np.ndarray:
-    """Return the mean AP over :data:`AP_IOUS`, (R,), of a detector's boxes against the requested boxes of N jobs."""
+    """Return the mean AP over :data:`AP_IOUS` of a detector's boxes against the jobs' requested boxes, by draw (R,)."""
     match = match_predictions(predicted, confidence, true, draws.shape[1], AP_IOUS)
     return average_precision(match, AP_RECALLS, draws).mean(axis=1)
 
@@ -50,13 +51,14 @@ def ap1070(predicted: Boxes, confidence: np.ndarray, true: Boxes, draws: np.ndar
 def two_sample_test(
     ours: np.ndarray, patients: Sequence[str], real: np.ndarray, real_patients: Sequence[str], draws: np.ndarray
 ) -> np.ndarray:
-    """Return c2st, (R,), of our resampled boxes (N, K) against real ones (M, K); 0.5 = indistinguishable."""
+    """Return the AUROC of a model that tells features of our boxes (N, K) from those of real boxes (M, K), for each of
+    the ``draws`` (R, N) of our boxes. 0.5 means that they cannot be distinguished."""
     names, row_sets = np.asarray(patients, str), (np.repeat(np.arange(len(ours)), count) for count in draws)
     return np.array([c2st(real, ours[rows], list(real_patients), names[rows].tolist()) for rows in row_sets])
 
 
 def mean_over_draws(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return the mean, (R,), of the finite ones of N values; NaN if a draw has none."""
+    """Return the mean of the finite ones of N values for each of ``draws`` (R, N), or NaN if a draw has none."""
     values = values.astype(np.float64)
     count = draws[:, np.isfinite(values)].astype(np.float64)
     total = count.sum(axis=1)
@@ -64,14 +66,15 @@ def mean_over_draws(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
 
 
 def frechet_distance(ours: np.ndarray, real: np.ndarray) -> float | None:
-    """Return FID of features (N, D) and (M, D), or None if the samples are too few."""
+    """Return the Fréchet distance of features (N, D) and (M, D), or None if there are too few images."""
     if min(len(ours), len(real)) < MIN_SAMPLES_PER_DIMENSION * ours.shape[1]:
         return None
     return fid(ours, real)
 
 
 class EngineFeatures(NamedTuple):
-    """Features of one engine: {kind: metric name}, {job: (D,)}, {job: similarity to its prompt}, {real image: (D,)}."""
+    """Features from one engine. names: {kind: metric name}; edited: {job: feature (D,)}; similarity: {job: similarity
+    to its prompt}; real: {real image: feature (D,)}."""
 
     names: Mapping[str, str]
     edited: Mapping[str, np.ndarray]
@@ -80,7 +83,7 @@ class EngineFeatures(NamedTuple):
 
 
 def _read_features(paths: Iterable[str], names: set[str], field: str = "feature") -> dict[str, np.ndarray]:
-    """Return {image or job: its row of a field} for those ``names`` that are in the shards."""
+    """Return {image or job: its value of a ``field``} for those of ``names`` that are in the files."""
     with Shards(paths) as shards:
         return {name: shards.get(field, name) for name in shards.ids if name in names}
 
@@ -88,8 +91,9 @@ def _read_features(paths: Iterable[str], names: set[str], field: str = "feature"
 def score_features(
     featured: EngineFeatures, jobs: pl.DataFrame, images: pl.Series, draws: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return {metric: value and replicates} of the jobs of one finding, drawn ``draws`` (R, N) times, and ``images``,
-    real ones. A Fréchet distance, whose value depends on the number of images, has no replicates."""
+    """Return {metric: its value, then its replicates} for N jobs of one finding. ``images``: ids of the real images;
+    ``draws`` (R, N): how often each job counts. A Fréchet distance has no replicates, because its value depends on the
+    number of distinct images."""
     values_by_metric = {}
     if name := featured.names.get("similarity"):
         similarity = np.stack([featured.similarity[job] for job in jobs["job_id"]])
@@ -112,15 +116,16 @@ def score_features(
 
 
 C2ST_REPLICATES = 20
-"""Replicates of the two-sample test, which fits a model in each."""
+"""Number of bootstrap replicates of the two-sample test, which fits a model in each."""
 MEAN_MEASURES = ("change", "leak", "iou_visible", "edge_ratio")
 """Measures of the jobs whose means are scores."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions:
-    """classes: {finding: class of the detector}; detector, classifier: engines of the boxes and of the healthy screen;
-    painted: whether the images are; reference: of the real images; extractors: {engine: {kind of metric: name}}."""
+    """Settings of the scores. classes: {finding: class of the detector}; detector, classifier: engines of the stages
+    boxes and semisyn_healthy; painted: whether the engine lite painted the images; reference: name of the real images'
+    reference; extractors: {feature engine: {kind: metric name}}."""
 
     config: str
     classes: dict[str, str]
@@ -138,9 +143,10 @@ def run(
     *, jobs: list[str], boxes: list[str], requested_boxes: list[str], detected: list[str], table: str, output: str,
     replicates: str, options: ScoreOptions, references: Sequence[str] = (), **features: list[str],
 ) -> None:  # fmt: skip
-    """Score one configuration: write ``table`` (all jobs), ``output`` (:data:`SCORES`) and ``replicates``. ``jobs``,
-    ``boxes``, ``references``: measures; ``detected``: boxes of a detector; ``features``: files ``edited_{engine}`` and
-    ``real_{engine}``. Raises UserError for a reference without an image of the cohort."""
+    """Score one configuration. Write ``table`` (measures of all jobs), ``output`` (:data:`SCORES`) and ``replicates``.
+    ``jobs``, ``boxes``, ``references``: measures of jobs, their boxes and the real boxes; ``detected``: boxes of the
+    detector; ``features``: files ``edited_{engine}`` and ``real_{engine}``. Raise UserError if no image of the
+    reference is in the cohort."""
     every = read_tables(jobs).sort("job_id")
     write_table(table, every, JOBS)
     fresh = every.filter(~pl.col("trial"))
@@ -220,7 +226,7 @@ def run(
 def score_by_detector(
     jobs: pl.DataFrame, conditioning: pl.DataFrame, detected: pl.DataFrame, draws: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return {auroc, ap1070: values}; {} if the detector finds no box of the finding on any edited or source image."""
+    """Return {auroc, ap1070: values}, or {} if the detector finds no such box on any edited or source image."""
     if not (pl.concat([jobs["score"], jobs["source_score"]]) > 0).any():
         return {}
     place = {job: number for number, job in enumerate(jobs["job_id"])}

@@ -19,7 +19,7 @@ GPU = True
 
 
 def load(setup: Setup) -> FeatureEngine:
-    """Load the net. Raises UserError for weights that are missing or another net's."""
+    """Load the net. Raise UserError if its weights are missing or belong to another net."""
     with torch.device("meta"):
         net = DenseNet121(len(load_resource(RESOURCE_FILES[0])["outputs"]))
     load_strict(net, setup.files["weights"])
@@ -31,5 +31,5 @@ def load(setup: Setup) -> FeatureEngine:
         inputs = torch.cat([prepare_frame(image) for image in images]).to(device)
         return Features(net.pool_features(inputs).cpu().numpy())
 
-    # on a CPU sums must not depend on the other rows
+    # one image at a time on a CPU, so that no sum depends on other images
     return FeatureEngine(compute, digest_of(setup.files["weights"]), setup.batch if device.type != "cpu" else 1)

@@ -18,18 +18,18 @@ from cxr.plotting.plots import BLUE, GREY, save_png
 from cxr.semisyn.shared import BLURS, INTERVAL
 
 LOWER_IS_BETTER = ("fid", "kid", "fid_xrv", "kid_xrv", "frechet_lite", "kernel_lite", "c2st")
-"""c2st: 0.5 is best, because edited and real boxes are indistinguishable then; lower values count as 0.5."""
+"""Metrics whose low values are good. c2st is best at 0.5, where boxes look real; lower values count as 0.5."""
 RESOURCE_FILES = ("columns/semisyn_selection.toml",)
 SCORES = read_columns("semisyn_selection", "scores")
 MEASURED_SCHEMA = {
     "finding": pl.String, "config": pl.String, "metric": pl.String, "replicate": pl.Int64, "value": pl.Float64,
     "circular": pl.Boolean,
 }  # fmt: skip
-"""Values of the metrics: replicate -1 is the value itself, others are bootstrap replicates, shared by all configs."""
+"""Columns of the metrics' values. Replicate -1 is the value itself; others are bootstrap draws that configs share."""
 
 
 def scale_metric(values: np.ndarray, metric: str) -> np.ndarray:
-    """Return values of a metric, (configs, replicates), scaled to 0..1 over the configurations, 1 for the best."""
+    """Return a metric's values, (configs, replicates), scaled over configurations from 0 (worst) to 1 (best)."""
     if metric == "c2st":
         values = np.maximum(values, 0.5)
     low, high = values.min(axis=0), values.max(axis=0)
@@ -39,7 +39,7 @@ def scale_metric(values: np.ndarray, metric: str) -> np.ndarray:
 
 
 def score_table(metric_values: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.DataFrame:
-    """Return :data:`SCORES` of :data:`MEASURED_SCHEMA`; ties rank by ``costs``, the cheaper first, then by name."""
+    """Return the table :data:`SCORES`. Configurations with equal scores rank by ``costs``, then by name."""
     rows = []
     for (finding,), part in metric_values.filter(pl.col("replicate") == -1).group_by("finding", maintain_order=True):
         configs = sorted(set(part["config"]), key=lambda name: (costs[name], name))
@@ -57,7 +57,7 @@ def choose_configs(
     metric_values: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, str], level: float
 ) -> dict[str, dict]:
     """Return {finding: {config, engine, score, second, difference, circular}} of the best configuration. difference:
-    interval of its score minus the second's; circular: metrics whose scorer learnt from its painter."""
+    interval of its score minus the second's; circular: metrics whose model learnt from the painter of the images."""
     choice_by_finding = {}
     for (finding,), part in scores.group_by("finding", maintain_order=True):
         ranked = part.unique("config", keep="first").sort("rank")["config"].to_list()
@@ -93,7 +93,7 @@ def _scale_metrics(part: pl.DataFrame, configs: list[str], replicates: list[int]
 
 
 def _mean_metric(scaled: Mapping[str, np.ndarray], configs: int) -> np.ndarray:
-    """Return the mean of the scaled metrics, (configs, replicates); NaN without a metric."""
+    """Return the mean of the scaled metrics, (configs, replicates), or NaN if there is no metric."""
     return np.mean(list(scaled.values()), axis=0) if scaled else np.full((configs, 1), np.nan)
 
 
@@ -102,8 +102,9 @@ NOTHING = "No configuration of a search was scored: semisyn.editing.grid.pipelin
 
 
 def draw_search(points: pl.DataFrame, pipelines: str, extent: str, dpi: int) -> None:
-    """Draw the scores of a search's points, a table of :data:`GRID`, whose other settings are a pipeline's most common:
-    over the soft masks at the full extent (mean and range) to ``pipelines``, and over the extent to ``extent``."""
+    """Draw two figures of a search's ``points``, a table of :data:`GRID`. ``pipelines`` shows each pipeline's mean and
+    range of scores over the soft masks at full extent. ``extent`` shows its scores by extent. Only points are drawn
+    whose other settings are the most common ones of their pipeline."""
     scored, parts = points.filter(pl.col("score").is_not_null(), pl.col("engine") != "lite"), {}
     for (engine, blending), part in scored.group_by("engine", "blending", maintain_order=True):
         counts = part.group_by(OTHER_SETTINGS, maintain_order=True).len()
@@ -154,8 +155,8 @@ def run(
     *, replicates: list[str], choice: str, table: str, grid: str, pipelines: str, extent: str, configs: dict[str, dict],
     same_as: dict[str, str], metrics: list[str], samples: int, dpi: int,
 ) -> None:  # fmt: skip
-    """Choose from the scores of all configurations (``replicates``: a table each). ``same_as``: {name: equivalent
-    configuration that is edited instead}. Raises UserError if no configuration has any of the ``metrics``."""
+    """Choose a configuration for each finding, and write all files. ``replicates``: a score table per configuration;
+    ``same_as``: {name: equivalent configuration that is edited instead}. Raise UserError without any of ``metrics``."""
     metric_values = read_tables(replicates).filter(pl.col("metric").is_in(metrics))
     if not len(metric_values):
         raise UserError(f"no configuration has any of semisyn.selection.metrics ({', '.join(metrics)}): name others")
@@ -167,7 +168,7 @@ def run(
         entry["samples"] = samples
         if entry["circular"]:
             log.warning(
-                "%s: %s is chosen by %s too, of a model that learnt from its painter: that says little of its realism",
+                "%s: %s was chosen partly by %s, whose model learnt from its painter: that says little about realism",
                 finding, entry["config"], ", ".join(entry["circular"]),
             )  # fmt: skip
     with atomic_file(choice) as temporary:
