@@ -260,7 +260,11 @@ def index() -> None:
         pytest.skip(f"no package index: {done.stderr.splitlines()[-1].strip()}")
 
 
-@pytest.mark.parametrize("name", NAMES)
+RESOLVED = [pytest.param(name, marks=[pytest.mark.slow] if number % 8 else []) for number, name in enumerate(NAMES)]
+"""The quick tests resolve every eighth environment."""
+
+
+@pytest.mark.parametrize("name", RESOLVED)
 def test_every_environment_resolves(name, index):
     done = resolved(make.dependencies(name)[1])
     assert done.returncode == 0, done.stderr
