@@ -13,17 +13,17 @@ from cxr.base.paths import RESOURCES
 
 @cache
 def load_resource(name: str) -> Any:
-    """Return the content of a file in ``resources/``, such as "radvlm/labels.yaml". Cached: do not modify it."""
+    """Return the content of a file in ``resources/``, such as "radvlm/labels.yaml". It is cached: do not modify it."""
     return yaml.safe_load((Path(RESOURCES) / name).read_text(encoding="utf-8"))
 
 
 @cache
 def load_texts(name: str) -> Any:
-    """Return a file's content like :func:`load_resource`, but with all values as text: "no" stays a word."""
+    """Return a file's content like :func:`load_resource`, but with all values as text, so that "no" stays a word."""
     return yaml.load((Path(RESOURCES) / name).read_text(encoding="utf-8"), yaml.BaseLoader)
 
 
 def phrase_pattern(phrases: Iterable[str], gap: str = r"\s+") -> str:
-    """Return a pattern that matches any of the phrases, longest first; ``gap``: pattern between their words."""
+    """Return a pattern that matches any of the phrases, longest first. ``gap`` is the pattern between two words."""
     ordered = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
     return "(?:" + "|".join(gap.join(map(re.escape, phrase.split())) for phrase in ordered) + ")"
