@@ -17,7 +17,7 @@ OUT_OF_MEMORY = re.compile(
 )
 """Pattern of the out-of-memory messages of torch, onnxruntime, OpenCV and C++, which come in general error classes."""
 
-NO_SPACE = "no space left on the disk, or its quota is used up: free some space and run again (finished files are kept)"
+NO_SPACE = "no space left on the device, or its quota is used up: free some space and run again (finished files are kept)"
 LEAST_ROOM = 1 << 16  # a file system with fewer free bytes counts as full
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}  # error numbers of a missing permission or a read-only file system
 NOT_SUPPORTED = 524  # the kernel's ENOTSUPP, which Lustre returns for a file lock; Python has no name for it

@@ -28,10 +28,7 @@ class Limits:
 
 
 class Check:
-    """Validator of a value: a function that returns the normalised value or raises ValueError.
-
-    ``before`` says whether it runs before the type check.
-    """
+    """Validator: ``function`` returns the normalised value or raises ValueError, ``before`` the type check or after."""
 
     def __init__(self, function: Callable, *, before: bool = False):
         self.function, self.before = function, before

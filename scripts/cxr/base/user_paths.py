@@ -17,11 +17,7 @@ _WINDOWS_ROOT = re.compile(r"[A-Za-z]:\\|\\\\")
 
 @dataclass(frozen=True)
 class UserPath:
-    """Result of a search for a file.
-
-    ``path`` is the path found, otherwise the path as written. ``differences`` are the kinds of difference between the
-    two. ``problem`` says why no file was found.
-    """
+    """Result of a search: the path found (else as written), its differences from the written path, and the problem."""
 
     path: str
     differences: tuple[str, ...] = ()

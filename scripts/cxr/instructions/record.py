@@ -58,10 +58,7 @@ class Record:
 def open_split_files(
     paths: Mapping[str, str | Path], line_of: Callable[[Record], dict]
 ) -> Iterator[Callable[[Record], None]]:
-    """Yield a function that writes a record to the file of its split, in the form that ``line_of`` returns.
-
-    The files appear when all are complete.
-    """
+    """Yield a function that writes a record to the file of its split. The files appear when all are complete."""
     with ExitStack() as stack:
         temporaries = {split: stack.enter_context(atomic_file(path)) for split, path in paths.items()}
         files = {

@@ -37,9 +37,7 @@ def cache_replies(generate: Generate, *, folder: Path, digest: str) -> Generate:
 
     Old replies are deleted if the folder has another ``digest``. Raises StoreError if a file of replies is damaged.
     """
-    warning = (
-        f"{folder} holds answers of another model, prompt or code: they are deleted, and questions are asked again"
-    )
+    warning = f"{folder} holds answers of another model, prompt or code: they are deleted, and all are asked again"
     prepare_folder(folder, digest, pattern=PATTERN, warning=warning)
     stored_lines = [line for path in sorted(folder.glob(PATTERN)) for line in read_lines(path)]
     reply_by_key = {(line["question"], line["attempt"]): _reply_of(line) for line in stored_lines}
@@ -77,10 +75,7 @@ def record_replies(generate: Generate, lines: list[dict]) -> Generate:
 
 
 def replay_replies(paths: Sequence[str], rule: str) -> Generate:
-    """Return a function that replays the replies which a rule's jobs stored in the files ``paths``.
-
-    The function raises UserError for a question without a stored reply.
-    """
+    """Return a function that replays the stored replies of a rule's jobs. It raises UserError for a new question."""
     replies = {(line["question"], line["attempt"]): _reply_of(line) for path in paths for line in read_lines(path)}
 
     def replay_generate(questions: list[Question], attempt: int) -> list[Reply]:

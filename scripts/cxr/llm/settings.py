@@ -14,12 +14,7 @@ class LlmSettings(Section):
         "all requests.",
     )
     context: int = key(
-        16384,
-        "Maximum length of a prompt and its answer together. Longer contexts need more memory; a change repeats all "
-        "requests.",
-        unit="tokens",
-        ge=1024,
-        le=1_000_000,
+        16384, "Maximum length of prompt plus answer. A change repeats requests.", unit="tokens", ge=1024, le=1_000_000
     )
     gpus: int = key(
         1, "GPUs per job (transport offline). They share the model; 0: it runs on the CPU.", unit="GPUs", ge=0, le=64
@@ -30,9 +25,7 @@ class LlmSettings(Section):
         "Address of the server (transport server). The environment variable OPENAI_API_KEY holds the server's key.",
     )
     servers: dict[str, Address] = key(dict, "{model: address} of models that run on a server other than `server`.")
-    requests: int = key(
-        32, "Number of concurrent requests (transport server); too many time out.", unit="requests", ge=1, le=1024
-    )
+    requests: int = key(32, "Number of concurrent requests (transport server).", unit="requests", ge=1, le=1024)
     remote_ok: bool = key(
         False, "Whether patients' texts and images may be sent to a server outside the private network."
     )
@@ -42,18 +35,13 @@ class LanguageModel(Section):
     """One language model at a fixed revision. The default is the model that structures reports in the paper."""
 
     model: str = key(
-        "mistralai/Mistral-Small-3.1-24B-Instruct-2503",
-        "Hugging Face id of the model, or its folder.",
-        source=PAPER,
-        min_length=1,
+        "mistralai/Mistral-Small-3.1-24B-Instruct-2503", "Hugging Face id or folder.", source=PAPER, min_length=1
     )
     revision: str = key(
         "68faf511d618ef198fef186659617cfd2eb8e33a", "Commit of the model on Hugging Face; empty for a folder."
     )
     max_tokens: int = key(4096, "Maximum length of an answer; longer answers fail.", unit="tokens", ge=16, le=1_000_000)
-    temperature: float = key(
-        0.0, "Sampling temperature of the first answer; 0: greedy decoding; higher: more varied answers.", ge=0, le=2
-    )
+    temperature: float = key(0.0, "Sampling temperature of first answers; 0: greedy, higher: more varied.", ge=0, le=2)
 
 
 class ModelOverride(Section):

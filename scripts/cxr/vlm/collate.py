@@ -35,10 +35,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of N conversations. ``inputs`` are the arguments of the model's call, ``labels`` are (N, L).
-
-    ``segs`` are the [SEG] tokens, for a segmenting model.
-    """
+    """A batch of N conversations: arguments of the model's call, labels (N, L), and [SEG] tokens (None if no masks)."""
 
     sample_ids: list[str]
     inputs: dict[str, torch.Tensor]
@@ -52,10 +49,7 @@ class Batch:
 
 
 class Collator:
-    """Encoder of conversations, by a family's chat template and a run's convention of coordinates.
-
-    ``marks`` adds the marks between turns to the loss.
-    """
+    """Encoder of conversations by a family's template and a run's convention. ``marks`` adds turn marks to the loss."""
 
     def __init__(self, family: Family, tokens: Tokens, convention: Convention, marks: bool = False):
         self.family, self.tokens, self.convention, self.marks = family, tokens, convention, marks

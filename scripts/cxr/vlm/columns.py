@@ -23,8 +23,7 @@ UPDATES: Columns = {
 EXCLUDED: Columns = {
     "sample_id": Column(pl.String, "Sample that is not used for tuning."),
     "reason": Column(
-        pl.String,
-        "`too_long`: longer than max_length; `reserved`: contains special tokens; `no_mask`: a [SEG] has no mask.",
+        pl.String, "`too_long`: above max_length; `reserved`: has special tokens; `no_mask`: a [SEG] has no mask."
     ),
     "tokens": Column(pl.Int64, "Length of the sample with its image; 0 if it was not counted.", "tokens"),
 }
@@ -38,9 +37,7 @@ UNUSED: Columns = {
     "line": Column(pl.Int64, "Number of the line in the file of answers, from 1."),
     "sample_id": Column(pl.String, "Sample that the line names; empty if it names none."),
     "reason": Column(
-        pl.String,
-        "`unknown_sample`: the set has no such turn; `duplicate`: the turn has several lines, so it counts as failed; "
-        "`bad_line`: sample_id or text is missing or wrong.",
+        pl.String, "`unknown_sample`: no such turn; `duplicate`: another line has the turn; `bad_line`: no id and text."
     ),
 }
 SELECTED: Columns = {

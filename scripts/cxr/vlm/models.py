@@ -124,10 +124,7 @@ def read_run(folder: str | Path) -> dict:
 
 @contextmanager
 def run_model(run: str | Path, base: str | Path = "") -> Iterator[Path]:
-    """Yield a folder with the model of a run: in the run, else ``base``, else the base in its facts.
-
-    If the tiling must change, the folder is temporary.
-    """
+    """Yield a folder, perhaps temporary, with a run's model: in the run, else ``base``, else the base in its facts."""
     model_dir = Path(run, MODEL)
     if model_dir.is_dir():
         yield model_dir

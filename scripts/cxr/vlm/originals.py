@@ -26,10 +26,7 @@ class Originals:
 
     @classmethod
     def for_samples(cls, tables: Iterable[str], decoding: Mapping, samples: Iterable[Sample]) -> "Originals | None":
-        """Return the originals of samples, found in ``tables``, or None without ``decoding``.
-
-        Raises UserError if an original is in no table.
-        """
+        """Return the samples' originals in ``tables``, None without ``decoding``. Raises UserError if one is absent."""
         if not decoding:
             return None
         sample_images = {(sample.source, sample.image_id) for sample in samples}

@@ -66,10 +66,7 @@ class Reading:
 
 
 def read_boxes(text: str, convention: Convention, size: InputSize) -> Reading:
-    """Return the boxes in a text. ``size`` is the size of the image as the model sees it.
-
-    If no box can be read, the reason is nothing, non_finite, zero_area, too_many, or count (not four numbers).
-    """
+    """Return the boxes in a text, or a reason: nothing, non_finite, zero_area, too_many, count (not four numbers)."""
     notes: set[str] = set()
     if len(text) > MOST_CHARACTERS:
         text, _ = text[:MOST_CHARACTERS], notes.add("cut")

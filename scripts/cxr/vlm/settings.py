@@ -31,15 +31,9 @@ class VlmAnswers(Section):
         },
         "Test sets by name: medground:<file>, radvlm:<mix>/<file>, or a path. Runs answer the sets of their system.",
     )
-    most: int = key(
-        0, "Maximum number of samples to ask per task of a set, chosen by a hash of ids; 0: all.", unit="samples", ge=0
-    )
-    max_new_tokens: int = key(
-        2048, "Maximum length of an answer, where it is cut off; recipes may lower it.", unit="tokens", ge=1, le=100_000
-    )
-    max_length: int = key(
-        8192, "Maximum length of a prompt and its image; longer ones are not asked.", unit="tokens", ge=16, le=1_000_000
-    )
+    most: int = key(0, "Maximum samples asked per task of a set, chosen by id hash; 0: all.", unit="samples", ge=0)
+    max_new_tokens: int = key(2048, "Maximum answer length; recipes may lower it.", unit="tokens", ge=1, le=100_000)
+    max_length: int = key(8192, "Maximum length of a prompt; longer prompts fail.", unit="tokens", ge=16, le=1_000_000)
     history: Literal["own", "expected"] = key(
         "own", "Earlier answers that a later turn sees. own: the model's; expected: the ground truth.", source=AUTHORS
     )

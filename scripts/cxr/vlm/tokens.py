@@ -24,10 +24,7 @@ class ReservedTokenError(UserError):
 
 @dataclass(frozen=True)
 class Tokens:
-    """A tokenizer with a family's chat template ``frame``, and the ids of the tokens for image, end and padding.
-
-    ``seg`` is the id of [SEG], or None if the model predicts no masks.
-    """
+    """A tokenizer with a chat template, and ids of its tokens: image, end, padding and [SEG] (None without masks)."""
 
     tokenizer: PreTrainedTokenizerBase
     frame: ChatTemplate

@@ -55,10 +55,7 @@ class ModelAnswer:
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to a turn. ``convention`` is that of its box coordinates.
-
-    ``seen`` is (width, height) of the image as the model sees it, px.
-    """
+    """The answer to a turn, the convention of its boxes, and (width, height) of the image as the model sees it."""
 
     sample: Sample
     turn: int

@@ -101,12 +101,9 @@ class SingleImageStore:
 
 
 def make_samples(questions: Sequence[str], referring: bool) -> list[Sample]:
-    """Return a sample of all questions. If ``referring``, return a sample that asks for boxes per question.
-
-    Raises UserError for an empty question.
-    """
+    """Return one sample of all questions, or one per question if ``referring``. Raises UserError for an empty text."""
     if not questions or not all(isinstance(text, str) and text.strip() for text in questions):
-        raise UserError("questions is or contains an empty text: give questions='[\"Where is the heart?\"]' or similar")
+        raise UserError("questions contains an empty text: give questions='[\"Where is the heart?\"]' or similar")
     turns = [Turn(text.strip(), "") for text in questions]
     parts = [(turn,) for turn in turns] if referring else [tuple(turns)]
     fields = ("picture", "", "", "asked")

@@ -178,10 +178,7 @@ class TuningLoop(TrainingLoop):
         return self.collate([self.encode(at) for at in part or samples[:1]]), part
 
     def losses(self, micro_batch: tuple[Batch, list[int]], count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss of one of a step's ``count`` micro-batches, and the values to sum for the log.
-
-        The values are the mean losses, then, for each task, the number of samples, of tokens, and the text loss.
-        """
+        """Return (loss of a micro-batch, values to log: mean losses, then samples, tokens and text loss per task)."""
         (batch, part), runner, objective = micro_batch, self.runner, self.objective
         device_batch = batch.to(runner.device)
         sums = runner.forward(lambda model: objective.sums(model, device_batch))
@@ -225,10 +222,7 @@ STAGE = "vlm_tuning"
 
 
 def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Sequence[Mapping]) -> list[CountRow]:
-    """Return counts of a file's lines: learned, of other tasks, and excluded for each reason.
-
-    Raises AssertionError if a line was lost.
-    """
+    """Return counts of a file's lines: learned, of other tasks, excluded. Raises AssertionError if one was lost."""
     with open(path, "rb") as file:
         number = sum(1 for _ in file)
     num_other_tasks = sum(parse_sample(line).task not in tasks for line in read_lines(path)) if tasks else 0
@@ -243,10 +237,7 @@ def count_pass(size: int, learned: int, order: Sequence[int]) -> list[CountRow]:
 
 
 def count_passes(fit: TuningLoop, course: TuningLog) -> list[CountRow]:
-    """Return counts of the samples in all started passes, and of the samples in all steps by task.
-
-    Raises AssertionError if a sample was lost.
-    """
+    """Return counts of the samples in all passes, and in all steps by task. Raises AssertionError if one was lost."""
     recipe, size = fit.recipe, len(fit.lengths)
     passes = math.ceil(recipe.updates / fit.per_epoch) if recipe.updates else recipe.epochs
     smaller = size % recipe.batch if recipe.drop_last and size >= recipe.batch else 0

@@ -55,20 +55,14 @@ class Recipe(SharedBatch, Section):
     family: ClassVar[str] = ""  # module of the model's architecture; empty: the engine's name
     side: ClassVar[int] = 0  # maximum side of a run's images, px; 0: no limit
     max_new_tokens: ClassVar[int] = 0  # maximum length of a run's answers, tokens; 0: as ``vlm.answers`` limits it
-    method: Literal["lora", "full"] = key(
-        "lora", "lora: train low-rank adapters; full: train all weights of `parts`.", source=PAPER
-    )
+    method: Literal["lora", "full"] = key("lora", "lora: train adapters; full: train all of `parts`.", source=PAPER)
     lora: VlmLora = key(VlmLora, "Low-rank adapters (method lora).", source=PAPER)
-    parts: list[Part] = key(
-        lambda: ["vision", "projector", "language"], "Parts of the model that are trained (method full).", min_length=1
-    )
+    parts: list[Part] = key(lambda: ["vision", "projector", "language"], "Parts that method full trains.", min_length=1)
     rates: Rates = key(dict, "{part: peak learning rate}, for parts that differ from `learning_rate`.")
     epochs: int = key(3, "Number of passes over the samples.", source=PAPER, ge=1, le=100_000)
     updates: int = key(0, "Total number of optimizer steps; 0: as many as `epochs` takes.", ge=0, le=10_000_000)
     batch: int = key(64, "Samples per optimizer step, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
-    micro_batch: int = key(
-        4, "Maximum samples per forward pass; more need more memory.", unit="samples", source=PAPER, ge=1, le=4096
-    )
+    micro_batch: int = key(4, "Maximum samples per forward pass of a GPU.", unit="samples", source=PAPER, ge=1, le=4096)
     learning_rate: float = key(2e-4, "Peak learning rate, at the end of the warm-up.", source=PAPER, gt=0, le=1)
     warmup_ratio: Share = key(0.1, "Fraction of the steps in which the learning rate rises to its peak.", source=PAPER)
     drop_last: bool = key(False, "Whether to drop the incomplete last batch of an epoch, as RadVLM's code does.")
@@ -81,12 +75,8 @@ class Recipe(SharedBatch, Section):
         2048, "Maximum tokens of a sample with its image; longer ones are not used.", source=PAPER, ge=16, le=1_000_000
     )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the model.", source=PAPER)
-    runner: Literal["plain", "deepspeed"] = key(
-        "deepspeed", "plain: one process; deepspeed: one process per GPU of compute.gpus."
-    )
-    zero: Literal[2, 3] = key(
-        2, "Values that DeepSpeed splits among GPUs. 2: gradients and AdamW's moments; 3: also the weights."
-    )
+    runner: Literal["plain", "deepspeed"] = key("deepspeed", "One process (plain), or one per GPU of compute.gpus.")
+    zero: Literal[2, 3] = key(2, "Values that DeepSpeed splits among GPUs. 2: gradients, moments; 3: also the weights.")
 
     def rate(self, update: int, total: int) -> float:
         """Return the learning-rate factor of a step (from 0): linear warm-up, then a cosine to 0."""
@@ -114,11 +104,9 @@ class OnevisionTinyRecipe(TinyRecipe, paper={"warmup_ratio": 0.03}, rates=lambda
     max_new_tokens: ClassVar[int] = 300
     learning_rate: float = key(4e-4, "Peak learning rate; with init random, use five times as much.", gt=0, le=1)
     tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
-    grid: int = key(2, "Maximum tiles along a side; a tile has 64 × 64 px.", unit="tiles", ge=1, le=32)
+    grid: int = key(2, "Maximum tiles along a side; each has 64 px.", unit="tiles", ge=1, le=32)
     system_prompt: SystemPrompt = key("", SYSTEM_PROMPT)
-    seg_start: Literal["base", "lite", "sam"] = key(
-        "base", "Initial weights of the mask head. base: of the base model; lite: of ROSALIA lite; sam: of SAM."
-    )
+    seg_start: Literal["base", "lite", "sam"] = key("base", "Initial mask head: from base model, ROSALIA lite or SAM.")
     seg_learning_rate: float = key(
         5e-4, "Peak learning rate of the mask head; with init random, use four times as much.", gt=0, le=1
     )
@@ -145,26 +133,16 @@ class OnevisionRecipe(
 
     max_new_tokens: ClassVar[int] = 1500  # of the authors' code
     model: str = key(
-        "llava-hf/llava-onevision-qwen2-7b-si-hf",
-        "Base model of the runs that do not set `model`.",
-        source=PAPER,
-        min_length=1,
+        "llava-hf/llava-onevision-qwen2-7b-si-hf", "Base model of runs without `model`.", source=PAPER, min_length=1
     )
     lora: OnevisionLora = key(OnevisionLora, "Low-rank adapters (method lora).")
     max_length: int = key(
-        8192,
-        "Maximum tokens of a sample. An image of 512 × 512 px has 3,699 tokens, an image of 1024 × 1024 px 7,371.",
-        ge=16,
-        le=1_000_000,
+        8192, "Maximum tokens of a sample (an image of 512 × 512 px: 3,699; 1024 × 1024: 7,371).", ge=16, le=1_000_000
     )
     tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
-    grid: int = key(
-        6, "Maximum tiles along a side; a tile has 384 × 384 px.", unit="tiles", source=AUTHORS, ge=1, le=32
-    )
+    grid: int = key(6, "Maximum tiles along a side; each has 384 px.", unit="tiles", source=AUTHORS, ge=1, le=32)
     system_prompt: SystemPrompt = key("", SYSTEM_PROMPT)
-    seg_start: Literal["lite", "sam"] = key(
-        "sam", "Initial weights of the mask head. sam: of the published SAM ViT-H; lite: of ROSALIA lite."
-    )
+    seg_start: Literal["lite", "sam"] = key("sam", "Initial mask head. sam: the published ViT-H; lite: ROSALIA lite's.")
     seg_learning_rate: float = key(3e-4, "Peak learning rate of the mask head, as for ROSALIA.", gt=0, le=1)
 
 
@@ -172,28 +150,19 @@ class Run(Section):
     """One model, and the samples on which it is tuned."""
 
     engine: Engine = key("tiny", "tiny, onevision_tiny: a small model on a CPU; any other: the family of the model.")
-    lines: str = key(
-        "medground:dataset", "Samples: medground:dataset, medground:label_<kind>, radvlm:<mix>, or a JSON Lines file."
-    )
-    model: str = key(
-        "", "Folder or Hugging Face id of the base model; empty: a random one (tiny engines), or onevision.model."
-    )
+    lines: str = key("medground:dataset", "Samples: medground:dataset, medground:label_<kind>, radvlm:<mix> or a file.")
+    model: str = key("", "Folder or Hugging Face id of the base model; empty: random (tiny engines) or the recipe's.")
     revision: str = key("", "Commit of the model on Hugging Face.")
-    convention: Probed = key(
-        "", "Format of coordinates. Empty: that of the model's authors; probe: the best on validation lines."
-    )
+    convention: Probed = key("", "Coordinate format. Empty: that of its authors; probe: the best on validation lines.")
     trained: bool = key(True, "Whether to tune the model; false: the published model answers unchanged.")
     tasks: list[str] = key(list, "Tasks to tune on and to score (of a RadVLM mix or a file); empty: all.")
     updates: int = key(0, "Total number of optimizer steps; 0: as in the settings of the engine.", ge=0, le=10_000_000)
-    init: Literal["", "base", "random"] = key(
-        "", "Initial weights of onevision_tiny. base or empty: the trained weights in resources/vlm; random: random."
-    )
+    init: Literal["", "base", "random"] = key("", "Initial weights of onevision_tiny; empty or base: resources/vlm's.")
     segmentation: Literal["none", "head"] = key(
         "none", "head: also learn a mask for each [SEG] in answers (RadVLM mixes; engines onevision, onevision_tiny)."
     )
     pictures: Literal["frame", "original"] = key(
-        "frame",
-        "Images that the model sees. frame: 512 × 512 px without padding; original: the original image (RadVLM mixes).",
+        "frame", "Images that the model sees. frame: 512 × 512 px without padding; original: originals (RadVLM mixes)."
     )
     picture_px: int = key(1024, "Maximum side to which originals are shrunk; 0: no limit.", unit="px", ge=0, le=65_536)
 
