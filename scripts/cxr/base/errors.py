@@ -15,9 +15,11 @@ OUT_OF_MEMORY = re.compile(
     r"failed to allocate memory|insufficient memory|bad_alloc",
     re.IGNORECASE,
 )
-"""Pattern of the out-of-memory messages of torch, onnxruntime, OpenCV and C++, which come in general error classes."""
+"""Pattern of the out-of-memory messages of torch, onnxruntime, OpenCV and C++, which have general error classes."""
 
-NO_SPACE = "no space left on the device, or its quota is used up: free some space and run again (finished files are kept)"
+NO_SPACE = (
+    "no space left on the device, or its quota is used up: free some space and run again (finished files are kept)"
+)
 LEAST_ROOM = 1 << 16  # a file system with fewer free bytes counts as full
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}  # error numbers of a missing permission or a read-only file system
 NOT_SUPPORTED = 524  # the kernel's ENOTSUPP, which Lustre returns for a file lock; Python has no name for it
@@ -140,7 +142,7 @@ def _number_of(error: BaseException) -> tuple[int, str, str]:
 
 
 def _is_full(folder: str) -> bool:
-    """Return whether a folder's file system is full. It is checked because torch and OpenCV do not give this cause."""
+    """Return whether a folder's file system is full. torch and OpenCV do not report this cause."""
     try:
         disk = os.statvfs(folder)
     except OSError:

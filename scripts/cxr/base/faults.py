@@ -64,7 +64,7 @@ def job_failure(task: str, error: BaseException) -> Broken:
 
 
 def describe_failure(error: BaseException) -> str:
-    """Return an error's class and the function that failed, for the ledger. The message may hold patient data."""
+    """Return an error's class and the function that failed, without the message, which may hold patient data."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     functions = [(frame.f_globals.get("__name__", ""), frame.f_code.co_name) for frame in frames]
     own_functions = [
@@ -97,7 +97,7 @@ class Failures:
         self.row = 0
 
     def note(self, kind: str, error: BaseException | None = None) -> None:
-        """Record a failed image, whose ``kind`` :func:`failure_kind` returns. Raises Broken if a limit is exceeded."""
+        """Record a failed image and its ``kind``, from :func:`failure_kind`. Raises Broken if a limit is exceeded."""
         if kind not in self._shown:
             self._shown.add(kind)
             # messages at level DEBUG, here the traceback, go only to the log file: cxr.base.jobs.start_logging

@@ -25,7 +25,7 @@ class Ledger:
         self.excluded.append(dict(zip(EXCLUDED, (image_id, study_id, self.stage, reason, detail), strict=True)))
 
     def finish(self, path: str | Path, inputs: Iterable[str]) -> None:
-        """Write the table of exclusions. Raises AssertionError unless every input is accepted or excluded just once."""
+        """Write the table of exclusions. Raises AssertionError unless every input is accepted or excluded once."""
         accounted_ids = sorted([*self.accepted, *(row["image_id"] for row in self.excluded)])
         expected = sorted(inputs)
         if accounted_ids != expected:

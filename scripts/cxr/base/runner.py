@@ -1,4 +1,4 @@
-"""Ending the jobs of a killed Snakemake process (SIGKILL, out of memory), so that they do not disturb the next run.
+"""Ending the jobs of a killed Snakemake process (SIGKILL, out of memory), so that they do not write into the next run.
 
 A Snakemake process that starts jobs writes its identity into an environment variable. Each job watches that process.
 On a cluster, a job watches the Snakemake process on the same node. The module reads /proc, so it works only on Linux.
@@ -19,7 +19,7 @@ PROC = Path("/proc")
 
 
 def announce_runner() -> None:
-    """Write this process's identity into the environment variable ``RUNNER``, from which the jobs it starts read it."""
+    """Write this process's identity into the environment variable ``RUNNER``, so that its jobs can watch it."""
     os.environ[RUNNER] = _identity(os.getpid())
 
 

@@ -24,6 +24,6 @@ def read_secret(setting: str, path: str | None) -> bytes:
 
 
 def keyed_digest(key: bytes, field: str, value: str, letter: str = "") -> str:
-    """Return a letter and the keyed digest of ``value``. ``field`` is the kind of value and selects the letter."""
+    """Return a letter and the keyed digest of ``value``. ``field``, the kind of value, selects the default letter."""
     digest = hmac.new(key, f"{field}\0{value}".encode(), hashlib.sha256).hexdigest()
     return (letter or LETTERS[field]) + digest[:DIGITS]

@@ -21,6 +21,6 @@ def shard_of(subject_id: str, shards: int) -> int:
 
 
 def shard_names(shards: int) -> list[str]:
-    """Return the zero-padded names of ``shards`` shards. They depend on nothing else, so rules know them in advance."""
+    """Return the zero-padded names of ``shards`` shards. Rules know them in advance, as only the number matters."""
     width = max(2, len(str(shards - 1)))
     return [f"{index:0{width}d}" for index in range(shards)]

@@ -91,7 +91,7 @@ def key(default: Any, description: str, *, source: str = OURS, unit: str = "", *
 
 
 def redefine(section: type["Section"], name: str, default: Any, source: str = OURS) -> Any:
-    """Return the field of the setting ``name`` of ``section``, changed to a different default and its ``source``."""
+    """Return the field of the setting ``name`` of ``section`` with another default, which comes from ``source``."""
     keywords = {"default_factory": default} if callable(default) else {"default": default}
     return dataclasses.field(**keywords, metadata={"key": section.declared()[name][1]._replace(source=source)})
 
@@ -140,7 +140,7 @@ class Section:
 
     @classmethod
     def from_dict(cls: type[T], values: dict) -> T:
-        """Return an instance with the values of a dict, which :meth:`as_dict` made. Missing fields have defaults."""
+        """Return an instance from a dict in the form of :meth:`as_dict`. Missing fields keep their defaults."""
         kinds = type_hints(cls)
         return cls(**{name: _parsed(kinds[name], value) for name, value in values.items()})
 

@@ -18,7 +18,7 @@ from cxr.base.exclusions import REASONS
 DIGEST = "digest"  # metadata key of a Parquet file's own digest; polars does not write page checksums
 BLANK = "0" * 32  # placeholder for a Parquet file's digest while it is computed
 BEFORE_DIGEST = b"\x18%c%b\x18%c" % (len(DIGEST), DIGEST.encode(), len(BLANK))
-"""The bytes before the digest in a Parquet file: its key, and the lengths of key and digest in Thrift's encoding."""
+"""Bytes before the digest in a Parquet file: metadata key, and lengths of key and digest in Thrift's encoding."""
 CRC = "crc32"  # last key of a checked JSON line: CRC-32 of the line before this key, eight hexadecimal digits
 
 

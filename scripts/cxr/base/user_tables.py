@@ -116,8 +116,8 @@ def read_sheet(
     """Open a table. ``key`` is the setting that names it, and ``names`` are the columns to look for.
 
     A heading that differs from a name only in case, spaces, hyphens, dots or underscores is renamed to it. ``ids`` are
-    columns of identifiers, which are cleaned and checked. In the columns ``words``, every cell is a single word. They
-    show whether the lines of a multi-line cell are rows that a stray quotation mark has joined. ``single_lines`` are
+    columns of identifiers, which are cleaned and checked. In the columns ``words``, every cell is a single word. These
+    columns show whether a stray quotation mark has joined several rows into a multi-line cell. ``single_lines`` are
     columns whose cells have only one line. If ``head``, only the first :data:`HEAD_BYTES` are read. If ``headless``,
     the table may lack a header. The result then has the header [], and its first column holds identifiers. Raises
     UserError, also while rows are read and after the last row.
@@ -261,7 +261,7 @@ def _text_rows(
 
 
 def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
-    """Return the delimiter that splits the header line into the most known names, or among equals the usual one."""
+    """Return the delimiter that splits the header line into the most known names. Ties go to the usual delimiter."""
     usual = "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
     headings = {fold_name(name) for name in names}
 
@@ -276,7 +276,7 @@ def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
 def _rows(
     lines: Iterator[str], mark: str, skipped: int, words: Sequence[str], single_lines: Sequence[str]
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, cells) of the header and of each row that is not blank, without empty cells beyond it."""
+    """Yield (line number, cells) of the header and each non-blank row. Empty cells beyond the header are dropped."""
     reader = csv.reader(lines, delimiter=mark, strict=True, skipinitialspace=True)
     header: list[str] = []
     word_places: list[int] = []

@@ -51,7 +51,7 @@ class CocoWriter:
         return self._images
 
     def add_annotation(self, image: int, target: str, mask_fields: dict, **facts: object) -> None:
-        """Add an annotation of the category ``target`` to an image id. :func:`mask_annotation` made ``mask_fields``."""
+        """Add an annotation of the category ``target``, with the result of :func:`mask_annotation`, to an image id."""
         self._annotations += 1
         numbers = {"id": self._annotations, "image_id": image, "category_id": self._numbers[target]}
         text = json.dumps(numbers | mask_fields | facts, ensure_ascii=False)

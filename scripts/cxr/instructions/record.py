@@ -58,7 +58,7 @@ class Record:
 def open_split_files(
     paths: Mapping[str, str | Path], line_of: Callable[[Record], dict]
 ) -> Iterator[Callable[[Record], None]]:
-    """Yield a function that writes a record to the file of its split. The files appear when all are complete."""
+    """Yield a function that writes ``line_of(record)`` to the file of its split. All files appear when complete."""
     with ExitStack() as stack:
         temporaries = {split: stack.enter_context(atomic_file(path)) for split, path in paths.items()}
         files = {

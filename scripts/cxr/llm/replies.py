@@ -29,7 +29,7 @@ _BEFORE = re.compile(rf"\A(?:(?!{_OPENING}).)*(?:{_CLOSING})", re.DOTALL | re.IG
 
 @dataclass(frozen=True)
 class NoAnswer:
-    """A reply without text. ``reason`` explains this without quotations from the question or the reply."""
+    """A reply without text. ``reason`` says why the text is missing, without quoting the question or the reply."""
 
     reason: str
 
@@ -94,7 +94,7 @@ def _shorten(text: str) -> str:
 
 
 def without_reasoning(text: str) -> str:
-    """Remove closed blocks of reasoning from an answer. A prompt may have opened the first, which then has no mark."""
+    """Remove closed blocks of reasoning from an answer. The first block has no start mark if the prompt gave it."""
     if not re.search(_CLOSING, text, re.IGNORECASE):
         return text
     return _BEFORE.sub("", _BLOCK.sub("", text)).strip()
@@ -111,5 +111,5 @@ def text_schema(longest: int) -> dict:
 
 
 def texts_key(texts: list[str]) -> str:
-    """Return the key of the answer about a list of texts, a digest, so that equal lists are asked only once."""
+    """Return a digest of a list of texts, under which its answer is stored. Equal lists are then asked only once."""
     return hashlib.blake2b("\n".join(texts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

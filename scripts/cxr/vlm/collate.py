@@ -15,9 +15,10 @@ from cxr.vlm.tokens import IGNORED, Tokens
 
 @dataclass(frozen=True)
 class Encoded:
-    """One encoded conversation and its image. ``ids`` are its tokens, and ``labels`` are the tokens in the loss.
+    """One encoded conversation and its image. ``ids`` are its tokens.
 
-    Both have equal length. ``aims`` are the target masks of its [SEG] tokens, if any.
+    ``labels`` are the same, with -100 for a token that the loss ignores. ``aims`` are the target masks of its [SEG]
+    tokens, if any.
     """
 
     sample_id: str
@@ -43,7 +44,7 @@ class Batch:
     segs: SegBatch | None = None
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the batch moved to a device."""
+        """Return the batch on another device."""
         inputs = {name: value.to(device) for name, value in self.inputs.items()}
         return Batch(self.sample_ids, inputs, self.labels.to(device), self.segs and self.segs.to(device))
 

@@ -75,7 +75,7 @@ class Convention:
         return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
     def read(self, numbers: Sequence[float], size: InputSize) -> np.ndarray:
-        """Convert four numbers of an answer to fractions x1, y1, x2, y2, float64 (4,), which may exceed 0 to 1."""
+        """Convert four numbers of an answer to fractions x1, y1, x2, y2, float64 (4,), which are not clipped to 0–1."""
         values = np.asarray(numbers, np.float64)
         if self.y_first:
             values = values[[1, 0, 3, 2]]
@@ -94,7 +94,7 @@ CONVENTIONS = {
 }
 """Conventions by name. A new convention needs an entry here and a sentence in ``resources/vlm/wording.yaml``."""
 PROBED_CONVENTIONS = tuple(name for name, one in CONVENTIONS.items() if not one.short)
-"""Conventions that are compared on validation lines. ``short`` is not among them, as it does not change the reading."""
+"""Conventions that are compared on validation lines. A ``short`` convention is read in the same way."""
 PALIGEMMA = Convention("loc1024", 1024, y_first=True)  # convention of ``<loc0123>`` tokens in any answer
 
 

@@ -1,7 +1,8 @@
 """Loading and writing models and runs in folders, including image tiling, tiny random models and adapters.
 
-The image tiling of a recipe (``tiles`` and ``grid``) is written into the model's files, so that every program uses the
-same tiling. Only families with ``has_tiling`` and ``write_tiling`` have these settings.
+A run is a folder with a model, or an adapter of a base model, and the settings for its use in run.json. The image
+tiling of a recipe (``tiles`` and ``grid``) is written into the model's files, so that every program uses the same
+tiling. Only families with ``has_tiling`` and ``write_tiling`` have these settings.
 """
 
 import json
@@ -99,15 +100,15 @@ def base_folder(base: str | list[str], model: str, revision: str) -> str:
 
 
 RUN = "run.json"
-"""File of a run with the facts for inference: family, convention, side, original and base. It has system_prompt if that
-is set, and the tiling of an adapter if it differs from the tiling of the base model.
+"""File with the settings of a run for inference: family, convention, side, original and base. It has system_prompt if
+that is set, and the tiling of an adapter if it differs from the tiling of the base model.
 """
 MODEL, ADAPTERS = "model", "adapter"  # folders of a run: a whole model, or a peft adapter for ``base``
 SEGMENTER = "segmenter"  # folder of a run's segmenter, if it has one
 
 
 def write_run(folder: Path, **facts: object) -> None:
-    """Write the facts that :func:`load_run` needs in addition to the weights."""
+    """Write the settings that :func:`load_run` needs in addition to the weights into the folder of a run."""
     _write_json(folder / RUN, facts)
 
 
@@ -116,7 +117,7 @@ def _write_json(path: Path, content: dict) -> None:
 
 
 def read_run(folder: str | Path) -> dict:
-    """Read the facts that :func:`write_run` wrote. Raises UserError for a folder without them."""
+    """Return the settings that :func:`write_run` wrote. Raises UserError if the folder does not have them."""
     path, remedy = Path(folder, RUN), "tune a run, or name another in vlm.tuning.runs"
     with refuse_unreadable(path, f"{folder} holds no run of vlm_tuning", remedy):
         return json.loads(path.read_text(encoding="utf-8"))
@@ -124,7 +125,7 @@ def read_run(folder: str | Path) -> dict:
 
 @contextmanager
 def run_model(run: str | Path, base: str | Path = "") -> Iterator[Path]:
-    """Yield a folder, perhaps temporary, with a run's model: in the run, else ``base``, else the base in its facts."""
+    """Yield a folder, perhaps temporary, with the model of a run: in the run, else ``base``, else the base it names."""
     model_dir = Path(run, MODEL)
     if model_dir.is_dir():
         yield model_dir

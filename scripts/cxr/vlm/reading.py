@@ -54,7 +54,7 @@ class Reading:
 
     ``boxes`` are clipped fractions of the image, float64 (N, 4: x1, y1, x2, y2). ``notes`` are codes of the repairs,
     sorted. ``swapped`` (N,) says whether corners were in the wrong order. ``beyond`` (N,) says whether the centre was
-    outside the image before clipping. The coordinates may then be on a larger grid.
+    outside the image before clipping, which suggests coordinates on a larger grid.
     """
 
     outcome: str
@@ -93,7 +93,7 @@ def _unreadable(reason: str, notes: set[str]) -> Reading:
 
 
 class _Box(NamedTuple):
-    """A parsed box, with fields as in :class:`Reading`. ``reason`` is that of an invalid box, "" for a valid box."""
+    """A parsed box, with fields as in :class:`Reading`. ``reason`` says why the box is invalid, "" if it is valid."""
 
     box: np.ndarray
     swapped: bool

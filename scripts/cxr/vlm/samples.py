@@ -146,7 +146,7 @@ class ImageStore:
         return to_model_input(shard.get(name, sample.image_id)[self.covered(sample)], self.side)
 
     def size(self, sample: Sample) -> tuple[int, int]:
-        """Return (H, W) of the image that :meth:`get` would return. The image is not read. Raises UserError alike."""
+        """Return (H, W) of the image of :meth:`get`, without reading it. Raises UserError like :meth:`get`."""
         if self.originals is not None:
             return fit_size(self._turn(sample).shape(self._original_shape(sample)), self.side)
         return fit_size([part.stop - part.start for part in self.covered(sample)], self.side)

@@ -91,7 +91,7 @@ def mask_targets(sample: Sample, pictures: ImageStore, masks: MaskStore, side: i
 
 
 def sam_image(frame: np.ndarray, side: int) -> torch.Tensor:
-    """Convert a frame, uint8 (H, W), to SAM's image, uint8 (S, S). Both sides of a frame are padded to a square."""
+    """Convert a frame, uint8 (H, W), to SAM's image, uint8 (S, S). A non-square frame is padded on two sides."""
     return make_sam_levels(pad_to_square(frame), side)[0]
 
 

@@ -19,7 +19,10 @@ BY_WORD = ("language_model.model.embed_tokens.weight", "language_model.lm_head.w
 
 
 def load_base(folder: Path, with_masks: bool = False) -> None:
-    """Copy trained weights, or those with masks, into a small random model. Words match the rows of token weights."""
+    """Copy trained weights into a small random model in a folder. Rows of token weights are matched by word.
+
+    ``with_masks`` copies the weights of the base model that has also learned masks.
+    """
     if with_masks:
         loaded = add_seg_token(load_model(FAMILY, folder), 0)
         for path in folder.glob("*.safetensors"):

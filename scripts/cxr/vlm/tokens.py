@@ -83,7 +83,7 @@ class Tokens:
     def conversation(self, turns: Iterable[tuple[str, str]], count: int) -> tuple[list[int], list[int]]:
         """Return (token ids, labels) of turns, (question, answer), about an image of ``count`` tokens.
 
-        Answers and their end tokens have labels, which the loss covers. The prompt of each turn is a prefix of the ids.
+        Labels are -100 except for answers and their end tokens. The prompt of each turn is a prefix of the ids.
         """
         ids: list[int] = []
         labels: list[int] = []

@@ -43,7 +43,7 @@ def run_answers(
 ) -> None:
     """Ask the model of a run about the samples in ``lines``, and write ``answers`` as JSON Lines in the same order.
 
-    A run is a folder with a model or an adapter, and the facts for its use. ``base`` is the base model of a run without
+    ``run`` is a folder with a model or an adapter (:mod:`cxr.vlm.models`). ``base`` is the base model of a run without
     a complete model. ``masks`` is the output shard for the mask of each [SEG], if the run has a segmenter.
     ``originals`` are tables of the original images, if the run was tuned on them. ``folders`` is as in
     :class:`ImageStore`. A killed job resumes at its last part. Raises UserError for invalid input.
@@ -90,7 +90,7 @@ def image_options(run: str) -> tuple[int, dict]:
 
 
 class Asker:
-    """Asks a model with its family's chat template and its run's coordinates. Later turns see earlier answers."""
+    """Dialogue with a model in its family's chat template and its run's coordinates. Later turns see earlier ones."""
 
     def __init__(self, engine: Answerer, collator: Collator, options: AnswersOptions):
         self.engine, self.collator, self.options = engine, collator, options

@@ -106,7 +106,7 @@ class OneVision:
         return f"{TILES_PREFIX}{self.tiling.most}"
 
     def pictures(self, pictures: Sequence[np.ndarray]) -> EncodedImages:
-        """Encode images, uint8 (H, W, 3). The tiles of all images follow in order, after each whole image."""
+        """Encode images, uint8 (H, W, 3), in order. Each image is encoded as a whole, then in tiles."""
         features = [self.processor([Image.fromarray(picture)], return_tensors="pt") for picture in pictures]
         sizes = [picture.shape[:2] for picture in pictures]
         tensors = {

@@ -29,7 +29,7 @@ masks, and Dice loss of the non-empty masks (both ROSALIA's).
 
 
 class TextLoss:
-    """Mean cross-entropy of the answers' tokens. ``units`` names, for each loss in ``names``, over what it averages."""
+    """Mean cross-entropy of the answers' tokens. Each loss in ``names`` is a mean over the item in ``units``."""
 
     names: Sequence[str] = ("text",)
     units: Sequence[str] = ("tokens",)
@@ -76,7 +76,7 @@ def count_learned(labels: torch.Tensor) -> int:
 
 
 def text_loss(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return the cross-entropy of labelled tokens: ``text``, the sum; ``each``, sums per sample, without gradients."""
+    """Return {``text``: sum of the cross-entropy of labelled tokens, ``each``: sums per sample, without gradients}."""
     targets = labels[:, 1:]
     tokens = functional.cross_entropy(
         logits[:, :-1].flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="none"
@@ -92,7 +92,7 @@ class TuningLog(TrainingLog):
 
 
 def epoch_order(lengths: Sequence[int], batch: int, seed: int, epoch: int, drop_last: bool = False) -> list[list[int]]:
-    """Return the batches of an epoch, as sample indices. Every sample occurs once, with samples of similar length.
+    """Return the batches of an epoch, as sample indices. Every sample is once in a batch of samples of similar length.
 
     The shuffled samples are cut into buckets. Each bucket is sorted by length and cut into batches, and the batches are
     shuffled again. One batch may be smaller. ``drop_last`` drops it, unless it is the only batch.

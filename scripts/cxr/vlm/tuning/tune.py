@@ -70,7 +70,7 @@ class TuningOptions:
     tiling: dict = field(default_factory=dict)
 
     def facts(self) -> dict:
-        """Return the content of the run's file, except for convention and base."""
+        """Return the settings for the file of the run, except for convention and base."""
         run_facts = {"family": self.family, "side": self.side, "original": self.original}
         return run_facts | ({"system_prompt": self.system_prompt} if self.system_prompt else {})
 
