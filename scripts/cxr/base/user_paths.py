@@ -76,7 +76,7 @@ class PathFinder:
         return os.path.normpath(os.path.join(self.folder, path)) if path else ""
 
     def _fitting(self, path: str) -> list[str]:
-        """Return the existing paths that match ``path`` part by part, exactly if possible, else :func:`_folded`."""
+        """Return existing paths that match ``path`` part by part, exactly if possible, else except for case etc."""
         if os.path.lexists(path):
             return [path]
         paths = [os.sep if path.startswith(os.sep) else ""]

@@ -57,7 +57,7 @@ class ChatTemplate:
         return tuple(sorted({mark.strip() for mark in (self.opening, self.picture, self.closing, self.end)} - {""}))
 
     def with_system(self, prompt: str) -> "ChatTemplate":
-        """Return the template with another system prompt, unless it is "". Raises ValueError without an old one."""
+        """Return the template with another system prompt, or unchanged for "". Raises ValueError if it has none."""
         if not prompt:
             return self
         before, _, after = self.start.partition(self.system)
