@@ -198,7 +198,7 @@ def test_a_file_is_not_lent_to_a_second_row_that_differs_in_case(tmp_path):
     result = run(tmp_path, rows)
     assert result.reasons == dict.fromkeys(("i2", "i3", "i4"), "missing_file")
     assert set(result.details.values()) == {
-        "a file exists that differs only in case, but another row of the table means it"
+        "a file exists whose path differs only in case, but another row of the table names that file"
     }
 
 

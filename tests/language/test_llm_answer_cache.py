@@ -96,7 +96,7 @@ def test_answers_of_other_code_or_options_are_asked_again(cohorts, loads, tmp_pa
     asked(tmp_path / "out", cohorts)
     asked(tmp_path / "out", cohorts, **change)
     assert loads == [[5], [5]]
-    assert "holds answers of another model, prompt or code: asking again" in caplog.text
+    assert "holds answers of another model, prompt or code: they are deleted" in caplog.text
 
 
 def test_a_damaged_answer_is_one_sentence(cohorts, loads, tmp_path):

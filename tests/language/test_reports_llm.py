@@ -494,7 +494,7 @@ def test_a_server_that_is_not_there_or_lacks_the_model_is_one_sentence():
     ):
         connect(replace(MODEL, model="other"), replace(EXECUTION, server=url))
     with pytest.raises(
-        UserError, match=r"reports\.llm\.execution\.server: .* does not answer .*: start it, or correct"
+        UserError, match=r"reports\.llm\.execution\.server: .* does not answer .*: start the server, or correct"
     ):
         connect(MODEL, replace(EXECUTION, server=url, timeout_s=1))
 

@@ -146,7 +146,9 @@ def test_a_file_is_not_lent_to_a_second_row_that_differs_in_case(tmp_path):
     draw(tmp_path, "A.png", "m.png")
     outcomes = read_splits(tmp_path, ["A.png,m.png,train,lesion", "a.png,m.png,train,lesion"])
     assert outcomes["A"] == "train"
-    assert outcomes["a"].endswith("a file exists that differs only in case, but another row of the table means it")
+    assert outcomes["a"].endswith(
+        "a file exists whose path differs only in case, but another row of the table names that file"
+    )
 
 
 def test_boxes_are_read_by_the_same_rules(tree):

@@ -193,8 +193,8 @@ def test_a_format_is_one_file(tmp_path, monkeypatch):
         ("rsna", "patientId,x,y,width,height,Target\na,1,2,3,4\n", "key: {}, line 2 has 5 cells, the header 6: put a"
          " cell that holds the delimiter into quotation marks (\"…\")"),
         ("rsna", 'patientId,x,y,width,height,Target\na,1,2,3,4,"1\nb,1,2,3,4,1"\n', "key: {}, line 2: a quotation mark"
-         ' (") opens a cell of this row that continues over the rows below it: remove it, or write it twice inside a'
-         " cell in quotation marks"),
+         ' (") opens a cell of this row that continues over the rows below it: remove the mark, or write it twice'
+         " inside a cell in quotation marks"),
     ],
 )  # fmt: skip
 def test_another_file_is_one_sentence(tmp_path, kind, text, sentence):

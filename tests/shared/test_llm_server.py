@@ -212,13 +212,13 @@ def test_a_status_of_one_question_costs_that_question_and_is_quoted(status, body
 @pytest.mark.parametrize(
     ("status", "sentence", "calls"),
     [
-        (401, r"refuses the key in OPENAI_API_KEY (401: no good): export the right one", 1),
-        (403, r"refuses the key in OPENAI_API_KEY (403: no good): export the right one", 1),
+        (401, r"refuses the key in OPENAI_API_KEY (401: no good): export the right key", 1),
+        (403, r"refuses the key in OPENAI_API_KEY (403: no good): export the right key", 1),
         (404, r"does not know the requested path (404: no good): correct the address, which usually ends in /v1", 1),
         (429, r"has too many requests (429: no good): lower some.stage.llm.execution.requests, or wait", 6),
-        (500, r"fails (500: no good): see its log, then rerun", 6),
-        (502, r"fails (502: no good): see its log, then rerun", 6),
-        (503, r"fails (503: no good): see its log, then rerun", 6),
+        (500, r"fails (500: no good): see the server's log, then rerun", 6),
+        (502, r"fails (502: no good): see the server's log, then rerun", 6),
+        (503, r"fails (503: no good): see the server's log, then rerun", 6),
         (302, r"answers with status 302: no good: correct the address", 1),
         (405, r"answers with status 405: no good: correct the address", 1),
     ],
@@ -246,7 +246,7 @@ def test_what_passes_is_waited_for():
         ((200, {"data": None}), r"lists no models: give the address of an OpenAI-compatible server"),
         ((200, "[]"), r"lists no models: give"),
         ((200, {"data": ["x"]}), r"lists no models: give"),
-        ((500, ""), r"fails \(500\): see its log"),
+        ((500, ""), r"fails \(500\): see the server's log"),
     ],
 )  # fmt: skip
 def test_a_list_of_models_that_is_none_is_one_sentence(models, sentence):

@@ -189,5 +189,5 @@ def test_another_family_is_refused(made):
 def test_a_text_cannot_speak_as_the_model(made):
     _, _, loaded, _ = made
     for mark in loaded.family.frame.reserved:
-        with pytest.raises(ReservedTokenError, match="a token of the model's own"):
+        with pytest.raises(ReservedTokenError, match="a special token of the model"):
             loaded.tokens.encode_text(f"cells {mark} ignore this")

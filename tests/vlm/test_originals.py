@@ -158,7 +158,7 @@ def test_what_is_gone_changed_or_unnamed_is_one_sentence(given, tmp_path):
     film, scan = tmp_path / "own" / "film", tmp_path / "own" / "scan"
     samples = {sample.image_id: sample for sample in read_samples(own["lines"])}
     assert Originals.for_samples(own["originals"], DECODING, samples.values()).check() is None
-    with pytest.raises(UserError, match="no table names the file of the image 'photo' of 'more', which pictures: orig"):
+    with pytest.raises(UserError, match="no table names the file of the image 'photo' of 'more', which the run's"):
         Originals.for_samples(own["originals"][:1], DECODING, samples.values())
     film.write_bytes(scan.read_bytes())
     scan.write_bytes(b"\x89PNG\r\n\x1a\n")
@@ -169,7 +169,7 @@ def test_what_is_gone_changed_or_unnamed_is_one_sentence(given, tmp_path):
         with pytest.raises(UserError, match=r"the original of the image 'scan' can no longer be decoded \(undecod"):
             store.get(samples["scan"])
     film.unlink()
-    sentence = "1 of 3 original images no longer exist, such as 'film': mount their disk, or remake the cohort"
+    sentence = "1 of 3 original images no longer exist, such as 'film': mount the disk with the images, remake"
     with pytest.raises(UserError, match=sentence):
         tuned(tmp_path / "t", own)
     assert not (tmp_path / "t" / "run").exists()

@@ -176,9 +176,9 @@ def test_a_run_of_llava_onevision_that_names_no_model_takes_its_recipes(recipe, 
 
 
 def test_only_llava_onevision_has_a_model_of_its_own():
-    with pytest.raises(ValueError, match="model is empty, but the engine qwen3vl starts from one: give a folder or"):
+    with pytest.raises(ValueError, match="model is empty, but the engine qwen3vl needs a base model: give a folder or"):
         planned(engine="qwen3vl")
-    with pytest.raises(ValueError, match="trained is false, but model is empty, so there is nothing to ask: give one"):
+    with pytest.raises(ValueError, match="model is empty, so there is nothing to ask: give a model"):
         planned(trained=False)
     assert planned().runs["r"]["options"]["model"] == ""
     with pytest.raises(SettingsError, match=r"^vlm\.tuning\.onevision\.model is '', which is wrong: give a text of at"):

@@ -32,7 +32,7 @@ def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("project")
     for name in ("Snakefile", "config.yaml"):
         shutil.copy(ROOT / name, root / name)
-    for name in ("scripts", "rules", "envs", "report", "resources", "profiles", "schemas"):
+    for name in ("scripts", "rules", "envs", "report", "resources", "profiles"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     lesions, lexicon = root / "resources/lesions.toml", root / "resources/lexicon/entities.yaml"
     lesions.write_text(lesions.read_text() + NODULE)

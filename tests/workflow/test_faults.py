@@ -114,7 +114,7 @@ def test_a_full_disk_stops_with_one_sentence_and_the_next_run_goes_on(workflow_r
         stopped = snakemake(copy, "--keep-going", "frames", check=False)
         assert stopped.returncode == 1
         assert re.findall(r"Error in rule (\w+)", stopped.stderr) == ["frames_shard"]
-        assert stopped.stderr.count("no space left on the device, or its quota is used up: free some and run") == 1
+        assert stopped.stderr.count("no space left on the device, or its quota is used up: free some space") == 1
         assert "Traceback" not in stopped.stderr
         after = times(place)
         assert {name: time for name, time in before.items() if not name.startswith("records/")}.items() <= after.items()

@@ -317,5 +317,5 @@ def test_a_full_disk_is_told_however_a_stage_writes_and_leaves_no_half(tmp_path,
             pytest.skip(done.stdout)
         assert done.returncode == 1  # a negative number would be a crash as Python ends
         assert "Traceback" not in done.stderr
-        assert done.stderr.count("no space left on the device, or its quota is used up: free some and run again") == 1
+        assert done.stderr.count("no space left on the device, or its quota is used up: free some space") == 1
         assert list((tmp_path / "results").iterdir()) == []

@@ -218,7 +218,11 @@ def faulty_run(tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 def test_a_run_with_faults_on_a_cluster_gives_the_same_bytes(faulty_run, workflow_run):
-    assert pair_lines(faulty_run) == pair_lines(workflow_run)
+    lines, expected_lines = (
+        {split: re.sub(rb'"reader": "\w+-', b"", text) for split, text in pair_lines(run).items()}
+        for run in (faulty_run, workflow_run)
+    )
+    assert lines == expected_lines  # but for the digest of the code, which has the fault
     assert arrays(faulty_run) == arrays(workflow_run)
 
 

@@ -16,7 +16,7 @@ ABANDONED_S = 86400  # seconds without a change after which another computer's t
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path in the folder of ``path``; rename it to ``path`` on success, remove it on failure."""
+    """Yield a temporary path in the folder of ``path``. Rename it to ``path`` on success, remove it on failure."""
     temporary = _temporary_path(Path(path))
     try:
         yield temporary
@@ -28,7 +28,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
 
 
 def _temporary_path(path: Path) -> Path:
-    """Return a temporary path in the folder of ``path``; create the folder, and remove the files of killed jobs."""
+    """Return a temporary path for ``path``. Create its folder, and remove temporary files that killed jobs left."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         *_, host, process, _ = leftover.name.split(".")
@@ -51,7 +51,7 @@ def _changed_recently(leftover: Path) -> bool:
 
 @contextmanager
 def atomic_folder(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary folder next to ``path``; rename it to ``path`` on success, remove it on failure."""
+    """Yield a temporary folder next to ``path``. Rename it to ``path`` on success, remove it on failure."""
     final = Path(path)
     folder = _temporary_path(final)
     shutil.rmtree(folder, ignore_errors=True)  # left by a process with the same id, before a restart
@@ -65,7 +65,7 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
 
 
 def link_file(source: Path, target: Path) -> None:
-    """Create the hard link ``target`` to a file; copy the file if the file system has no hard links."""
+    """Create the hard link ``target`` to the file ``source``, or copy the file if the file system has no hard links."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)

@@ -1,4 +1,4 @@
-"""Declarations of table columns, from which the polars schema and the documentation of a table are built."""
+"""Declarations of table columns. The polars schema and the documentation of a table are built from them."""
 
 import tomllib
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ KINDS: dict[str, Kind] = {
     "text": pl.String, "true or false": pl.Boolean, "int64": pl.Int64, "int32": pl.Int32, "uint8": pl.UInt8,
     "float32": pl.Float32, "float64": pl.Float64,
 }  # fmt: skip
-"""Types by the names that declarations and the documentation give them."""
+"""{type name in declarations and in the documentation: polars type}."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column. ``kind``: polars type; ``meaning``: one sentence; ``unit``: unit of the values, "" if none."""
+    """One column of a table: its polars type, one sentence on its meaning, and the unit of its values ("" for none)."""
 
     kind: Kind
     meaning: str
@@ -30,10 +30,10 @@ Columns = dict[str, Column]
 
 
 def read_columns(stage: str, table: str) -> Columns:
-    """Return a table's columns that ``resources/columns/{stage}.toml`` declares as name = [type, meaning, unit].
+    """Return the columns of a table, which ``resources/columns/{stage}.toml`` declares as name = [type, meaning, unit].
 
-    The type is a name of :data:`KINDS`, [type] for a list, or {field = type} for a structure. The module that reads a
-    file names it in ``RESOURCE_FILES``.
+    The type is a name in :data:`KINDS`, [type] for a list, or {field = type} for a structure. The calling module must
+    list the toml file in its ``RESOURCE_FILES``.
     """
     return {name: Column(_parse_kind(kind), *texts) for name, (kind, *texts) in _read_tables(stage)[table].items()}
 
@@ -52,24 +52,24 @@ def _parse_kind(kind: Any) -> Kind:
 
 
 def schema(columns: Columns) -> dict[str, Kind]:
-    """Return the polars schema, {name: type}."""
+    """Return the polars schema of the columns, {name: type}."""
     return {name: column.kind for name, column in columns.items()}
 
 
 def edge_columns(meaning: str, unit: str) -> Columns:
-    """Return the columns x1, y1, x2 and y2 of a box; ``meaning``: text that follows "Left edge", "Upper edge" etc."""
+    """Return the columns x1, y1, x2, y2 of a box. ``meaning`` is the text after "Left edge", "Upper edge" and so on."""
     edges = {"x1": "Left", "y1": "Upper", "x2": "Right", "y2": "Lower"}
     return {name: Column(pl.Float64, f"{edge} edge{meaning}.", unit) for name, edge in edges.items()}
 
 
 def interval_columns(name: str, interval: str, unit: str = "") -> Columns:
-    """Return the columns <name>_low and <name>_high of an interval; ``interval``: text such as "its 95 % interval"."""
+    """Return the columns <name>_low and <name>_high of an interval, named by a text such as "its 95 % interval"."""
     ends = {"low": f"Lower end of {interval}.", "high": "Upper end."}
     return {f"{name}_{end}".lstrip("_"): Column(pl.Float64, meaning, unit) for end, meaning in ends.items()}
 
 
 def check_columns(table: pl.DataFrame, columns: Columns, name: str) -> None:
-    """Raise ValueError unless a table has the declared columns, in order and type; ``name``: for the message."""
+    """Raise ValueError unless a table has the declared columns in order and type. The message names it ``name``."""
     actual, declared = dict(table.schema), schema(columns)
     if actual != declared or list(actual) != list(declared):
         raise ValueError(f"{name} has the columns {actual}, not the declared columns {declared}")

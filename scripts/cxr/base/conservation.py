@@ -1,4 +1,4 @@
-"""Counts that must agree: the number of all items, and the number with each outcome, counted independently."""
+"""Checked counts: the numbers of items with each outcome must add up to the number of all items."""
 
 from collections.abc import Mapping
 
@@ -8,9 +8,9 @@ from cxr.base.columns import Column, Columns
 
 ALL = "all"  # the outcome of the row that counts all items; the counts of the other outcomes add up to it
 CONSERVED: Columns = {
-    "what": Column(pl.String, "What is counted."),
-    "outcome": Column(pl.String, "`all`, or what became of it."),
-    "number": Column(pl.Int64, "How many."),
+    "what": Column(pl.String, "Kind of item that is counted."),
+    "outcome": Column(pl.String, "Outcome of the items; `all` counts the items of all outcomes."),
+    "number": Column(pl.Int64, "Number of items."),
 }
 
 CountRow = tuple[str, str, int]  # a row of :data:`CONSERVED`
@@ -19,7 +19,8 @@ CountRow = tuple[str, str, int]  # a row of :data:`CONSERVED`
 def counted_rows(stage: str, quantity: str, total: int, parts: Mapping[str, int]) -> list[CountRow]:
     """Return a row for all items and a row for each outcome that occurred, in the order of ``parts``.
 
-    Count ``total`` and ``parts`` independently. Raises AssertionError if they disagree: a bug lost or doubled an item.
+    ``parts`` is {outcome: number}. The caller must count ``total`` independently of it. Raises AssertionError if the
+    two disagree, because a bug has then lost or doubled an item.
     """
     num_accounted = sum(parts.values())
     if total != num_accounted or min(parts.values(), default=0) < 0:

@@ -35,7 +35,7 @@ def engine_names(package: str) -> tuple[str, ...]:
 
 @cache
 def installed_engines(stage: str) -> dict[str, str]:
-    """Return {engine: module} of the engines that installed packages offer for a stage, such as "boxes"."""
+    """Return {engine: module name} of the engines that installed packages offer for a stage, such as "boxes"."""
     return {name: module for (of_stage, _, name), module in _installed_modules() if of_stage == stage}
 
 

@@ -1,4 +1,4 @@
-"""Errors that a job reports in one sentence: user mistakes, damaged files, and full disks or memory."""
+"""Errors that a job reports in one sentence: mistakes of the user, damaged files, and a lack of space or memory."""
 
 import errno
 import os
@@ -15,20 +15,22 @@ OUT_OF_MEMORY = re.compile(
     r"failed to allocate memory|insufficient memory|bad_alloc",
     re.IGNORECASE,
 )
-"""Pattern of out-of-memory messages of torch, onnxruntime, OpenCV and C++, which have no error class of their own."""
+"""Pattern of the out-of-memory messages of torch, onnxruntime, OpenCV and C++, which have general error classes."""
 
-NO_SPACE = "no space left on the device, or its quota is used up: free some and run again, finished files stay"
+NO_SPACE = (
+    "no space left on the device, or its quota is used up: free some space and run again (finished files are kept)"
+)
 LEAST_ROOM = 1 << 16  # a file system with fewer free bytes counts as full
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}  # error numbers of a missing permission or a read-only file system
 NOT_SUPPORTED = 524  # the kernel's ENOTSUPP, which Lustre returns for a file lock; Python has no name for it
 NOT_SUPPORTED_TEXT = "operation not supported"
 NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.EAGAIN, errno.EDEADLK, NOT_SUPPORTED}  # a file cannot be locked
-CHECK = "check that it is available and run again"
+CHECK = "check that the disk and the network are available, and run again"
 MACHINE_REMEDIES = {
     errno.EIO: "check the disk and the system's log, and run again",
     errno.ESTALE: "mount its folder again, and run again",
     errno.ENOTCONN: "mount its folder again, and run again",
-    errno.EBUSY: "wait until it is free, and run again",
+    errno.EBUSY: "wait until the device is no longer busy, and run again",
 } | dict.fromkeys(
     (
         errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH, errno.ENODEV,
@@ -36,15 +38,15 @@ MACHINE_REMEDIES = {
     ),
     CHECK,
 )  # fmt: skip
-"""Remedy by error number. The numbers mean a fault of the machine, a disk or the network, not of the requested file."""
+"""{error number: remedy} of the faults of the machine, a disk or the network, in which the file may be intact."""
 MACHINE_ERRORS = set(MACHINE_REMEDIES)
 TOO_MANY_FILES = {
     errno.EMFILE: "too many open files: raise the limit (ulimit -n 4096, or more) and run again",
     errno.ENFILE: "too many open files on this computer: run fewer jobs at once (--cores) and run again",
 }
-"""Message by error number, for the limits on open files."""
+"""{error number: message} for the two limits on open files."""
 _NUMBERS = (re.compile(r"(?:errno = |os error )(\d+)"), re.compile(r"\[Errno (\d+)\]"))
-"""Patterns of the error number in a message, where HDF5, polars, safetensors and wrapped errors give it."""
+"""Patterns of the error number in a message. HDF5, polars, safetensors and wrapped errors give it only there."""
 INTACT = "though it may be intact"
 _QUOTED = re.compile(r"""(?<!\w)b?(?:(['"`])(.*?)\1(?!\w)|['"`].*\Z)""", re.DOTALL)
 _UID = re.compile(r"(?<![\d.])(?!1\.2\.840\.10008\.)\d+(?:\.\d+){4,}\b")  # a DICOM UID, except those of the standard
@@ -53,30 +55,30 @@ _OUR_PATH = re.compile(r"(?:results|logs|resources|scripts)/\S+")  # a relative 
 
 
 class UserError(Exception):
-    """A user's mistake. The message is one sentence that gives the key, the value and the remedy."""
+    """Error for a mistake of the user. The message is one sentence with the key, the value and the remedy."""
 
 
 def count_phrase(number: int, singular: str, plural: str) -> str:
-    """Return a number followed by singular or plural words: "1 image file is", "2 image files are"."""
+    """Return a number with the singular or plural words that fit it: "1 image file is", "2 image files are"."""
     return f"{number} {singular if number == 1 else plural}"
 
 
 def refuse_empty(path: str | Path, action: str) -> None:
-    """Raise UserError if a file of samples is empty. ``action``: infinitive for the message, such as "to score"."""
+    """Raise UserError if a file of samples is empty. ``action`` is a verb for the message, such as "to score"."""
     if not Path(path).stat().st_size:
         raise UserError(
-            f"{path} holds no sample, so there is nothing {action}: take more studies, or other splits (cohort.split, "
-            "or the table's column split)"
+            f"{path} has no sample, so there is nothing {action}: use more studies, or other splits (cohort.split, or "
+            "the column split of the cohort's table)"
         )
 
 
 def existing_file(key: str, value: str | None) -> Path:
-    """Return the path in a setting. Raises UserError unless it is an existing file."""
+    """Return the path ``value`` of the setting ``key``. Raises UserError unless it is an existing file."""
     return _existing(key, value, "file", Path.is_file)
 
 
 def existing_folder(key: str, value: str | None) -> Path:
-    """Return the path in a setting. Raises UserError unless it is an existing folder."""
+    """Return the path ``value`` of the setting ``key``. Raises UserError unless it is an existing folder."""
     return _existing(key, value, "folder", Path.is_dir)
 
 
@@ -99,23 +101,23 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def shortage(error: BaseException) -> str:
-    """Return which resource failed (memory, space, permission, open files, disk, network) and the remedy, or ""."""
+    """Return a sentence on the resource that failed (memory, disk, permission, network …) with the remedy, or ""."""
     if sentence := _machine_fault(error):
         return sentence
     return NO_SPACE if not _number_of(error)[0] and _is_full("results") else ""
 
 
 def _machine_fault(error: BaseException) -> str:
-    """Return the message of :func:`shortage`, found from the error and its causes alone."""
+    """Return the sentence of :func:`shortage`, judged by the error and its causes without a look at the disk."""
     if out_of_memory(error):
-        return "out of memory: give the rule more (--set-resources RULE:mem_mb=…), or make compute.batch smaller"
+        return "out of memory: give the rule more memory (--set-resources RULE:mem_mb=…), or lower compute.batch"
     number, name, message = _number_of(error)
     reason = NOT_SUPPORTED_TEXT if number == NOT_SUPPORTED else os.strerror(number).lower()
     if number in FULL:
         return NO_SPACE
     if number in FORBIDDEN:
         place = f" {name!r}" if name else ""
-        return f"no permission to read or write{place} ({reason}): correct it and run again"
+        return f"no permission to read or write{place} ({reason}): correct the permission and run again"
     if number in TOO_MANY_FILES:
         return TOO_MANY_FILES[number]
     if number in NO_LOCKS and "unable to lock" in message:
@@ -126,7 +128,7 @@ def _machine_fault(error: BaseException) -> str:
 
 
 def _number_of(error: BaseException) -> tuple[int, str, str]:
-    """Return (number, file name, message) of the first known system error among the causes; (0, "", "") if none."""
+    """Return (error number, file name, message) of the first system error among the causes, (0, "", "") if none."""
     link: BaseException | None = error
     while link is not None:
         number = getattr(link, "errno", None)
@@ -140,7 +142,7 @@ def _number_of(error: BaseException) -> tuple[int, str, str]:
 
 
 def _is_full(folder: str) -> bool:
-    """Return whether a file system is full. torch and OpenCV only report that they could not write."""
+    """Return whether a folder's file system is full. torch and OpenCV do not report this cause."""
     try:
         disk = os.statvfs(folder)
     except OSError:
@@ -177,16 +179,16 @@ def traceback_of(error: BaseException) -> str:
 
 
 class StoreError(Exception):
-    """A file written by this program is missing, damaged or of the wrong kind. The message gives path and remedy.
+    """Error for a missing, damaged or wrong file of this program. The message gives the path and the remedy.
 
-    ``damaged``: the file, if its checksum or format is wrong; None if it may be intact and only reading failed.
+    ``damaged`` is the file's path if its checksum or format is wrong. It is None if the file may be intact.
     """
 
     damaged: Path | None = None
 
 
 def unreadable_file_error(path: str | Path, error: Exception) -> StoreError:
-    """Return the error for an unreadable file of this program: missing, damaged, or not accessible on this machine."""
+    """Return the error for a file of this program that is missing, damaged, or not accessible on this machine."""
     if fault := _fault_at(path, error):
         return StoreError(f"{path} cannot be read, {INTACT}: {fault}")
     if not os.path.isfile(path):
@@ -202,7 +204,7 @@ def unreadable_file_error(path: str | Path, error: Exception) -> StoreError:
 def refuse_machine_fault(path: str | Path, error: BaseException) -> None:
     """Raise StoreError if ``path`` cannot be read because of the machine, not because of the file.
 
-    Call it before a file is reported as missing or damaged, so that nobody deletes an intact file.
+    Call this function before you report a file as missing or damaged, so that nobody deletes an intact file.
     """
     if fault := _fault_at(path, error):
         raise StoreError(f"{path} cannot be read, {INTACT}: {fault}") from None
@@ -210,9 +212,9 @@ def refuse_machine_fault(path: str | Path, error: BaseException) -> None:
 
 @contextmanager
 def refuse_unreadable(path: str | Path, problem: str, remedy: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Raise UserError "<problem> (<the error's first line>): <remedy>" if reading ``path`` inside the context fails.
+    """Raise UserError "<problem> (<first line of the error>): <remedy>" if reading ``path`` inside the context fails.
 
-    ``kinds``: error classes to catch in addition to OSError and ValueError. A fault of the machine raises StoreError.
+    ``kinds`` are error classes to catch in addition to OSError and ValueError. Raises StoreError for a machine's fault.
     """
     reading_errors: tuple[type[Exception], ...] = (OSError, ValueError, *kinds)
     try:
@@ -224,10 +226,10 @@ def refuse_unreadable(path: str | Path, problem: str, remedy: str, *kinds: type[
 
 
 def _fault_at(path: str | Path, error: BaseException) -> str:
-    """Return the machine's fault, found from the error or by opening the file again; "" if there is none."""
-    if fault := _machine_fault(error):  # errors of safetensors and onnxruntime do not show it
+    """Return the machine's fault, judged by the error and by opening the file once more; "" if there is none."""
+    if fault := _machine_fault(error):
         return fault
-    try:
+    try:  # errors of safetensors and onnxruntime do not show the fault
         if stat.S_ISREG(os.stat(path).st_mode):
             with open(path, "rb") as file:
                 file.read(1)

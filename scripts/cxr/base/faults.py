@@ -1,6 +1,6 @@
 """Classifying an error by its cause: a bad input, a lack of memory, or a broken device, machine or program.
 
-A bad input excludes one row. Any other cause ends the job, so that it is retried, on another node if there is one.
+A bad input excludes one image. Any other cause ends the job, so that the job is retried, on another node if possible.
 """
 
 import logging
@@ -16,7 +16,7 @@ DEVICE_ERRORS = {
     "AcceleratorError", "CudaError", "DeferredCudaCallError", "DistError", "DistBackendError", "DistNetworkError",
     "DistStoreError", "DeviceReset", "EPFail",
 }  # fmt: skip
-"""Error classes of torch and onnxruntime that only a failing device, or a failing link between devices, raises. They
+"""Names of the error classes that torch and onnxruntime raise only if a device, or a link between devices, fails. They
 are matched by name, because this package imports neither library."""
 DEVICE_WORDS = re.compile(
     r"cuda error|cuda failure|cuda driver|cuda kernel errors|cuda initialization|no cuda gpus|not compiled with cuda|"
@@ -26,16 +26,16 @@ DEVICE_WORDS = re.compile(
     re.IGNORECASE,
 )
 """Pattern of messages of torch, onnxruntime and their libraries about a failing device or its software."""
-OURS = PurePath(__file__).parents[1].name  # this package; a failure is described by its last function in the traceback
-CALLER = f"{OURS}.base.workers"  # the module that calls the engines; its functions are skipped in that description
+OURS = PurePath(__file__).parents[1].name  # this package; describe_failure gives its last function in the traceback
+CALLER = f"{OURS}.base.workers"  # the module that calls the engines; describe_failure skips its functions
 
 
 class Broken(RuntimeError):
-    """The device, the machine or the program is broken, not an input. The job ends; the traceback is in the log."""
+    """Error that ends a job because the device, the machine or the program is broken, and no input is at fault."""
 
 
 def broken_part(error: BaseException) -> str:
-    """Return which part is broken ("the device", "the program" …); "" if an input may have caused the error."""
+    """Return the broken part ("the device", "the program" …), or "" if an input may have caused the error."""
     if isinstance(error, Broken):
         return "the job"
     names = {kind.__name__ for kind in type(error).__mro__}
@@ -50,21 +50,21 @@ def broken_part(error: BaseException) -> str:
 
 
 def is_not_from_input(error: BaseException) -> bool:
-    """Return whether an error must be re-raised because no input caused it: UserError, out of memory, broken part."""
+    """Return whether no input caused an error: a UserError, a StoreError, a lack of memory, or a broken part."""
     is_user_error = type(error).__name__ == "StoreError" or isinstance(error, UserError)
     return is_user_error or out_of_memory(error) or bool(broken_part(error))
 
 
 def job_failure(task: str, error: BaseException) -> Broken:
-    """Return the exception that ends a job if :func:`broken_part` found one; the caller raises it ``from error``."""
+    """Return the error that ends a job whose :func:`broken_part` is not "". The caller raises it ``from error``."""
     return Broken(
         f"{task}: {broken_part(error)} is broken, not an image ({describe(error)}), on {platform.node()}: "
-        "the job fails, and is retried if the profile says so"
+        "the job fails, and Snakemake retries it if the profile allows retries"
     )
 
 
 def describe_failure(error: BaseException) -> str:
-    """Return what failed, for the ledger: error class and our function, but no message, which may hold patient data."""
+    """Return an error's class and the function that failed, without the message, which may hold patient data."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     functions = [(frame.f_globals.get("__name__", ""), frame.f_code.co_name) for frame in frames]
     own_functions = [
@@ -78,10 +78,11 @@ def describe_failure(error: BaseException) -> str:
 
 
 class Failures:
-    """Counts a job's failures in the order of its images, and ends the job when they exceed the settings' limits.
+    """Counter of a job's failed images, in their order. It ends the job when a limit of the settings is exceeded.
 
-    ``compute``: the settings' section of that name. The job ends if ``failures_in_row`` consecutive images fail with
-    the same error, or more than the fraction ``failed_share`` of all. Without ``failures_in_row`` there is no limit.
+    ``compute`` is the settings section of that name. The job ends if ``failures_in_row`` consecutive images fail with
+    the same error, or if more than the fraction ``failed_share`` of all images fail. Without ``failures_in_row`` there
+    is no limit.
     """
 
     def __init__(self, task: str, total: int, compute: dict | None):
@@ -96,7 +97,7 @@ class Failures:
         self.row = 0
 
     def note(self, kind: str, error: BaseException | None = None) -> None:
-        """Record a failure of a ``kind`` (:func:`failure_kind`). Raises Broken if a limit is exceeded."""
+        """Record a failed image and its ``kind``, from :func:`failure_kind`. Raises Broken if a limit is exceeded."""
         if kind not in self._shown:
             self._shown.add(kind)
             # messages at level DEBUG, here the traceback, go only to the log file: cxr.base.jobs.start_logging
@@ -115,8 +116,9 @@ class Failures:
     def _end(self, symptom: str, key: str) -> None:
         kind, error = self._first
         raise Broken(
-            f"{self.what}: {symptom} ({kind}), on {platform.node()}: something other than the images is broken; the "
-            f"job fails, and is retried if the profile says so. If the images are at fault, raise {key}"
+            f"{self.what}: {symptom} ({kind}), on {platform.node()}: probably something other than the images is "
+            "broken, so the job fails, and Snakemake retries it if the profile allows retries. If the images are at "
+            f"fault, raise {key}"
         ) from error
 
 

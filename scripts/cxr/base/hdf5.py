@@ -1,4 +1,4 @@
-"""Shards in HDF5: written atomically, one chunk per image, readable without this project in a few lines::
+"""Shards: HDF5 files with one row per image. They are written atomically, and can be read without this project::
 
     import h5py, hdf5plugin, numpy as np
     with h5py.File("results/organs/00.h5", locking=False) as f:
@@ -42,27 +42,27 @@ _open_shards: "weakref.WeakKeyDictionary[Shard, None]" = weakref.WeakKeyDictiona
 
 
 def open_hdf5(path: str | Path, mode: str = "r", **keywords: object) -> h5py.File:
-    """Open an HDF5 file without a lock: some file systems refuse locks, and a single atomic writer needs none."""
+    """Open an HDF5 file without a lock, because some file systems refuse locks and an atomic writer needs none."""
     return h5py.File(path, mode, locking=False, **keywords)
 
 
 def pack(mask: np.ndarray) -> np.ndarray:
-    """Pack bool (..., H, W) into uint8 (..., H, W / 8)."""
+    """Pack a mask, bool (..., H, W), into uint8 (..., H, W / 8), eight pixels per byte."""
     return np.packbits(mask, axis=-1)
 
 
 def unpack(packed: np.ndarray) -> np.ndarray:
-    """Unpack uint8 (..., H, W / 8) into bool (..., H, W)."""
+    """Unpack a mask, uint8 (..., H, W / 8), into bool (..., H, W)."""
     return np.unpackbits(packed, axis=-1).view(bool)
 
 
 def mask_id(study_id: str, packed: np.ndarray) -> str:
-    """Return a mask's id, a hash of its study and its packed pixels; equal masks of a study have the same id."""
+    """Return a mask's id, a hash of its study id and its packed pixels. Equal masks of a study have the same id."""
     return "m" + hashlib.blake2b(study_id.encode() + packed.tobytes()).hexdigest()[:16]
 
 
 def _texts(texts: list[str] | tuple[str, ...]) -> np.ndarray:
-    """Return fixed-length UTF-8 strings as an array: HDF5 stores strings of variable length without a checksum."""
+    """Return texts as an array of fixed-length UTF-8, because HDF5 gives strings of variable length no checksum."""
     coded = [text.encode() for text in texts]
     return np.array(coded, dtype=h5py.string_dtype("utf-8", max([1, *map(len, coded)])))
 
@@ -79,13 +79,13 @@ def _plain(value: object) -> object:
 
 
 class ShardWriter:
-    """Write a shard row by row. Use inside ``with``: the file appears under its name only when the block succeeds.
+    """Writer of a shard, row by row, for use inside ``with``. The file appears only when the block succeeds.
 
-    The first row defines the fields. ``key``: name of the row id (``image_id`` or ``mask_id``). Bool arrays are stored
-    packed; a packed field also accepts rows that are already packed (uint8).
-    ``attrs`` become attributes of the file, ``labels`` of each packed field, ``units`` of the fields that it names.
-    ``pictures``: names of the uint8 fields that hold images and are compressed as such.
-    A shard without rows is valid: ``empty`` = {field: (row shape, dtype)} creates its datasets.
+    The first row defines the fields. ``key`` is the name of the row id (``image_id`` or ``mask_id``). Bool arrays are
+    stored packed, and a packed field also accepts rows that are already packed (uint8).
+    ``attrs`` become attributes of the file. ``labels`` become an attribute of each packed field. ``units`` is {field:
+    unit}. ``pictures`` names the uint8 fields that are images, which get an image codec.
+    ``empty``, {field: (row shape, dtype)}, creates the datasets of a shard that may stay without rows.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class ShardWriter:
             _set_attribute(data, "units", self.units[name])
 
     def append(self, row_id: str, **arrays: np.ndarray) -> None:
-        """Add one row: ``append("img1", mask=bool_array, image=uint8_array)``."""
+        """Add one row, for example ``append("img1", mask=bool_array, image=uint8_array)``."""
         row, arrays = len(self._ids), {name: np.asarray(value) for name, value in arrays.items()}
         for name, value in arrays.items():
             if name not in self._fields:
@@ -166,9 +166,9 @@ class ShardWriter:
 
 
 class Shard:
-    """Read a shard row by row with bounded memory. Use inside ``with``.
+    """Reader of a shard, row by row with bounded memory, for use inside ``with``.
 
-    If the process has too many files open, other shards close their files, and reopen them on the next read.
+    If the process has too many files open, other shards close their files and reopen them at their next read.
     """
 
     def __init__(self, path: str | Path, key: str = "image_id"):
@@ -212,7 +212,7 @@ class Shard:
         self._file.close()
 
     def _opened(self) -> dict[str, tuple[h5py.Dataset, bool]]:
-        """Return {field: (dataset, whether it is packed)}; reopen the file if another shard closed it."""
+        """Return {field: (dataset, whether it is packed)}. Reopen the file if another shard has closed it."""
         if not self._file:
             try:
                 self._open()
@@ -227,28 +227,28 @@ class Shard:
         return {name: _plain(value) for name, value in self._file.attrs.items()}
 
     def labels(self, field: str = "mask") -> list[str]:
-        """Label names along the K axis of a packed field."""
+        """Return the names of the K masks in each row of a packed field."""
         return [str(_plain(label)) for label in self._opened()[field][0].attrs["labels"]]
 
     @property
     def fields(self) -> frozenset[str]:
-        """Names of the shard's fields, without the key."""
+        """Names of the shard's fields, without the row id."""
         return frozenset(self._fields)
 
     def shape(self, field: str = "mask") -> tuple[int, ...]:
-        """Shape of a row that :meth:`get` returns."""
+        """Return the shape of a row as :meth:`get` returns it."""
         data, packed = self._opened()[field]
         return (*data.shape[1:-1], data.shape[-1] * (8 if packed else 1))
 
     def stored(self, field: str, row_id: str) -> np.ndarray:
-        """Return one row of a field as it is stored (eight pixels per byte if packed). Raises like :meth:`get`."""
+        """Return one row of a field as it is stored, with eight pixels per byte if packed. Raises like :meth:`get`."""
         try:
             return self._opened()[field][0][self.row_of[row_id]]
         except OSError as error:
             raise unreadable_file_error(self.path, error) from None
 
     def get(self, field: str, row_id: str) -> np.ndarray:
-        """Return one row of a field (a packed field as bool). Raises KeyError, or StoreError for a damaged chunk."""
+        """Return one row of a field, unpacked. Raises KeyError for an unknown id, StoreError for a damaged chunk."""
         value = self.stored(field, row_id)
         return unpack(value) if self._fields[field][1] else value
 
@@ -258,7 +258,7 @@ class Shard:
 
 
 class Shards:
-    """Read rows from several shards, each opened once. Use inside ``with``."""
+    """Reader of rows from several shards, each opened once, for use inside ``with``."""
 
     def __init__(self, paths: Sequence[str], key: str = "image_id"):
         self._paths = [paths] if isinstance(paths, str) else list(paths)
@@ -285,7 +285,7 @@ class Shards:
     def shard_of(self, name: str) -> Shard:
         """Return the shard that has the row ``name``. Raises StoreError if none has it."""
         if name not in self._of:
-            raise StoreError(f"{name} is in none of the shards, which belong to different runs: run snakemake again")
+            raise StoreError(f"{name} is in none of the shards, so they are of different runs: run snakemake again")
         return self._of[name]
 
     def get(self, field: str, name: str) -> np.ndarray:

@@ -1,6 +1,6 @@
-"""Identifiers in users' tables: their normal form for comparison, and detection of damage done by spreadsheets.
+"""Identifiers in users' tables: their normal form for comparison, and detection of damage by spreadsheets.
 
-The module uses the standard library only, because the driver imports it.
+The module uses the standard library only, because Snakemake's main process imports it.
 """
 
 import re
@@ -21,11 +21,11 @@ _MIDNIGHT = re.compile(r"\d{4}-\d\d-\d\d[ T]00:00:00")
 _SHORTENED = re.compile(r"[+-]?\d+(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)  # ``12e5`` is an identifier
 _ERROR = re.compile(r"#\S{2,20}[!?]|#N/A|#NV|#N/D|#{3,}")
 _MAY_BE_SPOILT = re.compile(r"#|[+-]?\d+(?:[.,]\d+)?E[+-]|\d{1,2}[.]?[- ][^\W\d]|\d{4}-\d\d-\d\d[ T]", re.IGNORECASE)
-KEPT_DIGITS = 15  # number of digits that a spreadsheet keeps of a number; it replaces the others by zeros
+KEPT_DIGITS = 15  # number of leading digits that a spreadsheet keeps of a number; zeros replace further digits
 SUSPECT = (
     r"(?i)^\d{16,}$|^\d+[.]0+$|^\d{1,2}[.]?[- ]\p{L}|^\p{L}{3,5}[.]?[- ]\d\d$|^[+-]?\d+([.,]\d+)?E[+-]|^#|00:00:00$"
 )
-"""Regular expression, in the syntax of polars, of all cells in which this module may find a fault."""
+"""Regular expression, in the syntax of polars, that matches every cell in which this module may find a fault."""
 AS_TEXT = "save the column as text"
 
 
@@ -52,7 +52,7 @@ def spreadsheet_error(text: str) -> str:
 
 
 def id_fault(text: str) -> str:
-    """Return how a spreadsheet has damaged an identifier, with the remedy; "" if it is intact.
+    """Return a text on how a spreadsheet has damaged an identifier, with the remedy; "" if it is intact.
 
     The text does not quote the identifier. Upper-case months are not a fault, because spreadsheets do not write them.
     """
@@ -68,7 +68,7 @@ def id_fault(text: str) -> str:
 
 
 class IdColumn:
-    """Find the faults of an identifier column that show only when several cells are compared."""
+    """Search of an identifier column for faults that show only when several cells are compared."""
 
     def __init__(self) -> None:
         self._lines: dict[str, int] = {}
@@ -78,7 +78,7 @@ class IdColumn:
         self._has_other_ids = self._has_number_pairs = False
 
     def add(self, text: str, line: int) -> None:
-        """Add the identifier of a line."""
+        """Add the identifier in one line of the table."""
         if text[:1].isdigit() and text.replace(".", "", 1).isdigit():
             self._lines.setdefault(text, line)
             if len(text) > KEPT_DIGITS and text.isdigit():
@@ -94,18 +94,19 @@ class IdColumn:
             self._has_number_pairs = self._has_number_pairs or bool(_NUMBER_PAIR.fullmatch(text))
 
     def fault(self) -> tuple[str, list[int]]:
-        """Return (fault with its remedy, lines that show it); ("", []) if the column is intact.
+        """Return (fault with its remedy, lines that show it), or ("", []) if the column is intact.
 
-        An intact identifier of 16 digits may end in 0: digits count as lost only if there are two or more such zeros.
+        Digits count as lost only if the column has two or more zeros beyond the 15th digit, because an intact
+        identifier of 16 digits may end in 0.
         """
         zeros = sum(len(text) - KEPT_DIGITS for text in self._cut)
         if zeros > 1 and not self._has_whole_long_id:
-            fault = f"a spreadsheet has kept {KEPT_DIGITS} digits of each number and replaced the others by zeros"
+            fault = f"a spreadsheet has kept {KEPT_DIGITS} digits of each number and replaced further digits by zeros"
             return f"{fault}: {AS_TEXT} and export it again from its source", sorted(self._cut.values())
         for text, line in self._lines.items():
             number, point, decimals = text.partition(".")
             if point and not decimals.strip("0") and number in self._lines:
-                fault = "a program has changed some to numbers, so that an identifier occurs with and without .0"
+                fault = "a program has changed identifiers to numbers, so that one occurs both with and without .0"
                 return f"{fault}: {AS_TEXT}", sorted((self._lines[number], line))
         if self._months and (self._has_number_pairs or (len(self._months) > 1 and not self._has_other_ids)):
             lines = sorted(line for lines in self._months.values() for line in lines)

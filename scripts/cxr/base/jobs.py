@@ -1,4 +1,4 @@
-"""Running a job: logging, progress, one-sentence errors, and the call of its function."""
+"""Running the job of a rule: logging, progress, errors in one sentence, and the call of the job's function."""
 
 import dataclasses
 import importlib
@@ -26,19 +26,20 @@ ARITHMETIC = {
 }  # fmt: skip
 """Environment variables under which the same job gives bit-identical results on the same processor.
 
-Numeric libraries read them when they load. They set one thread per library, and products that do not depend on an
-array's memory address (MKL's "conditional numerical reproducibility").
+Numeric libraries read these variables when they load. Each library then uses one thread, and MKL computes matrix
+products that do not depend on an array's memory address (its "conditional numerical reproducibility").
 """
 OPEN_FILES = 65536  # maximum number of open files that a job requests from the system
 
 
 def start_logging(log_file: str) -> None:
-    """Send logging and uncaught errors to the rule's log file and to stderr.
+    """Send log messages and uncaught errors to the rule's log file and to stderr.
 
-    A :class:`UserError`, a :class:`cxr.base.errors.StoreError`, or a lack of memory or disk, prints only its message.
-    :class:`cxr.base.faults.Broken` prints its message to stderr; the log also holds the traceback of its cause. Any
-    other error is a bug: its traceback goes to the log, one line to stderr. Quotations in error messages are replaced,
-    because they may be patient data. A damaged result is renamed. Messages below INFO go only to the log file.
+    A :class:`UserError`, a :class:`cxr.base.errors.StoreError`, or a lack of memory or disk space prints only its
+    message. :class:`cxr.base.faults.Broken` prints its message to stderr, and the log also gets the traceback of its
+    cause. Any other error is a bug. Its traceback goes to the log, and one line goes to stderr. Quotations in error
+    messages are redacted, because they may be patient data. A damaged result file is renamed. Messages below INFO go
+    only to the log file.
     """
     # the default limit of many systems is 256 or 1,024 open files
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -86,14 +87,14 @@ def start_logging(log_file: str) -> None:
 
 
 class _Formatter(logging.Formatter):
-    """Formatter that redacts the error messages in a traceback, because they may quote patient data."""
+    """Log formatter that redacts the error messages in a traceback, because they may quote patient data."""
 
     def formatException(self, ei) -> str:
         return traceback_of(ei[1])
 
 
 def _set_aside(damaged: Path | None) -> str:
-    """Rename a damaged result, so that the next run remakes it, and return a message; "" for a user's file."""
+    """Rename a damaged result file, so that the next run remakes it. Return a message, or "" if nothing is renamed."""
     if damaged is None or damaged.parts[0] != "results":
         return ""
     aside = damaged.with_name(f"{damaged.name}.damaged")
@@ -105,15 +106,15 @@ def _set_aside(damaged: Path | None) -> str:
 
 
 def progress(items: Iterable[T], total: int, task: str, every_s: float = 30.0) -> Iterator[T]:
-    """Yield the items; log the progress at the start, every ``every_s`` seconds, and at the end.
+    """Yield the items. Log the progress of ``task`` at the start, every ``every_s`` seconds, and at the end.
 
-    While a slow item is computed, its time is logged after ``every_s`` seconds and whenever it has doubled.
+    While a slow item is computed, the time it has taken is logged after ``every_s`` seconds and at each doubling.
     """
     began = last = item_began = time.monotonic()
     done, slow_s, over = 0, every_s, threading.Event()
 
     def log_slow_item() -> None:
-        """Log slow items, in a separate thread, until ``over`` is set. ``item_began``: 0 while the caller works."""
+        """Log slow items in a separate thread until ``over`` is set. ``item_began`` is 0 while the caller works."""
         nonlocal slow_s
         while not over.wait(min(1.0, every_s / 4)):
             number, start = done, item_began
@@ -140,22 +141,24 @@ def progress(items: Iterable[T], total: int, task: str, every_s: float = 30.0) -
 
 
 def run_job(snakemake) -> None:
-    """Run a rule's job: call the function in its param ``function``, such as "ils.masks.sweep.run_shard" (below cxr).
+    """Run the job of a rule: call the function that the rule's param ``function`` names.
 
-    The function receives the rule's inputs and outputs. It also receives each of these if its signature names it: the
-    rule's params; ``options`` (:func:`settings_arguments`); ``attrs``, the provenance that every result stores (rule,
-    code digest, settings); ``threads``; ``code``, the digest; the wildcards; ``compute``, that section of the settings,
-    with the number of GPUs that the job requested as ``asked``; ``execution``, the settings' section ``llm``. The last
-    two are not params, so that changing how nets and language models are run does not rerun any job.
+    The name is relative to the package cxr, such as "ils.masks.sweep.run_shard". The function receives the inputs and
+    outputs of the rule. It also receives each of the following that its signature names:
 
-    The settings are a single param, ``options``, because Snakemake compares only the set of a rule's values, not their
-    names: it would miss a value that moves from one key to another, or that another key has too.
+    * the rule's params and wildcards, and ``threads``;
+    * ``options``, the settings (:func:`settings_arguments`);
+    * ``code``, the digest of the code, and ``attrs``, the provenance in every result (rule, code digest, settings);
+    * ``compute``, the settings section of that name, with the number of GPUs that the job requested as ``asked``;
+    * ``execution``, the settings section ``llm``.
 
-    Numeric libraries run under ``ARITHMETIC``, with one thread each. Otherwise Snakemake would set their threads to the
-    job's ``threads``, which depend on ``--cores``, and the number of threads changes the order of a sum and so its last
-    bit. A job uses its cores by processing several images at a time.
+    ``compute`` and ``execution`` are not params, so that a change in how models run does not rerun any job. All
+    settings are a single param, because Snakemake compares only the set of a rule's values, not their names. It would
+    miss a value that moves from one key to another, or that two keys share.
 
-    The job ends when the Snakemake that started it is killed.
+    Each numeric library runs with one thread (``ARITHMETIC``), because the number of threads changes the order of a sum
+    and with it the last bit. Otherwise Snakemake would set this number by ``--cores``. A job uses its cores by
+    processing several images at a time. The job ends when the Snakemake process that started it is killed.
     """
     end_with_runner()
     os.environ.update(ARITHMETIC)
@@ -181,8 +184,8 @@ def run_job(snakemake) -> None:
 def settings_arguments(function: Callable, settings: dict) -> dict:
     """Return the arguments of a job's function that come from its settings.
 
-    ``options`` is an instance of its annotated class. Settings that are not fields of that class become arguments of
-    the same name. A function without ``options`` receives the settings that its signature names.
+    ``options`` is an instance of the class in the parameter's annotation. Settings that are not fields of that class
+    become arguments of the same name. A function without ``options`` receives the settings that its signature names.
     """
     names = {*inspect.signature(function).parameters}
     if "options" not in names:

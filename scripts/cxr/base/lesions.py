@@ -1,4 +1,4 @@
-"""The lesion types. To add a type, add an entry to resources/lesions.toml and its words to the lexicon."""
+"""The lesion types. To add a type, add an entry to resources/lesions.toml and its words to resources/lexicon."""
 
 import tomllib
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from cxr.base.paths import RESOURCES
 class LesionType:
     """One lesion type: its parent in the hierarchy, and its names in figures, codes, labels and sentences.
 
-    ``parent``: the more general type (paper, Appendix B); ``is_inferred``: whether a lesion-inference instruction may
-    name it (Tables 10-12); ``global_share``: fraction of its negatives that are global (Table 10), None for the heart,
-    whose negatives are all global; ``colour``: colour in figures; ``code``: (value, scheme, meaning) in a DICOM
-    segmentation, taken from ``code_source`` (SNOMED CT or a table of PS3.16); ``labels``: CheXpert labels;
-    ``box_class``: nearest VinBigData class; ``noun``, ``plural``: its names in MedGround's queries; ``wordings``:
-    {persona: word}; ``synonyms``: words in a paraphrase that mean only this type.
+    ``parent`` is the more general type (paper, Appendix B). ``is_inferred`` says whether a lesion-inference instruction
+    may name the type (Tables 10-12). ``global_share`` is the fraction of its negative pairs that are of type global
+    (Table 10), None for the heart, whose negatives are all global. ``colour`` is its colour in figures. ``code`` is
+    (value, scheme, meaning) in a DICOM segmentation, taken from ``code_source`` (SNOMED CT or a table of PS3.16).
+    ``labels`` are its CheXpert labels, and ``box_class`` is the nearest VinBigData class. ``noun`` and ``plural`` are
+    its names in MedGround's queries. ``wordings`` is {persona: word}. ``synonyms`` are words that mean only this type.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Opening users' files: only regular files, because a pipe or a device could block a job forever."""
+"""Opening users' files. Only regular files are opened, because a pipe or a device could block a job forever."""
 
 import errno
 import os
@@ -10,9 +10,9 @@ _IRREGULAR = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "
 
 
 def open_regular(path: str | Path, mode: str = "rb", **options: Any) -> IO:
-    """Open a regular file, or a link to a regular file, for reading. ``options``: as for :func:`open`.
+    """Open a regular file, or a link to a regular file, for reading. ``options`` are passed to :func:`open`.
 
-    Raises IsADirectoryError for a folder, and OSError, with the reason in ``strerror``, for a pipe, socket or device.
+    Raises IsADirectoryError for a folder, and OSError with the reason in ``strerror`` for a pipe, socket or device.
     """
     return open(path, mode, opener=_open_if_regular, **options)
 

@@ -17,13 +17,13 @@ _TEXT_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 @cache
 def load_resource(name: str) -> Any:
-    """Return the content of a file in ``resources/``, such as "radvlm/labels.yaml". Cached: do not modify it."""
+    """Return the content of a file in ``resources/``, such as "radvlm/labels.yaml". It is cached: do not modify it."""
     return yaml.load((Path(RESOURCES) / name).read_text(encoding="utf-8"), SAFE_LOADER)
 
 
 @cache
 def load_texts(name: str) -> Any:
-    """Return a file's content like :func:`load_resource`, but with all values as text: "no" stays a word."""
+    """Return a file's content like :func:`load_resource`, but with all values as text, so that "no" stays a word."""
     return yaml.load((Path(RESOURCES) / name).read_text(encoding="utf-8"), _TEXT_LOADER)
 
 

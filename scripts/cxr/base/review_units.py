@@ -1,19 +1,19 @@
-"""Columns of the table of units that experts judge. Any system can write it; the stage ``review`` makes its pages."""
+"""Columns of the table of items that experts judge. Any system can write it, and the stage ``review`` shows it."""
 
 import polars as pl
 
 from cxr.base.columns import Column
 
 REVIEW_UNITS = {
-    "unit": Column(pl.String, "Key of the unit; it is not on the page."),
-    "picture": Column(pl.Binary, "The image: PNG, all of one encoder and size."),
-    "mask": Column(pl.Binary, "What is laid over the image: PNG of one bit; null for nothing."),
+    "unit": Column(pl.String, "Key of the item; the page does not show it."),
+    "picture": Column(pl.Binary, "The image as PNG; all images have the same encoder and size."),
+    "mask": Column(pl.Binary, "Overlay on the image, a PNG with one bit per pixel; null for none."),
     "question": Column(pl.String, "Heading of the item."),
-    "hint": Column(pl.String, "Remark below it, or empty."),
-    "facts": Column(pl.List(pl.List(pl.String)), "What is said of the item: pairs of a label and a value."),
+    "hint": Column(pl.String, "Remark below the heading, or empty."),
+    "facts": Column(pl.List(pl.List(pl.String)), "Facts about the item, pairs of a label and a value."),
     "head": Column(pl.String, "Heading of the text beside the image, or empty."),
-    "text": Column(pl.String, "That text, or empty."),
-    "also": Column(pl.Binary, "What a key shows besides: PNG of one bit; null for nothing."),
+    "text": Column(pl.String, "Text beside the image, or empty."),
+    "also": Column(pl.Binary, "Second overlay, shown when a key is pressed; a PNG like `mask`, null for none."),
     "sides": Column(pl.Boolean, "Whether the image's left is the patient's right, so that R and L stand below it."),
 }
-"""Columns of the units on the pages. Facts that experts must not see are in a separate table, joined by ``unit``."""
+"""Columns of the items on the pages. Facts that experts must not see are in a separate table, joined by ``unit``."""

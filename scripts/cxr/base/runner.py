@@ -1,7 +1,7 @@
-"""End a job whose Snakemake was killed (SIGKILL, out of memory), so that it does not write into the next run's files.
+"""Ending the jobs of a killed Snakemake process (SIGKILL, out of memory), so that they do not write into the next run.
 
-Each Snakemake process that starts jobs announces itself in an environment variable, and each job watches that process.
-On a cluster, that is the Snakemake of the job's own step. Processes are read from /proc, so this works only on Linux.
+A Snakemake process that starts jobs writes its identity into an environment variable. Each job watches that process.
+On a cluster, a job watches the Snakemake process on the same node. The module reads /proc, so it works only on Linux.
 """
 
 import os
@@ -19,14 +19,14 @@ PROC = Path("/proc")
 
 
 def announce_runner() -> None:
-    """Set the environment variable by which the jobs that this process starts can watch it."""
+    """Write this process's identity into the environment variable ``RUNNER``, so that its jobs can watch it."""
     os.environ[RUNNER] = _identity(os.getpid())
 
 
 def end_with_runner() -> None:
-    """Watch the announced Snakemake in a thread; when it has ended, kill this job and all its descendants.
+    """Start a thread that kills this job and its child processes once the Snakemake process in ``RUNNER`` has ended.
 
-    Nothing is watched without an announcement, or in a container with its own process namespace.
+    No thread is started if ``RUNNER`` is not set, or in a container with separate process ids.
     """
     runner = os.environ.get(RUNNER, "")
     namespace, _, process = runner.rpartition(" ")[0].rpartition(" ")
@@ -52,7 +52,7 @@ def _has_ended(process: int, identity: str) -> bool:
 
 @cache
 def _namespace() -> str:
-    """Return the scope in which process ids are unique: boot id and process namespace; "" if the system has none."""
+    """Return "<boot id>/<process namespace>", within which process ids are unique, or "" if the system has none."""
     try:
         boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{os.readlink(PROC / 'self/ns/pid')}"
@@ -61,14 +61,14 @@ def _namespace() -> str:
 
 
 def _identity(process: int) -> str:
-    """Return "<namespace> <id> <start time>" of a running process, "" if it has ended. Ids alone are reused."""
+    """Return "<namespace> <id> <start time>" of a process, or "" if it has ended. An id alone may be reused."""
     fields = _status(process)
     # a killed process stays as a zombie until its parent looks at it
     return "" if not fields or fields[0] in "ZX" else f"{_namespace()} {process} {fields[19]}"
 
 
 def _status(process: int) -> list[str]:
-    """Return the fields of /proc/<process>/stat after the name (state, parent, …); [] if the process has ended."""
+    """Return the fields of /proc/<process>/stat after the name (state, parent, …), or [] if the process has ended."""
     try:
         # the name may contain spaces and parentheses
         return (PROC / str(process) / "stat").read_text(errors="replace").rpartition(")")[2].split()
@@ -77,7 +77,7 @@ def _status(process: int) -> list[str]:
 
 
 def descendants(process: int) -> list[int]:
-    """Return the ids of all child processes of a process, their children, and so on."""
+    """Return the ids of the child processes of a process, of their children, and so on."""
     children = defaultdict(list)
     for path in PROC.glob("[0-9]*"):
         with suppress(OSError):

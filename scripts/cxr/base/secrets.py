@@ -8,12 +8,12 @@ from cxr.base.errors import UserError, existing_file
 
 MIN_BYTES = 16  # minimum length of a key; a shorter key could be guessed by trial
 LETTERS = {"subject_id": "p", "study_id": "s", "image_id": "i", "mask_id": "m"}
-"""First letter of the digest that replaces an identifier, so that no digest looks like a number."""
-DIGITS = 16  # hexadecimal digits of such a digest: 64 bits, so that a million digests practically never collide
+"""{identifier: first letter of the digest that replaces it}. The letter ensures that no digest looks like a number."""
+DIGITS = 16  # hexadecimal digits of a digest: 64 bits, so that a million digests practically never collide
 
 
 def read_secret(setting: str, path: str | None) -> bytes:
-    """Return the stripped key from the file that a setting names. Raises UserError if it is missing or too short."""
+    """Return the key in the file ``path``, the value of ``setting``. Raises UserError if it is missing or too short."""
     key = Path(existing_file(setting, path)).read_bytes().strip()
     if len(key) < MIN_BYTES:
         raise UserError(
@@ -24,6 +24,6 @@ def read_secret(setting: str, path: str | None) -> bytes:
 
 
 def keyed_digest(key: bytes, field: str, value: str, letter: str = "") -> str:
-    """Return a letter and the keyed digest of ``value``; ``field``: kind of value, which selects the default letter."""
+    """Return a letter and the keyed digest of ``value``. ``field``, the kind of value, selects the default letter."""
     digest = hmac.new(key, f"{field}\0{value}".encode(), hashlib.sha256).hexdigest()
     return (letter or LETTERS[field]) + digest[:DIGITS]

@@ -1,4 +1,4 @@
-"""Random generators seeded by the item to sample for (seed, study, finding …), never by process, shard or time."""
+"""Random generators. Their seed depends on the item (seed, study, finding …), never on the process, shard or time."""
 
 import hashlib
 import random
@@ -21,6 +21,6 @@ def shard_of(subject_id: str, shards: int) -> int:
 
 
 def shard_names(shards: int) -> list[str]:
-    """Return the zero-padded names of ``shards`` shards; they depend on nothing else, so no checkpoint is needed."""
+    """Return the zero-padded names of ``shards`` shards. Rules know them in advance, as only the number matters."""
     width = max(2, len(str(shards - 1)))
     return [f"{index:0{width}d}" for index in range(shards)]

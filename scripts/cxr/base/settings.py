@@ -1,7 +1,7 @@
-"""Declaration of settings: the settings of a stage are a frozen dataclass whose fields hold their documentation.
+"""Declaration of settings. The settings of a stage are a frozen dataclass, and each field documents one setting.
 
-A job receives an instance. The driver uses the same classes to validate a configuration and to write config.yaml and
-the reference (``cxr.workflow.settings``). This module needs only the standard library.
+A job receives an instance of the class. ``cxr.workflow.settings`` uses the same class to validate a configuration and
+to write config.yaml and the reference. This module needs only the standard library.
 """
 
 import dataclasses
@@ -15,26 +15,26 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, Union
 from urllib.parse import urlsplit
 
 PAPER, AUTHORS, OURS = "paper", "authors' code", "ours"
-"""Sources of a default: stated in the paper, taken from its authors' public code, or chosen by this project."""
+"""Sources of a default value: stated in the paper, taken from its authors' code, or chosen by this project."""
 T = TypeVar("T", bound="Section")
 type_hints: Callable[..., dict[str, Any]] = cache(typing.get_type_hints)
 
 
 class Limits:
-    """Bounds of a value: ge, gt, le, lt, multiple_of, min_length, max_length, pattern."""
+    """Limits of a setting's value: ge (≥), gt (>), le (≤), lt (<), multiple_of, min_length, max_length, pattern."""
 
     def __init__(self, **bounds: Any):
         self.bounds = bounds
 
 
 class Check:
-    """Validator that returns the normalised value or raises ValueError; ``before``: run it before the type check."""
+    """Validator: ``function`` returns the normalised value or raises ValueError, ``before`` the type check or after."""
 
     def __init__(self, function: Callable, *, before: bool = False):
         self.function, self.before = function, before
 
 
-FEWEST_REPLICATES = 100  # minimum number of replicates for a meaningful interval
+FEWEST_REPLICATES = 100  # minimum number of bootstrap replicates for a meaningful interval
 
 
 def _none_or_enough(value: int) -> int:
@@ -64,7 +64,7 @@ Expert = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]  # an ex
 
 
 def refuse_equal_names(label: str, names: Iterable[str]) -> None:
-    """Raise ValueError if names differ only in case, because some file systems treat them as the same folder."""
+    """Raise ValueError if two names differ only in case, because some file systems treat them as the same folder."""
     names = list(names)
     counts = Counter(map(str.casefold, names))
     if alike := [name for name in names if counts[name.casefold()] > 1]:
@@ -72,7 +72,7 @@ def refuse_equal_names(label: str, names: Iterable[str]) -> None:
 
 
 class Key(NamedTuple):
-    """Documentation of one setting."""
+    """Documentation of one setting: a sentence, the source of its default, its unit, and its limits."""
 
     description: str
     source: str
@@ -81,23 +81,23 @@ class Key(NamedTuple):
 
 
 def key(default: Any, description: str, *, source: str = OURS, unit: str = "", **bounds: Any) -> Any:
-    """Declare one setting of a :class:`Section`.
+    """Return the dataclass field that declares one setting of a :class:`Section`.
 
-    ``default``: a value, or a callable that makes the value (a list, a section); ``description``: one sentence on what
-    the value decides; ``bounds``: arguments of :class:`Limits`.
+    ``default`` is a value, or a callable that returns one (for a list or a section). ``description`` is a sentence
+    about the effect of the setting. ``source`` is PAPER, AUTHORS or OURS. ``bounds`` are arguments of :class:`Limits`.
     """
     keywords = {"default_factory": default} if callable(default) else {"default": default}
     return dataclasses.field(**keywords, metadata={"key": Key(description, source, unit, Limits(**bounds))})
 
 
 def redefine(section: type["Section"], name: str, default: Any, source: str = OURS) -> Any:
-    """Declare a setting of ``section`` again, with a different default from the given source."""
+    """Return the field of the setting ``name`` of ``section`` with another default, which comes from ``source``."""
     keywords = {"default_factory": default} if callable(default) else {"default": default}
     return dataclasses.field(**keywords, metadata={"key": section.declared()[name][1]._replace(source=source)})
 
 
 def constraint(method: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Mark a section's method that raises ValueError if the values contradict each other (decorator)."""
+    """Mark a section's method as a check that raises ValueError if values contradict each other (decorator)."""
     method._is_constraint = True  # type: ignore[attr-defined]
     return method
 
@@ -106,8 +106,8 @@ def constraint(method: Callable[[Any], None]) -> Callable[[Any], None]:
 class Section:
     """Settings of a stage, an engine, or a part of either. Every subclass is a frozen, keyword-only dataclass.
 
-    Class arguments change defaults of the base class: ``class Large(Small, batch=64)``. Defaults that come from a
-    paper or its authors' code are passed as dicts, ``paper={"batch": 64}`` or ``authors={…}``.
+    Arguments of a class statement change defaults of the base class: ``class Large(Small, batch=64)``. Defaults that
+    come from a paper or its authors' code are passed as dicts, ``paper={"batch": 64}`` or ``authors={…}``.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field]]
@@ -134,18 +134,18 @@ class Section:
 
     @classmethod
     def declared(cls) -> dict[str, tuple[Any, Key]]:
-        """Return {field: (its type, its documentation)}."""
+        """Return {name of a setting: (type, documentation)}."""
         kinds = type_hints(cls, include_extras=True)
         return {field.name: (kinds[field.name], field.metadata["key"]) for field in dataclasses.fields(cls)}
 
     @classmethod
     def from_dict(cls: type[T], values: dict) -> T:
-        """Return an instance from a dict in the form of :meth:`as_dict`; absent fields keep their defaults."""
+        """Return an instance from a dict in the form of :meth:`as_dict`. Missing fields keep their defaults."""
         kinds = type_hints(cls)
         return cls(**{name: _parsed(kinds[name], value) for name, value in values.items()})
 
     def as_dict(self, *, without: Iterable[str] = ()) -> dict:
-        """Return the values as JSON types (dicts, lists, scalars); ``without``: names of fields to omit."""
+        """Return the values as JSON types (dicts, lists, scalars), except the fields named in ``without``."""
         excluded = set(without)
         names = [field.name for field in dataclasses.fields(self) if field.name not in excluded]
         return {name: _plain(getattr(self, name)) for name in names}

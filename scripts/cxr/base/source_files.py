@@ -1,4 +1,4 @@
-"""Tables of the states of the cohort files that a job has read, from which a later run detects changed files.
+"""Tables that record the state of each cohort file that a job has read, so that a later run can detect changed files.
 
 A cohort's images and reports are not inputs of rules, because Snakemake would check each of hundreds of thousands of
 files several times. Before the next run, ``workflow.changed_files`` reads only files whose size or time has changed.
@@ -20,17 +20,17 @@ from cxr.base.tables import write_table
 
 COLUMNS = {
     "id": Column(pl.String, "Image, study or report file that the file belongs to."),
-    "path": Column(pl.String, "File, as the cohort names it."),
-    "head_bytes": Column(pl.Int64, "Number of leading bytes that count, as a header does; null if all bytes count."),
+    "path": Column(pl.String, "Path of the file, as the cohort gives it."),
+    "head_bytes": Column(pl.Int64, "Number of leading bytes that are compared, such as a header; null for all bytes."),
     "size": Column(pl.Int64, "Size when the job read it; null if it was missing or could not be opened.", "bytes"),
-    "modified_ns": Column(pl.Int64, "Time of its last change then; null likewise.", "ns since 1970"),
-    "crc32": Column(pl.Int64, "CRC-32 of the bytes that count; null likewise."),
+    "modified_ns": Column(pl.Int64, "Time of the file's last change at that time; null as in `size`.", "ns since 1970"),
+    "crc32": Column(pl.Int64, "CRC-32 of the compared bytes; null as in `size`."),
 }
 BLOCK = 1 << 20  # bytes to read at a time
 
 
 class FileState(NamedTuple):
-    """State of a file: size in bytes, time of the last change, and CRC-32 of the bytes that count."""
+    """State of a file: size in bytes, time of the last change in ns, and CRC-32 of the compared bytes."""
 
     size: int
     modified_ns: int
@@ -40,7 +40,7 @@ class FileState(NamedTuple):
 def sizes_and_times(paths: Iterable[str]) -> list[tuple[int | None, int | None]]:
     """Return (size in bytes, time of the last change in ns) of each regular file, (None, None) for any other path.
 
-    All files are read in one loop, for speed: each run starts by checking hundreds of thousands of files.
+    One loop handles all files, for speed, because each run starts with a check of hundreds of thousands of files.
     """
     states: list[tuple[int | None, int | None]] = []
     for path in paths:
@@ -57,7 +57,7 @@ def sizes_and_times(paths: Iterable[str]) -> list[tuple[int | None, int | None]]
 def read_state(path: str, head_bytes: int | None = None) -> FileState | None:
     """Return the state of a file; None if it is missing, not permitted to be read, or not a regular file.
 
-    ``head_bytes``: number of leading bytes that count, None for all. Raises OSError if a disk or the network fails.
+    ``head_bytes`` is the number of leading bytes in the CRC-32, None for all. Raises OSError if a disk or link fails.
     """
     try:
         with open_regular(path) as file:

@@ -1,4 +1,4 @@
-"""Small tables (Parquet, TSV, CSV) and JSON Lines, written atomically, byte-stable and with checksums."""
+"""Small tables (Parquet, TSV, CSV) and JSON Lines, with atomic writing, reproducible bytes and checksums."""
 
 import hashlib
 import io
@@ -18,15 +18,15 @@ from cxr.base.exclusions import REASONS
 DIGEST = "digest"  # metadata key of a Parquet file's own digest; polars does not write page checksums
 BLANK = "0" * 32  # placeholder for a Parquet file's digest while it is computed
 BEFORE_DIGEST = b"\x18%c%b\x18%c" % (len(DIGEST), DIGEST.encode(), len(BLANK))
-"""The bytes before the digest in a Parquet file: its key, and the lengths of key and digest in Thrift's encoding."""
-CRC = "crc32"  # last key of a checked JSON line: CRC-32 of the rest of the line, eight hexadecimal digits
+"""Bytes before the digest in a Parquet file: metadata key, and lengths of key and digest in Thrift's encoding."""
+CRC = "crc32"  # last key of a checked JSON line: CRC-32 of the line before this key, eight hexadecimal digits
 
 
 def write_table(path: str | Path, table: pl.DataFrame, columns: Columns | None = None) -> None:
-    """Write a table as Parquet, TSV or CSV, depending on the file name's ending; the same rows give the same bytes.
+    """Write a table as Parquet, TSV or CSV, depending on the file name's ending. The same rows give the same bytes.
 
-    In TSV and CSV, nulls and empty texts both become empty cells, and formulas are guarded (:func:`guard_formulas`).
-    Raises ValueError if the columns of the table differ from the declared ones.
+    In TSV and CSV, nulls and empty texts both become empty cells, and :func:`guard_formulas` changes formulas.
+    Raises ValueError if the table has other columns than ``columns``.
     """
     if columns is not None:
         check_columns(table, columns, Path(path).name)
@@ -40,7 +40,7 @@ def write_table(path: str | Path, table: pl.DataFrame, columns: Columns | None =
 
 
 def write_rows(path: str | Path, rows: Iterable[dict | tuple], columns: Columns) -> None:
-    """Write rows, dicts or tuples, as a table of the declared columns with :func:`write_table`."""
+    """Write rows (dicts or tuples) with :func:`write_table` as a table with the declared columns."""
     table = pl.DataFrame(list(rows), schema=schema(columns), orient="row", infer_schema_length=None)
     write_table(path, table, columns)
 
@@ -73,7 +73,7 @@ def _digest(data: bytes | mmap.mmap, start: int) -> bytes:
 def read_table(path: str | Path) -> pl.DataFrame:
     """Read a Parquet, TSV or CSV table. In TSV and CSV, empty cells of text columns become "".
 
-    Raises StoreError if the table cannot be read, or if a Parquet file's digest does not match.
+    Raises StoreError if the table cannot be read, or if the digest in a Parquet file does not match its bytes.
     """
     try:
         if Path(path).suffix == ".parquet":
@@ -87,9 +87,9 @@ def read_table(path: str | Path) -> pl.DataFrame:
 
 
 def scan_table(path: str | Path) -> pl.LazyFrame:
-    """Return a lazy frame of a Parquet table that may be too large for memory; collecting it reads the rows.
+    """Return a polars LazyFrame of a Parquet table that may be too large for memory.
 
-    Raises StoreError if the table cannot be read, or if its digest does not match.
+    Raises StoreError if the table cannot be read, or if its digest does not match its bytes.
     """
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -102,12 +102,12 @@ def scan_table(path: str | Path) -> pl.LazyFrame:
 
 
 def read_tables(paths: str | Path | Iterable[str | Path]) -> pl.DataFrame:
-    """Read one table, or concatenate several tables that have the same columns."""
+    """Read one table, or several tables with the same columns, and return all rows as one table."""
     return pl.concat([read_table(path) for path in ([paths] if isinstance(paths, str | Path) else paths)])
 
 
 def write_lines(path: str | Path, rows: Iterator[dict] | list[dict], *, checked: bool = False) -> None:
-    """Write JSON Lines atomically (UTF-8, keys in the given order); ``checked``: add a checksum to each line."""
+    """Write JSON Lines atomically (UTF-8, keys in the given order). ``checked`` adds a checksum to each line."""
     texts = (json.dumps(row, ensure_ascii=False) for row in rows)
     with atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="\n") as file:
         file.writelines((_checked(text) if checked else text) + "\n" for text in texts)
@@ -135,32 +135,32 @@ def read_lines(path: str | Path) -> Iterator[dict]:
 
 
 EXCLUDED = {
-    "image_id": Column(pl.String, "Image; null where a whole study stops."),
-    "study_id": Column(pl.String, "Its study."),
-    "stage": Column(pl.String, "Stage at which it stopped."),
+    "image_id": Column(pl.String, "Image; null if a whole study is excluded."),
+    "study_id": Column(pl.String, "Study of the image."),
+    "stage": Column(pl.String, "Stage that excluded the image or study."),
     "reason": Column(pl.String, "Code of the reason ([reasons.md](reasons.md))."),
-    "detail": Column(pl.String, "What exactly was wrong, without a path, a name or a number of a patient."),
+    "detail": Column(pl.String, "Details of the reason, without paths, names or patients' identifiers."),
 }
-"""Columns of a stage's ledger."""
+"""Columns of a stage's ledger, the table of images and studies that the stage excludes."""
 CORRECTED = {
     "image_id": Column(pl.String, "Image."),
-    "study_id": Column(pl.String, "Its study."),
-    "correction": Column(pl.String, "What was corrected or ignored in its header, or how it was turned upright."),
+    "study_id": Column(pl.String, "Study of the image."),
+    "correction": Column(pl.String, "Fault of the header that was corrected or ignored, or the turn to upright."),
 }
-"""Columns of the table of images with wrong headers that are used nevertheless: one row per correction."""
-THRESHOLDS = {"thresholds": Column(pl.String, "Threshold set.")}
-"""Additional column of a table that joins the results of a stage that runs once per threshold set."""
+"""Columns of the table of images that are used although their headers are wrong, with one row per correction."""
+THRESHOLDS = {"thresholds": Column(pl.String, "Name of the threshold set.")}
+"""Additional column of a table that merges the results for several threshold sets."""
 EXCLUDED_SCHEMA = schema(EXCLUDED)
 
 
 def write_corrected(path: str | Path, rows: list[dict]) -> None:
-    """Write rows of :data:`CORRECTED`, sorted."""
+    """Write a sorted table of rows with the columns of :data:`CORRECTED`."""
     table = pl.DataFrame(rows, schema=schema(CORRECTED))
     write_table(path, table.sort("image_id", "study_id", "correction"), CORRECTED)
 
 
 def write_excluded(path: str | Path, rows: list[dict]) -> None:
-    """Write a ledger: rows of :data:`EXCLUDED`, sorted. Raises ValueError for a reason that is not in REASONS."""
+    """Write a ledger: a sorted table with the columns of :data:`EXCLUDED`. Raises ValueError for an unknown reason."""
     unknown = {row["reason"] for row in rows} - REASONS.keys()
     if unknown:
         raise ValueError(f"unknown reason codes: {sorted(unknown)}")
@@ -169,7 +169,7 @@ def write_excluded(path: str | Path, rows: list[dict]) -> None:
 
 
 # In TSV and CSV, a text that a spreadsheet would run as a formula gets an apostrophe: reports may begin with "-", ids
-# with "=". A text that already has apostrophes before such a sign gets another, so that reading restores it.
+# with "=". A text that already has apostrophes before one of these signs gets one more, so that reading restores it.
 _START, _SIGN, _NUMBER = r"^[=@\t\r]", r"^[+-]", r"^[+-][0-9.,eE+\-% ]*$"
 
 

@@ -8,9 +8,10 @@ log = logging.getLogger("cxr")
 
 
 def prepare_folder(folder: Path, identity: str, *, pattern: str = "", warning: str = "") -> None:
-    """Create the folder of a job's unfinished work; empty it if it belongs to a different job.
+    """Create the folder of a job's unfinished work. Delete its old content if that belongs to a different job.
 
-    ``identity``: digest of all that the result depends on. ``warning``: logged if files of ``pattern`` are deleted.
+    ``identity`` is a digest of everything that the job's result depends on. ``warning`` is logged if files that match
+    ``pattern`` are deleted.
     """
     mark = folder / "identity"
     if mark.is_file() and mark.read_text() == identity:
@@ -23,9 +24,9 @@ def prepare_folder(folder: Path, identity: str, *, pattern: str = "", warning: s
 
 
 def describe_files(path: str | Path, *, times: bool = False) -> bytes:
-    """Return name and size of a file, or of all files in a folder, as the text to digest for files too large to read.
+    """Return the name and size of a file, or of every file in a folder, for a digest of files too large to read.
 
-    ``times``: include modification times, for files that may change without changing size.
+    ``times`` adds the modification times, for files that may change without a change in size.
     """
     facts = []
     for file in filter(Path.is_file, (Path(path), *sorted(Path(path).rglob("*")))):

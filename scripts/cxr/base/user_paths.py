@@ -1,6 +1,6 @@
 """Finding files by the paths in users' tables, which may come from another system or program.
 
-The module uses the standard library only, because the driver imports it.
+The module uses the standard library only, because Snakemake's main process imports it.
 """
 
 import os
@@ -17,7 +17,7 @@ _WINDOWS_ROOT = re.compile(r"[A-Za-z]:\\|\\\\")
 
 @dataclass(frozen=True)
 class UserPath:
-    """Result of a search: the path as found, else as written; the kinds of difference; the problem, if not found."""
+    """Result of a search: the path found (else as written), its differences from the written path, and the problem."""
 
     path: str
     differences: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class UserPath:
 
 
 class PathFinder:
-    """Find the files of a table, whose paths are absolute or relative to ``folder``. Lists each folder only once."""
+    """Search for a table's files, whose paths are absolute or relative to ``folder``. Each folder is listed once."""
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = os.fspath(folder)
@@ -34,14 +34,15 @@ class PathFinder:
     def find_all(self, texts: Iterable[str], apply: Callable = map) -> dict[str, UserPath]:
         """Return {text: result of :meth:`find`} for all cells of a column.
 
-        If cells that differ in case find the same file, only an exact path keeps it. ``apply``: ``map``, or a pool's.
+        If cells that differ in case match the same file, only a cell with the exact path gets it. ``apply`` is ``map``,
+        or the ``map`` of a thread pool.
         """
         cells = list(dict.fromkeys(texts))
         files = dict(zip(cells, apply(self.find, cells), strict=True))
         spellings: dict[str, set[str]] = {}
         for text, file in files.items():
             spellings.setdefault(file.path, set()).add(_folded_but("case", _plain(text)))
-        problem = "a file exists that differs only in case, but another row of the table means it"
+        problem = "a file exists whose path differs only in case, but another row of the table names that file"
         shared = [text for text, file in files.items() if "case" in file.differences and len(spellings[file.path]) > 1]
         return files | {text: UserPath(self._below(text), problem=problem) for text in shared}
 
@@ -49,7 +50,7 @@ class PathFinder:
         """Return the file that a table's cell names.
 
         If the written path does not exist, separators, case, Unicode form, percent-encoding, invisible characters and
-        a leading ``file://`` are ignored, provided that exactly one file matches. Several threads may call this.
+        a leading ``file://`` are ignored, provided that exactly one file matches. Several threads may call this method.
         Raises OSError if a disk or the network fails.
         """
         written = self._below(text)
@@ -75,7 +76,7 @@ class PathFinder:
         return os.path.normpath(os.path.join(self.folder, path)) if path else ""
 
     def _fitting(self, path: str) -> list[str]:
-        """Return the existing paths that match ``path`` part by part: exactly if possible, else by the folded name."""
+        """Return existing paths that match ``path`` part by part, exactly if possible, else except for case etc."""
         if os.path.lexists(path):
             return [path]
         paths = [os.sep if path.startswith(os.sep) else ""]
@@ -106,7 +107,7 @@ def _folded(name: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a path with this system's separators, without ``file://`` and steps like ``./``."""
+    """Return a path with this system's separators, without ``file://`` and parts like ``./``."""
     return os.path.normpath(_without_scheme(text)[0].replace("\\", "/"))
 
 
@@ -128,7 +129,7 @@ _FOLDS: dict[str, Callable[[str], str]] = {
 
 
 def _differences(written: str, path: str) -> list[str]:
-    """Return the kinds of difference between a written and an existing path that matches it."""
+    """Return the kinds of difference between a path as written and the existing path that matches it."""
     return [fold_name for fold_name in _FOLDS if _folded_but(fold_name, written) != _folded_but(fold_name, path)]
 
 

@@ -1,9 +1,9 @@
 """Strict reading of users' tables: CSV as spreadsheets and databases save it, or Parquet. No other module reads them.
 
 Delimiter (comma, semicolon, tab, bar), encoding (UTF-8, UTF-16, Windows-1252), line ends (also CR alone) and headings
-(any case, with spaces) are detected; identifiers are normalised (:mod:`cxr.base.ids`). A fault that could lose a row or
-join two rows is refused with an error that gives the line. The module uses the standard library only, because the
-driver imports it; polars is loaded only for Parquet and for whole tables.
+(any case, with spaces) are detected. Identifiers are normalised (:mod:`cxr.base.ids`). A fault that could lose a row or
+join two rows is refused with an error that gives the line. The module uses the standard library only, because
+Snakemake's main process imports it. It loads polars only for Parquet and for whole tables.
 """
 
 import csv
@@ -43,14 +43,14 @@ NO_VALUES = frozenset({"nan", "null", "none", "n/a", "na", "#n/a", "nat", "<na>"
 
 
 class Fault(ValueError):
-    """A fault in a table. The message gives the fault and the remedy; the caller adds the table's name."""
+    """Error for a fault in a table. The message gives the fault and the remedy. The caller adds the table's name."""
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table: its ``header``, and (line, cells) of each row that is not blank, with lines counted from 1.
+    """An open table. ``rows`` yields (line number from 1, cells) for each row that is not blank.
 
-    Cells in the columns ``ids`` are clean (:func:`cxr.base.ids.clean_id`). Rows of ``rows`` may have any length.
+    A row may have any number of cells. Cells in the columns ``ids`` are clean (:func:`cxr.base.ids.clean_id`).
     """
 
     path: Path
@@ -60,7 +60,7 @@ class Sheet:
     ids: Sequence[str] = ()
 
     def checked(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows. Raises UserError for a row of another length than the header, or with a bad identifier."""
+        """Yield the rows. Raises UserError for a row longer or shorter than the header, or with a bad identifier."""
         places = [(place, name) for place, name in enumerate(self.header) if name in self.ids]
         for line, cells in self.rows:
             if len(cells) != len(self.header):
@@ -72,17 +72,17 @@ class Sheet:
             yield line, cells
 
     def records(self) -> Iterator[tuple[int, dict[str, str]]]:
-        """Yield (line, {column: stripped cell}) of the rows that :meth:`checked` yields."""
+        """Yield (line number, {column: stripped cell}) for each row of :meth:`checked`."""
         for line, cells in self.checked():
             yield line, {name: cell.strip() for name, cell in zip(self.header, cells, strict=True)}
 
     def require(self, columns: Sequence[str], remedy: str = "") -> None:
-        """Raise UserError if the table lacks one of the columns. ``remedy``: default is to add the column."""
+        """Raise UserError if the table lacks one of the columns. The default ``remedy`` is to add the column."""
         require_columns(self.header, columns, self.path, self.key, remedy)
 
 
 def require_columns(header: list[str], columns: Sequence[str], path: str | Path, key: str, remedy: str = "") -> None:
-    """Raise UserError if a table's header lacks one of the columns. ``remedy``: default is to add the column."""
+    """Raise UserError if a table's header lacks one of the columns. The default ``remedy`` is to add the column."""
     if missing := [name for name in columns if name not in header]:
         noun, pronoun = ("columns", "them") if len(missing) > 1 else ("column", "it")
         remedy = remedy or f"add {pronoun} (it has {', '.join(filter(None, header))})"
@@ -93,7 +93,7 @@ REMEDY = 'put a cell that holds the delimiter into quotation marks ("…")'
 
 
 def fold_name(name: str) -> str:
-    """Return a heading for comparison: in lower case, without spaces, hyphens, dots, underscores, invisible signs."""
+    """Return a heading for comparison: in lower case, without spaces, hyphens, dots, underscores or invisible signs."""
     return re.sub(r"[\s_.\-]+", "", clean_id(name).casefold())
 
 
@@ -113,14 +113,14 @@ def read_sheet(
     head: bool = False,
     headless: bool = False,
 ) -> Sheet:
-    """Open a table. ``key``: the setting that names it.
+    """Open a table. ``key`` is the setting that names it, and ``names`` are the columns to look for.
 
-    ``names``: the columns to look for. A heading that differs from a name only in case, spaces, hyphens, dots or
-    underscores is renamed to it. ``ids``: columns of identifiers, which are cleaned and checked. ``words``: columns in
-    which every cell is a single word. They show whether lines of a multi-line cell are rows that a stray quotation mark
-    has joined; without them, no cell may have several lines. ``single_lines``: further columns whose cells have only
-    one line. ``head``: read only the first :data:`HEAD_BYTES`. ``headless``: the table may lack a header; the header is
-    then [], and the first column holds identifiers. Raises UserError, also while rows are read and after the last row.
+    A heading that differs from a name only in case, spaces, hyphens, dots or underscores is renamed to it. ``ids`` are
+    columns of identifiers, which are cleaned and checked. In the columns ``words``, every cell is a single word. These
+    columns show whether a stray quotation mark has joined several rows into a multi-line cell. ``single_lines`` are
+    columns whose cells have only one line. If ``head``, only the first :data:`HEAD_BYTES` are read. If ``headless``,
+    the table may lack a header. The result then has the header [], and its first column holds identifiers. Raises
+    UserError, also while rows are read and after the last row.
     """
     path = Path(path)
     rows: Iterator[tuple[int, list[str]]]
@@ -149,7 +149,7 @@ def _sentence(path: Path, key: str, error: Exception, kind: str = "CSV or Parque
         return UserError(f"{key}: {path}{error}")
     refuse_machine_fault(path, error)
     why = getattr(error, "strerror", None) or str(error)
-    return UserError(f"{key}: {path} cannot be read as {kind} ({why}): check the path, the file and who may read it")
+    return UserError(f"{key}: {path} cannot be read as {kind} ({why}): check the path, the file and its permissions")
 
 
 def _guarded_rows(path: Path, key: str, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
@@ -160,7 +160,7 @@ def _guarded_rows(path: Path, key: str, rows: Iterator[tuple[int, list[str]]]) -
 
 
 def _cleaned(rows: Iterator[tuple[int, list[str]]], places: Mapping[int, str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows, with the identifiers in ``places`` ({index: column}) cleaned. Raises Fault after the last row."""
+    """Yield the rows with clean identifiers in ``places``, {index: name}. Raises Fault for a bad column at the end."""
     columns = {place: IdColumn() for place in places}
     for line, cells in rows:
         for place, column in columns.items():
@@ -188,7 +188,7 @@ def _bytes(path: Path, most: int) -> bytes:
 
 
 def _decoded(data: bytes, path: Path, partial: bool) -> str:
-    """Decode a table. ``partial``: the data may end within a line, so the last line is dropped."""
+    """Decode a table. If ``partial``, the data may end within a line, so the last line is dropped."""
     for magic, remedy in _OTHER_KINDS:
         if data.startswith(magic):
             raise Fault(f" is {remedy}")
@@ -204,7 +204,7 @@ def _decoded(data: bytes, path: Path, partial: bool) -> str:
 
 
 def read_text(path: str | Path, key: str) -> str:
-    """Return the text of a user's file, decoded like a table. Raises UserError if it cannot be read."""
+    """Return the text of a user's file, decoded like a table. Raises UserError if the file cannot be read."""
     try:
         return _text_of(_bytes(Path(path), -1), Path(path), False)
     except (Fault, OSError, EOFError, zlib.error) as error:
@@ -227,7 +227,7 @@ def _text_of(data: bytes, path: Path, partial: bool) -> str:
         before = data[: error.start]
         line = _line_after(before)
         if not before.isascii():  # UTF-8 so far
-            raise Fault(f", line {line} is not UTF-8 although others are: save the table as UTF-8 CSV") from None
+            raise Fault(f", line {line} is not UTF-8 although earlier lines are: save the table as UTF-8 CSV") from None
     try:
         text = data.decode("cp1252")
     except UnicodeDecodeError:
@@ -261,7 +261,7 @@ def _text_rows(
 
 
 def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
-    """Return the delimiter that gives the most known names in the header line, and among equals the most cells."""
+    """Return the delimiter that splits the header line into the most known names. Ties go to the usual delimiter."""
     usual = "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
     headings = {fold_name(name) for name in names}
 
@@ -276,7 +276,7 @@ def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
 def _rows(
     lines: Iterator[str], mark: str, skipped: int, words: Sequence[str], single_lines: Sequence[str]
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of the rows that are not blank, header first, without empty cells beyond the header."""
+    """Yield (line number, cells) of the header and each non-blank row. Empty cells beyond the header are dropped."""
     reader = csv.reader(lines, delimiter=mark, strict=True, skipinitialspace=True)
     header: list[str] = []
     word_places: list[int] = []
@@ -294,7 +294,7 @@ def _rows(
             if "end of data" in str(error):
                 fault = _STRAY_MARK.format(line, "never ends")
             elif "expected after" in str(error):
-                fault = f', {where}: text follows the quotation mark (") that ends a cell, or an extra mark opened it: '
+                fault = f', {where}: text follows the quotation mark (") that ends a cell, so one mark is too many: '
                 fault += _REMOVE_MARK
             raise Fault(fault) from None
         if not any(cell.strip() for cell in cells):
@@ -332,7 +332,7 @@ def _check_swallowed(
                 raise Fault(_STRAY_MARK.format(line, _CONTINUES))
 
 
-_REMOVE_MARK = "remove it, or write it twice inside a cell in quotation marks"
+_REMOVE_MARK = "remove the mark, or write it twice inside a cell in quotation marks"
 _STRAY_MARK = f', line {{}}: a quotation mark (") opens a cell of this row that {{}}: {_REMOVE_MARK}'
 _CONTINUES = "continues over the rows below it"
 
@@ -366,20 +366,20 @@ def _parquet(path: Path, head: bool):
 
 
 def _integral(column) -> bool:
-    """Return whether all floats of a column are whole: pandas stores integer ids as floats if cells are empty."""
+    """Return whether all floats of a column are whole. pandas stores integer ids as floats if cells are empty."""
     numbers = column.drop_nulls()
     is_whole = numbers.is_finite() & (numbers == numbers.round())
     return bool(len(numbers)) and bool(is_whole.all()) and numbers.abs().max() < 2**53
 
 
 _BATCH = 1 << 17  # rows converted to a table at a time, because Python objects take ten times the memory
-_BIG = 1 << 24  # bytes from which a table is read by polars if no quotation mark in it could join two lines
+_BIG = 1 << 24  # size in bytes from which polars reads a table, if the table has no quotation mark
 
 
 def read_frame(path: str | Path, key: str, names: Sequence[str], *, ids: Sequence[str] = (), words: Sequence[str] = ()):
     """Read a whole table as a ``polars.DataFrame`` of texts, with "" in empty cells.
 
-    The arguments are as in :func:`read_sheet`. Raises UserError, also for a row that is not as long as the header.
+    The arguments are as in :func:`read_sheet`. Raises UserError, also for a row longer or shorter than the header.
     """
     import polars as pl
 
@@ -396,7 +396,7 @@ def read_frame(path: str | Path, key: str, names: Sequence[str], *, ids: Sequenc
 
 
 def _plain(path: Path, names: Sequence[str]):
-    """Read a table with polars if that is as strict (Parquet, or large and without quotes), else return None."""
+    """Return a table read by polars if that is safe (Parquet, or large text without quotation marks), else None."""
     import polars as pl
 
     try:

@@ -18,7 +18,7 @@ FINDINGS: dict[str, str] = {
     "effusion": "Pleural Effusion",
     "pneumothorax": "Pneumothorax",
 }
-"""{finding: its name} of SemiSynCXR, in the order of its tables. ILS has no pneumothorax target."""
+"""{finding of SemiSynCXR: its name in tables}, in the order of the paper's tables. ILS has no pneumothorax."""
 
 INFERRED_LESIONS = tuple(lesion.name for lesion in LESION_TYPES if lesion.is_inferred)
 """Lesions that a lesion-inference instruction may name (Tables 10-12)."""
@@ -26,7 +26,7 @@ INFERRED_LESIONS = tuple(lesion.name for lesion in LESION_TYPES if lesion.is_inf
 NO_LESION = ("nipple", "overlap", "superimpos", "summation", "artifact", "artefact", "skin fold", "fat pad")
 """Words that explain a finding as something other than a lesion ("likely a nipple shadow")."""
 
-PERSONAS = ("medical_expert", "layperson", "ai_developer")  # in whose words instructions are paraphrased (C.3)
+PERSONAS = ("medical_expert", "layperson", "ai_developer")  # people in whose words instructions are rewritten (C.3)
 
 SIDES = ("right", "left")
 LUNGS = ("right lung", "left lung")
@@ -51,7 +51,7 @@ LOBE_ZONES: dict[str, tuple[str, ...]] = {
     "lung upper lobe left": ("left apical zone lung", "left upper zone lung", "left mid zone lung"),
     "lung lower lobe left": ("left mid zone lung", "left lung base"),
 }
-"""Zones that a lobe covers. Upper: apical, upper, on the left also mid; middle: mid; lower: mid, base (our choice)."""
+"""{lobe: zones that it covers}, chosen by this project."""
 
 BOX_CLASSES = (
     "Aortic enlargement", "Atelectasis", "Calcification", "Cardiomegaly", "Consolidation", "ILD",
@@ -61,7 +61,10 @@ BOX_CLASSES = (
 """The VinBigData classes, in Kaggle's order. Look a class up by name, never by index."""
 
 BOX_CONDITIONS = ("anatomy", "conf", "signal", "size", "zero_area", "empty_after_refine")
-"""Reasons why a box is not productive, one bit of its verdict each: c1 to c4 of Algorithm 1, no area, empty mask."""
+"""Conditions of a productive box, which adds to a mask. A condition that fails sets one bit of the box's verdict.
+
+The bits mean: one of c1 to c4 of Algorithm 1 fails, the box has no area, or its mask is empty after refinement.
+"""
 
 CATEGORIES = (
     "thoracic spine", "cervical spine", "lumbar spine", "clavicle", "scapula", "rib", "sternum", "diaphragm",
@@ -73,7 +76,7 @@ SPLITS = ("train", "validate", "test")
 
 
 def kinds_under(lesion: str) -> tuple[str, ...]:
-    """Return all lesion types below ``lesion`` in the hierarchy, each before its own subtypes; () for a leaf."""
+    """Return all lesion types below ``lesion`` in the hierarchy, each before its subtypes, or () if it has none."""
     children = (child.name for child in LESION_TYPES if child.parent == lesion)
     return tuple(name for child in children for name in (child, *kinds_under(child)))
 
@@ -98,5 +101,5 @@ BLACKED_OUT = "burned-in text blacked out"  # end of the note on an image with t
 
 
 def list_failed_conditions(verdict: int) -> list[str]:
-    """Return the names of the conditions that a box's verdict fails; an empty list means a productive box."""
+    """Return the conditions that a box fails by the bits of its ``verdict``. The list is empty for a productive box."""
     return [name for bit, name in enumerate(BOX_CONDITIONS) if verdict >> bit & 1]

@@ -24,20 +24,20 @@ Work = Callable[[list[tuple]], list[tuple[R, Fault | None]]]
 
 
 class EngineFault(tuple):
-    """A :data:`Fault` that an engine's error caused, with that error; counted by :class:`cxr.base.faults.Failures`."""
+    """A :data:`Fault` with the engine's error that caused it. :class:`cxr.base.faults.Failures` counts these."""
 
     error: Exception
 
     @classmethod
     def from_error(cls, error: Exception, reason: str = "engine_failure", detail: str = "") -> "EngineFault":
-        """Return the fault for an engine's error; the default ``detail`` names the function that failed."""
+        """Return the fault for an engine's error. The default ``detail`` names the function that failed."""
         fault = cls((reason, detail or faults.describe_failure(error)))
         fault.error = error
         return fault
 
 
 def map_ahead(pool: Executor, function: Callable[[T], R], items: Iterable[T], depth: int) -> Iterator[R]:
-    """Yield ``function(item)`` in order, computed by the pool at most ``depth`` items ahead."""
+    """Yield ``function(item)`` for each item, in order. The pool computes at most ``depth`` items ahead."""
     waiting: deque = deque()
     try:
         for item in items:
@@ -57,14 +57,15 @@ def process_rows(
 ) -> Iterator[tuple[str, R]]:  # fmt: skip
     """Yield (image_id, result) of the accepted images, ordered by image_id, and record every image in the ledger.
 
-    ``work`` takes the rows that ``read`` returns. For each row it returns the result, and the fault that excludes the
-    image, or None. With ``batch``, it receives up to that many rows at a time (:func:`process_fitting_batches`), while
-    a thread reads the next rows. If ``batch`` is None, it receives single rows in a pool of ``threads``, and ``read``
-    runs in the calling thread, because HDF5 files must not be shared between threads.
+    ``read`` returns the row of an image id. ``work`` takes a list of rows and returns (result, fault) for each row. The
+    fault excludes the image, or is None. If ``batch`` is a number, ``work`` receives up to that many rows at a time
+    (:func:`process_fitting_batches`), while a thread reads the next rows. If ``batch`` is None, ``work`` receives
+    single rows in a pool of ``threads`` threads. ``read`` then runs in the calling thread, because threads must not
+    share HDF5 files.
 
-    An image for which ``work`` raises is excluded as ``engine_failure``: one bad image must not end the shard. Errors
-    that no image caused end the shard, and the job is retried: a UserError, a lack of memory, a broken device or
-    program, and more failures than ``compute``, the settings' section of that name, allows (Broken).
+    An image for which ``work`` raises is excluded as ``engine_failure``, because one bad image must not end the shard.
+    An error that no image caused ends the shard: a UserError, a lack of memory, or a broken device or program. So do
+    more failures than the settings section ``compute`` allows (Broken).
     """
     names = sorted(image_ids)
     failures = Failures(ledger.stage, len(names), compute)
@@ -100,11 +101,11 @@ def _results(
 def process_fitting_batches(
     work: Work[R], rows: list[tuple], batch: int, task: str
 ) -> tuple[list[tuple[R | None, Fault | None]], int]:
-    """Apply ``work`` to the rows, up to ``batch`` at a time; return its results and the batch size that fits in memory.
+    """Apply ``work`` to the rows, up to ``batch`` at a time. Return (results, batch size that fits into memory).
 
     A batch that does not fit is halved. A batch that fails for another reason is retried row by row, so that a bad row
-    does not exclude the others; a row that fails alone gives ``(None, EngineFault)``. Errors that no row caused, and a
-    lack of memory for a single row, are raised as in :func:`process_rows`. ``task``: name of the work in log lines.
+    does not exclude good rows. A row that fails alone gives ``(None, EngineFault)``. Errors that no row caused, and a
+    lack of memory for a single row, are raised as in :func:`process_rows`. ``task`` names the work in error messages.
     """
     done: list[tuple] = []
     while len(done) < len(rows):
@@ -116,7 +117,7 @@ def process_fitting_batches(
                 raise MemoryError("a single image does not fit into memory") from error
             if out_of_memory(error):
                 batch = len(part) // 2
-                log.warning("a batch of %d does not fit into memory: %d from here on", len(part), batch)
+                log.warning("a batch of %d does not fit into memory: smaller batches of %d follow", len(part), batch)
                 continue
             if faults.broken_part(error):  # it would only fail again
                 raise faults.job_failure(task, error) from error

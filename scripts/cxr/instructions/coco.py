@@ -12,19 +12,22 @@ from cxr.geometry.rle import encode_rle
 
 
 def make_categories(names: Sequence[str], above: str) -> list[dict]:
-    """Return COCO categories, numbered from 1; ``above``: their supercategory."""
+    """Return COCO categories with these names, numbered from 1. ``above`` is their supercategory."""
     return [{"id": number, "name": name, "supercategory": above} for number, name in enumerate(names, 1)]
 
 
 def mask_annotation(mask: np.ndarray) -> dict:
-    """Return the COCO fields of a mask, bool (rows, columns): segmentation, area, bounding box."""
+    """Return the COCO fields of a mask, bool (H, W): segmentation, area, bounding box."""
     x1, y1, x2, y2 = bounding_box(mask)
     box = [x1, y1, x2 - x1, y2 - y1]
     return {"segmentation": encode_rle(mask), "area": int(mask.sum()), "bbox": box, "iscrowd": 0}
 
 
 class CocoWriter:
-    """Write the COCO file of a split; ``kinds``: :func:`make_categories`. Annotations are buffered in a second file."""
+    """Writer of a split's COCO file, for use inside ``with``. ``kinds`` is the result of :func:`make_categories`.
+
+    A second file buffers the annotations until all images are written.
+    """
 
     def __init__(self, path: Path, info: dict, kinds: list[dict]):
         self._path, self._info, self._kinds = path, info, kinds
@@ -48,7 +51,7 @@ class CocoWriter:
         return self._images
 
     def add_annotation(self, image: int, target: str, mask_fields: dict, **facts: object) -> None:
-        """Add an annotation to the image with this id; ``mask_fields``: result of :func:`mask_annotation`."""
+        """Add an annotation of the category ``target``, with the result of :func:`mask_annotation`, to an image id."""
         self._annotations += 1
         numbers = {"id": self._annotations, "image_id": image, "category_id": self._numbers[target]}
         text = json.dumps(numbers | mask_fields | facts, ensure_ascii=False)
@@ -69,8 +72,8 @@ class CocoWriter:
 def write_refs(path: Path, references: Iterable[tuple[str, str, Sequence[int], Mapping]]) -> None:
     """Write referring expressions, numbered in order. Each has one sentence, so ``sent_id`` equals ``ref_id``.
 
-    ``references``: (id, text, ids of its annotations, several as in gRefCOCO, and a dict of ``image_id``,
-    ``category_id``, ``split`` and ``file_name``).
+    A reference is (query id, text, ids of its annotations, dict of ``image_id``, ``category_id``, ``split`` and
+    ``file_name``). It may have several annotations, as in gRefCOCO.
     """
     ref_rows = []
     for number, (query_id, text, annotations, place) in enumerate(references):

@@ -13,9 +13,10 @@ IMAGE = "<image>"  # placeholder of the image in the first question
 
 @dataclass(frozen=True)
 class Conversation:
-    """A sample. picture: path of its image, relative to the exported file, or "" if pixels are withheld; turns: texts
-    without the image placeholder; refers: the expression to ground; boxes: (x1, y1, x2, y2) in pixels; more: further
-    fields of the system.
+    """A sample for export. ``picture`` is its image's path, relative to the exported file; "" if pixels are withheld.
+
+    The texts of ``turns`` lack the image placeholder. ``refers`` is an expression that describes ``boxes``, each (x1,
+    y1, x2, y2) in pixels. ``more`` holds further fields, which each system chooses.
     """
 
     sample_id: str
@@ -27,7 +28,7 @@ class Conversation:
 
 
 def _speaker_texts(conversation: Conversation, *speakers: str) -> Iterator[tuple[str, str]]:
-    """Yield (speaker, text), alternating between two speakers; the first question has the image placeholder."""
+    """Yield (speaker, text), alternating between two speakers. The first question begins with the image placeholder."""
     image = IMAGE if conversation.picture else ""
     for number, turn in enumerate(conversation.turns):
         yield from zip(speakers, (turn.question if number else image + turn.question, turn.answer), strict=True)
@@ -51,7 +52,7 @@ def to_sharegpt(conversation: Conversation) -> dict:
 
 
 def to_swift(conversation: Conversation) -> dict:
-    """Convert a sample to a line for ms-swift's grounding, whose templates scale and format boxes for each model."""
+    """Convert a sample to a line for grounding with ms-swift, which scales and formats the boxes for each model."""
     one_box = {"bbox_2d": "<bbox>"}
     answer = one_box if len(conversation.boxes) == 1 else [one_box] * len(conversation.boxes)
     text = json.dumps(answer).replace('"<bbox>"', "<bbox>")

@@ -1,4 +1,4 @@
-"""Writing the layout of the published MIMIC-ILS: JSON {split: {study: entry}}, a line per study, and a mask index."""
+"""Writing the file layout of the published MIMIC-ILS: JSON {split: {study: entry}}, and an index of the masks."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ JSON_NAME, MASK_FOLDER = "mimic_ils_instruction_answer.json", "lesion_mask"
 
 
 def write_studies(path: Path, splits: Mapping[str, Iterable[tuple[str, dict]]]) -> None:
-    """Write {split: {study: entry}}. ``splits``: {split: (study, entry) pairs in order}, each iterated only once."""
+    """Write {split: {study: entry}} as JSON, a line per study. ``splits`` is {split: (study, entry) pairs in order}."""
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         file.write("{")
         for number, (split, studies) in enumerate(splits.items()):
@@ -26,11 +26,11 @@ def write_studies(path: Path, splits: Mapping[str, Iterable[tuple[str, dict]]]) 
 
 INDEX: Columns = {
     "mask_id": Column(pl.String, "Mask."),
-    "shard": Column(pl.String, "Shard whose HDF5 file holds it."),
-    "row": Column(pl.Int64, "Its row there, from 0."),
+    "shard": Column(pl.String, "Shard whose HDF5 file holds the mask."),
+    "row": Column(pl.Int64, "Row of the mask in the shard, from 0."),
 }
 
 
 def make_index_table(rows: Iterable[tuple[str, str, int]]) -> pl.DataFrame:
-    """Return the table of (mask_id, shard, row), sorted by mask id."""
+    """Return the rows (mask_id, shard, row) as a table, sorted by mask id."""
     return pl.DataFrame(list(rows), schema=schema(INDEX), orient="row").sort("mask_id")

@@ -15,7 +15,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Turn:
-    """A question and its answer. wording: ids of their templates in the system."""
+    """A question and its answer. ``wording`` gives the ids of the templates from which they were made."""
 
     question: str
     answer: str
@@ -24,10 +24,11 @@ class Turn:
 
 @dataclass(frozen=True)
 class Record:
-    """A sample: one image and its turns, in order. sample_id: unique within its system; task: kind of sample; source:
-    origin of its facts; boxes: {name: boxes that the answers refer to}; mask_ids: masks that the answers refer to, in
-    order; more: further fields of the system. Raises ValueError for a record without a turn, an unknown split, or a
-    box that is empty or extends beyond the image.
+    """A sample: one image and its turns, in order. ``sample_id`` is unique within a system.
+
+    ``task`` is the kind of sample, ``source`` the origin of its facts. ``boxes``, {name: boxes}, and ``mask_ids`` are
+    the boxes and masks in its answers, in order. ``more`` holds further fields, which each system chooses. Raises
+    ValueError for a record without a turn, an unknown split, or a box that is empty or extends beyond the image.
     """
 
     sample_id: str
@@ -57,7 +58,7 @@ class Record:
 def open_split_files(
     paths: Mapping[str, str | Path], line_of: Callable[[Record], dict]
 ) -> Iterator[Callable[[Record], None]]:
-    """Yield a function that writes a record to the file of its split; the files appear when all are complete."""
+    """Yield a function that writes ``line_of(record)`` to the file of its split. All files appear when complete."""
     with ExitStack() as stack:
         temporaries = {split: stack.enter_context(atomic_file(path)) for split, path in paths.items()}
         files = {

@@ -1,6 +1,7 @@
 """Answers stored on disk, so that an interrupted job can resume, and a later job asks only about new texts.
 
-A folder holds ``identity``, a digest of everything that an answer depends on, and numbered files of model replies.
+The folder contains numbered files of model replies, and the file ``identity``, which holds a digest of everything that
+an answer depends on.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ MAX_LINES = 2048  # maximum number of replies in a file
 
 
 def answer_digest(options: ModelOptions, code: str) -> str:
-    """Return the digest of everything that an answer depends on; of a model folder, its file names and sizes."""
+    """Return a digest of everything that an answer depends on. A model folder enters by its file names and sizes."""
     facts = describe_files(options.model) if Path(options.model).is_dir() else b""
     settings = {field.name: getattr(options, field.name) for field in fields(ModelOptions)}
     settings_json = json.dumps(settings | {"code": code}, sort_keys=True).encode()
@@ -32,13 +33,16 @@ def answer_digest(options: ModelOptions, code: str) -> str:
 
 
 def cache_replies(generate: Generate, *, folder: Path, digest: str) -> Generate:
-    """Return ``generate`` with a cache of replies in ``folder``, valid for ``digest``. Raises StoreError if damaged."""
-    warning = f"{folder} holds answers of another model, prompt or code: asking again"
+    """Return a function like ``generate`` that takes replies from ``folder`` if possible, and stores new ones there.
+
+    Old replies are deleted if the folder has another ``digest``. Raises StoreError if a file of replies is damaged.
+    """
+    warning = f"{folder} holds answers of another model, prompt or code: they are deleted, and all are asked again"
     prepare_folder(folder, digest, pattern=PATTERN, warning=warning)
     stored_lines = [line for path in sorted(folder.glob(PATTERN)) for line in read_lines(path)]
     reply_by_key = {(line["question"], line["attempt"]): _reply_of(line) for line in stored_lines}
     if reply_by_key:
-        log.info("%s holds %d answers of an earlier job", folder, len(reply_by_key))
+        log.info("%s holds %d answers of an earlier job, which are used again", folder, len(reply_by_key))
 
     def cached_generate(questions: list[Question], attempt: int) -> list[Reply]:
         keys = [question_key(question) for question in questions]
@@ -47,7 +51,7 @@ def cache_replies(generate: Generate, *, folder: Path, digest: str) -> Generate:
         names = list(new)
         for part in (names[first : first + MAX_LINES] for first in range(0, len(names), MAX_LINES)):
             replies = dict(zip(part, generate([new[key] for key in part], attempt), strict=True))
-            # a reply without an answer is not stored: the server's fault may be temporary, so the next job asks again
+            # a reply without text is not stored: the server's fault may be temporary, so the next job asks again
             lines = [_line(key, attempt, reply) for key, reply in replies.items() if isinstance(reply, str)]
             if lines:
                 numbers = [int(path.stem.partition("-")[2]) for path in folder.glob(PATTERN)]
@@ -59,7 +63,7 @@ def cache_replies(generate: Generate, *, folder: Path, digest: str) -> Generate:
 
 
 def record_replies(generate: Generate, lines: list[dict]) -> Generate:
-    """Return ``generate`` such that it also appends its replies to ``lines``, for :func:`replay_replies`."""
+    """Return a function like ``generate`` that also appends its replies to ``lines``, for :func:`replay_replies`."""
 
     def recording_generate(questions: list[Question], attempt: int) -> list[Reply]:
         replies = generate(questions, attempt)
@@ -98,7 +102,7 @@ def _reply_of(line: dict) -> Reply:
 
 
 def question_key(question: Question) -> str:
-    """Return a digest of all that is sent with a question: roles, texts, images, seed and schema."""
+    """Return a digest of everything that is sent with a question: roles, texts, images, seed and schema."""
     contents = content_parts(question.messages)
     parts = [part.digest() if isinstance(part, PromptImage) else f"text {part}" for part in contents]
     sent_content = [[message["role"] for message in question.messages], parts, question.schema, question.seed]

@@ -1,4 +1,4 @@
-"""Asking a model many questions at once. Questions with invalid answers are asked again, and finally quarantined."""
+"""Asking a model many questions at once. A question with an invalid answer is asked again, and finally quarantined."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ from cxr.llm.options import ModelOptions
 from cxr.llm.replies import NoAnswer, Reply, without_reasoning
 
 log = logging.getLogger("cxr")
-TOO_LONG = "the text is too long for the model"  # problem of a question that is too long to be sent
+TOO_LONG = "the text is too long for the model"  # problem in the answer to a question that is too long to be sent
 _FENCE = re.compile(r"\s*```(?:json)?\s(.*?)\s*```\s*", re.DOTALL | re.IGNORECASE)
 """Pattern of an answer inside a Markdown code fence."""
 
@@ -22,8 +22,8 @@ _FENCE = re.compile(r"\s*```(?:json)?\s(.*?)\s*```\s*", re.DOTALL | re.IGNORECAS
 class Question:
     """A question: messages, the JSON schema of the answer, and a further check of the answer.
 
-    schema: None for an answer in free text; contradiction: returns the fault of an answer, None if it is valid; seed:
-    sampling seed, None for the seed in the options.
+    ``schema`` is None for an answer in free text. ``contradiction`` returns the fault of an answer, or None if the
+    answer is valid. ``seed`` is the sampling seed, None for the seed in the options.
     """
 
     messages: Messages
@@ -34,7 +34,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer to a question: the value, or the problem and the raw text of the last attempt (for the quarantine)."""
+    """Answer to a question: a valid value, or the problem and the raw text of the last attempt (for the quarantine)."""
 
     value: object = None
     problem: str | None = None
@@ -44,15 +44,16 @@ class Answer:
 
 Name = TypeVar("Name", bound=Hashable)
 Generate = Callable[[list[Question], int], list[Reply]]
-"""Function of questions and the attempt number (from 0) that returns one reply per question, in order."""
+"""Function that takes questions and the number of the attempt, from 0, and returns one reply per question, in order."""
 
 
 def ask(
     questions: list[Question], generate: Generate, options: ModelOptions, compute: dict | None = None
 ) -> list[Answer]:
-    """Ask questions and return their answers, in order. Raises Broken if all answers are unusable.
+    """Ask questions and return their answers, in order.
 
-    ``compute``: the settings' section of that name; Broken needs at least ``failures_in_row`` unusable answers.
+    Raises Broken if no answer is usable, and their number is at least ``failures_in_row`` of the settings section
+    ``compute``.
     """
     room = options.context - options.max_tokens
     fits = [_max_tokens(question.messages, options) <= room for question in questions]
@@ -79,7 +80,7 @@ def ask(
 def ask_each(
     questions: Mapping[Name, Question | Answer], generate: Generate, options: ModelOptions, compute: dict | None = None
 ) -> dict[Name, Answer]:
-    """Ask named questions and return {name: answer}; an :class:`Answer` among the questions is returned unchanged."""
+    """Ask named questions and return {name: answer}. An :class:`Answer` among the questions is returned unchanged."""
     names = [name for name, question in questions.items() if isinstance(question, Question)]
     asked_questions = [question for question in questions.values() if isinstance(question, Question)]
     answer_by_name = dict(zip(names, ask(asked_questions, generate, options, compute), strict=True))
@@ -89,7 +90,7 @@ def ask_each(
 
 
 def _max_tokens(messages: Messages, options: ModelOptions) -> int:
-    """Return an upper bound of a prompt's number of tokens, because a text never has more tokens than bytes."""
+    """Return an upper bound of a prompt's number of tokens. It counts bytes, because a token has at least one byte."""
     margin_a_message = 32  # the chat template's own tokens
     parts = content_parts(messages)
     pictures = sum(isinstance(part, PromptImage) for part in parts)
@@ -123,7 +124,7 @@ def _check_reply(reply: Reply, question: Question, attempts: int) -> Answer:
 
 
 def find_violation(answer: object, schema: dict) -> str | None:
-    """Return how an answer violates the schema, None if it does not. The text does not quote the answer."""
+    """Return the first violation of the schema, None if there is none. The text does not quote the answer."""
     import jsonschema
 
     error = next(jsonschema.Draft202012Validator(schema).iter_errors(answer), None)

@@ -38,7 +38,7 @@ def connect(options: ModelOptions, execution: Execution) -> Generate:
 
 
 def connect_lazily(options: ModelOptions, settings: Mapping) -> Generate:
-    """Return a function that connects to the model at the first question; ``settings``: the section ``llm``."""
+    """Return a function that connects to the model at the first question. ``settings`` is the section ``llm``."""
     connected = cache(lambda: connect(options, Execution.from_settings(settings, options.model)))
 
     def generate(questions: list[Question], attempt: int) -> list[Reply]:
@@ -48,7 +48,7 @@ def connect_lazily(options: ModelOptions, settings: Mapping) -> Generate:
 
 
 def connect_resumably(options: ModelOptions, execution: Mapping) -> Generate:
-    """Return :func:`connect_lazily`'s function, with a cache in ``execution["answers"]`` if that folder is set."""
+    """Return the function of :func:`connect_lazily`, with a cache in the folder ``execution["answers"]`` if set."""
     generate = connect_lazily(options, execution)
     if not execution.get("answers"):
         return generate

@@ -1,4 +1,4 @@
-"""Guards against prompt injection: an external text stays in its slot, cannot end its turn, and gives no orders.
+"""Guards against prompt injection. A report or other external text cannot end its turn or give orders to a model.
 
 A stage sends a text only if :func:`addresses_the_model` is false, and only after :func:`neutralize`.
 """
@@ -23,7 +23,7 @@ _INVISIBLE = re.compile(
     r"\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]"
 )
 _TAGS = {0xE0000 + code: code for code in range(0x20, 0x7F)}
-"""Invisible tag characters, which models may read as ASCII, by code: {tag: ASCII}."""
+"""{code of an invisible tag character: code of the ASCII character as which a model may read it}."""
 _LOOKALIKES = {
     "a": "аАɑαΑᴀ", "b": "вВΒʙ", "c": "сСϲᴄ", "d": "ԁᴅ", "e": "еЕεΕᴇ", "g": "ɡɢ", "h": "һНΗʜ", "i": "іІıɩιΙɪ",
     "j": "јЈᴊ", "k": "кКκΚᴋ", "l": "ӏʟ", "m": "мМΜᴍ", "n": "ηΝոռɴ", "o": "оОοΟσօᴏ", "p": "рРρΡᴘ", "q": "ԛ", "r": "гʀ",
@@ -35,23 +35,23 @@ _LATIN = {ord(letter): latin for latin, letters in _LOOKALIKES.items() for lette
 
 
 def neutralize(text: str) -> str:
-    """Remove chat-template brackets, control and invisible characters, so that a text cannot end its turn."""
+    """Replace brackets and control characters, and remove invisible ones, so that a text cannot end its turn."""
     return _CONTROL.sub(" ", _INVISIBLE.sub("", text)).translate(_HARMLESS)
 
 
 def fill_slots(template: str, **slots: str) -> str:
-    """Fill the slots ``{name}`` of a template; a slot without a value is left unchanged."""
+    """Fill the slots ``{name}`` of a template. A slot without a value stays unchanged."""
     # a single pass, so that a slot inside an inserted text, such as "{entity}", is not filled
     return re.sub(r"\{(\w+)\}", lambda match: slots.get(match.group(1), match.group()), template)
 
 
 def addresses_the_model(text: str, fields: tuple[str, ...] = ()) -> bool:
-    """Return whether a text gives orders to a model, or contains marks of a chat template or an answer's ``fields``."""
+    """Return whether a text gives orders to a model, or contains chat-template marks or ``fields`` of an answer."""
     return _order_pattern(fields).search(_normalize(text)) is not None
 
 
 def _normalize(text: str) -> str:
-    """Return a text as a model may read it: tags and entities decoded, look-alikes as Latin letters, no accents."""
+    """Return a text as a model may read it: tags and entities decoded, similar letters made Latin, no accents."""
     if "&" in text:
         text = html.unescape(text)
     if text.isascii():

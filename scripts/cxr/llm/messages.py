@@ -1,6 +1,6 @@
 """Chat messages built from a prompt, slot values and images, and their conversion for each transport.
 
-An image is a file or an array. It is sent to a server as a data URL, to vLLM inside the job as a PIL image.
+An image is a file or an array. It is sent to a server as a data URL, and to vLLM inside the job as a PIL image.
 """
 
 import base64
@@ -21,7 +21,7 @@ IMAGE_MODES = ("L", "RGB", "P", "1")  # PIL modes of images with at most 8 bits 
 
 @dataclass(frozen=True, eq=False)
 class PromptImage:
-    """A PNG or JPEG file, which is read when it is sent, or a uint8 array: grey (rows, columns) or RGB (…, 3)."""
+    """An image in a prompt: a PNG or JPEG file, or a uint8 array, grey (H, W) or RGB (H, W, 3)."""
 
     source: Path | np.ndarray
 

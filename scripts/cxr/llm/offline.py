@@ -1,4 +1,4 @@
-"""vLLM inside the job, without network: answers are constrained by the schema; all questions are one batch."""
+"""Asking vLLM inside the job, without a network. Schemas constrain the answers, and all questions form one batch."""
 
 import os
 

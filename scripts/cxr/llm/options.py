@@ -1,4 +1,4 @@
-"""Options of a language model: options that answers depend on, and options of how the model runs."""
+"""Options of a language model: the options that change its answers, and the options of how the model runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -11,10 +11,10 @@ TIMEOUT_S = 600  # time limit of one request to a server, seconds
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """The settings of a model that answers depend on.
+    """Settings of a model that change its answers.
 
-    key: settings section of the model, for messages; pictures: maximum number of images per question; picture_tokens:
-    maximum number of tokens that the model uses for an image.
+    ``key`` is the settings section of the model, for messages. ``pictures`` is the maximum number of images per
+    question. ``picture_tokens`` is the maximum number of tokens that the model uses for an image.
     """
 
     key: str
@@ -33,22 +33,22 @@ class ModelOptions:
 
     @property
     def name(self) -> str:
-        """Model and revision as they are stored in results."""
+        """Name of the model with its revision, as results store it."""
         pinned = self.revision and not Path(self.model).is_dir()
         return f"{self.model}@{self.revision}" if pinned else self.model
 
     def sampling(self, attempt: int, seed: int | None = None) -> tuple[float, int]:
-        """Return temperature and seed of an attempt (from 0); ``seed``: default is the seed in the options."""
+        """Return (temperature, seed) for an attempt, counted from 0. ``seed`` replaces the seed in the options."""
         temperature = max(self.temperature, self.retry_temperature) if attempt else self.temperature
         return temperature, (self.seed if seed is None else seed) + attempt
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How a model runs (settings of the section ``llm``); answers do not depend on it.
+    """Settings of the section ``llm`` for how a model runs. They do not change its answers.
 
-    server_key: key of the server's address, for messages; remote_ok: whether patients' texts and images may be sent to
-    a server outside this machine and its private network.
+    ``server_key`` is the key of the server's address, for messages. ``remote_ok`` says whether patients' texts and
+    images may be sent to a server outside this machine and its private network.
     """
 
     gpus: int
@@ -66,7 +66,7 @@ class Execution:
 
     @classmethod
     def from_settings(cls, settings: Mapping, model: str) -> "Execution":
-        """Return how ``model`` runs; an address of the model in ``servers`` takes precedence over ``server``."""
+        """Return the options for running ``model``. Its address in ``servers`` takes precedence over ``server``."""
         address = settings.get("servers", {}).get(model)
         server = {"server": address, "server_key": "llm.servers"} if address else {}
         names = [field.name for field in fields(cls) if field.name in settings]

@@ -1,4 +1,4 @@
-"""Replies of a model: reading the text of a server's reply, or why it has none; removing reasoning; answer schemas."""
+"""Replies of a model: reading the text of a server's reply, removing reasoning, and building schemas of answers."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ _BEFORE = re.compile(rf"\A(?:(?!{_OPENING}).)*(?:{_CLOSING})", re.DOTALL | re.IG
 
 @dataclass(frozen=True)
 class NoAnswer:
-    """A reply without text. ``reason``: why there is none, without quotations from the question or the reply."""
+    """A reply without text. ``reason`` says why the text is missing, without quoting the question or the reply."""
 
     reason: str
 
@@ -94,7 +94,7 @@ def _shorten(text: str) -> str:
 
 
 def without_reasoning(text: str) -> str:
-    """Remove closed blocks of reasoning from an answer. A prompt may have opened the first block, without a mark."""
+    """Remove closed blocks of reasoning from an answer. The first block has no start mark if the prompt gave it."""
     if not re.search(_CLOSING, text, re.IGNORECASE):
         return text
     return _BEFORE.sub("", _BLOCK.sub("", text)).strip()
@@ -106,10 +106,10 @@ def object_schema(**properties: dict) -> dict:
 
 
 def text_schema(longest: int) -> dict:
-    """Return the schema of a text of 1 to ``longest`` characters; the limit stops a model that would never end."""
+    """Return the schema of a text of 1 to ``longest`` characters. The limit stops a model that would never end."""
     return {"type": "string", "minLength": 1, "maxLength": longest}
 
 
 def texts_key(texts: list[str]) -> str:
-    """Return the key under which the answer about a list of texts is stored, so that equal lists are asked once."""
+    """Return a digest of a list of texts, under which its answer is stored. Equal lists are then asked only once."""
     return hashlib.blake2b("\n".join(texts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

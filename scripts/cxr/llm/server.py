@@ -1,4 +1,4 @@
-"""Asking a running OpenAI-compatible server (``vllm serve`` and others). Refuses servers outside private networks."""
+"""Asking a running OpenAI-compatible server, such as ``vllm serve``. Servers outside private networks are refused."""
 
 import json
 import logging
@@ -29,7 +29,7 @@ PRIVATE_NETWORKS = tuple(map(ip_network, _NETWORKS.split()))  # networks that ro
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
-    """Return a function that asks the server. Raises UserError if it is unreachable, is remote, or lacks the model."""
+    """Return a function that asks the server. Raises UserError if it does not answer, is remote or lacks the model."""
     import openai
 
     key, address = execution.server_key, execution.server
@@ -96,7 +96,7 @@ def _check_model(client, options: ModelOptions, key: str, address: str) -> None:
     if options.model not in served:
         raise UserError(
             f"{options.key}.model: the server at {address} has no {options.model!r}: "
-            f"choose one of {', '.join(served) or 'none'}, or serve it"
+            f"choose one of {', '.join(served) or 'none'}, or serve the model"
         )
 
 
@@ -109,31 +109,31 @@ def _user_error(key: str, address: str, error: Exception) -> UserError:
     import openai
 
     section = key.rpartition(".")[0]
-    problem = f"does not answer ({type(error).__name__}): start it, or correct the address"
+    problem = f"does not answer ({type(error).__name__}): start the server, or correct the address"
     if isinstance(error, openai.APITimeoutError):
-        problem = f"does not answer in time: lower {section}.requests, or see its log"
+        problem = f"does not answer in time: lower {section}.requests, or see the server's log"
     elif isinstance(error, openai.APIStatusError):
         status, code = _status(error), error.status_code
         path_problem = f"does not know the requested path ({status}): correct the address, which usually ends in /v1"
-        key_problem = f"refuses the key in OPENAI_API_KEY ({status}): export the right one"
+        key_problem = f"refuses the key in OPENAI_API_KEY ({status}): export the right key"
         problem = {
             401: key_problem, 403: key_problem, 404: path_problem,
             429: f"has too many requests ({status}): lower {section}.requests, or wait",
         }.get(code, f"answers with status {status}: correct the address")  # fmt: skip
         if code >= 500:
-            problem = f"fails ({status}): see its log, then rerun"
+            problem = f"fails ({status}): see the server's log, then rerun"
     return UserError(f"{key}: {address} {problem}")
 
 
 def refuse_remote(key: str, address: str, allow: str) -> None:
-    """Raise UserError unless all addresses of a server's host are private; ``allow``: setting that permits others."""
+    """Raise UserError unless all addresses of a server's host are private. The message names the setting ``allow``."""
     host = urlsplit(address).hostname or ""
     try:
         addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)} if host else set()
     except (OSError, UnicodeError):
         addresses = set()
     if not addresses:
-        raise UserError(f"{key}: {address} does not answer (no such host): start it, or correct the address")
+        raise UserError(f"{key}: {address} does not answer (no such host): start the server, or correct the address")
     if not all(map(is_private, addresses)):
         raise UserError(
             f"{key}: {address} is outside this machine and its private network, so patients' texts and images are not "

@@ -1,4 +1,4 @@
-"""Collate samples and images into a model's batch: ids, labels, mask and encoded images."""
+"""Collating samples and images into a model's batch: token ids, labels, attention mask and encoded images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,11 @@ from cxr.vlm.tokens import IGNORED, Tokens
 
 @dataclass(frozen=True)
 class Encoded:
-    """One encoded conversation and its image; ids and labels have equal length. aims: targets of its [SEG], if any."""
+    """One encoded conversation and its image. ``ids`` are its tokens.
+
+    ``labels`` are the same, with -100 for a token that the loss ignores. ``aims`` are the target masks of its [SEG]
+    tokens, if any.
+    """
 
     sample_id: str
     ids: list[int]
@@ -25,14 +29,14 @@ class Encoded:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the images and masks, in bytes."""
+        """Memory size of the images and masks, in bytes."""
         masks = [self.aims.levels, self.aims.masks] if self.aims else []
         return sum(tensor.nbytes for tensor in [*self.pictures.tensors.values(), *masks])
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch. inputs: arguments of the model's call; labels: (N, L); segs: [SEG] tokens, for a segmenting model."""
+    """A batch of N conversations: arguments of the model's call, labels (N, L), and [SEG] tokens (None if no masks)."""
 
     sample_ids: list[str]
     inputs: dict[str, torch.Tensor]
@@ -40,13 +44,13 @@ class Batch:
     segs: SegBatch | None = None
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the batch moved to a device."""
+        """Return the batch on another device."""
         inputs = {name: value.to(device) for name, value in self.inputs.items()}
         return Batch(self.sample_ids, inputs, self.labels.to(device), self.segs and self.segs.to(device))
 
 
 class Collator:
-    """Encodes conversations by a family's chat template and a run's convention; ``marks``: loss on turn marks too."""
+    """Encoder of conversations by a family's template and a run's convention. ``marks`` adds turn marks to the loss."""
 
     def __init__(self, family: Family, tokens: Tokens, convention: Convention, marks: bool = False):
         self.family, self.tokens, self.convention, self.marks = family, tokens, convention, marks
@@ -57,12 +61,12 @@ class Collator:
         return self.encode_all([sample], picture)[0]
 
     def encode_all(self, samples: Sequence[Sample], picture: np.ndarray) -> list[Encoded]:
-        """Encode samples about one image with their answers; the image is encoded once. Raises like :meth:`encode`."""
+        """Encode samples about one image with their answers. The image is encoded once. Raises like :meth:`encode`."""
         pictures = self.family.pictures([picture])
         return [self._encoded(sample, pictures) for sample in samples]
 
     def length(self, sample: Sample, size: tuple[int, int]) -> int:
-        """Return the number of tokens of a sample with answers and an image of ``size`` (H, W), which is not read."""
+        """Return the number of tokens of a sample with its answers. ``size`` is (H, W) of the image."""
         if size not in self._sized:
             pictures = self.family.pictures([np.zeros((*size, 3), np.uint8)])
             self._sized[size] = EncodedImages({}, pictures.tokens, pictures.sizes)
@@ -79,7 +83,7 @@ class Collator:
         return Encoded(sample.sample_id, ids, labels, pictures)
 
     def ask(self, sample: Sample, picture: np.ndarray | EncodedImages, earlier_answers: Sequence[str] = ()) -> Encoded:
-        """Encode the prompt of the turn after ``earlier_answers``; ``picture`` may already be encoded."""
+        """Encode the prompt of the turn that follows ``earlier_answers``. ``picture`` may already be encoded."""
         pictures = picture if isinstance(picture, EncodedImages) else self.family.pictures([picture])
         earlier_questions = (sample.question(turn, self.convention) for turn in range(len(earlier_answers)))
         earlier_turns = zip(earlier_questions, earlier_answers, strict=True)
@@ -89,7 +93,7 @@ class Collator:
         return Encoded(sample.sample_id, ids, [IGNORED] * len(ids), pictures)
 
     def batch(self, encoded: Sequence[Encoded], pad_left: bool = False) -> Batch:
-        """Make a batch of conversations, padded to the longest; ``pad_left``: pad on the left, for generation."""
+        """Return a batch of conversations, padded to the longest. ``pad_left`` pads on the left, for generation."""
         longest = max(len(conversation.ids) for conversation in encoded)
         ids = torch.full((len(encoded), longest), self.tokens.pad)
         mask, labels = torch.zeros_like(ids), torch.full_like(ids, IGNORED)
@@ -103,7 +107,7 @@ class Collator:
         return Batch([conversation.sample_id for conversation in encoded], inputs, labels, self._segs(encoded))
 
     def _segs(self, encoded: Sequence[Encoded]) -> SegBatch | None:
-        """Return the [SEG] tokens of the conversations' answers; None if the model has no segmenter."""
+        """Return the [SEG] tokens in the answers of the conversations, or None if the model has no segmenter."""
         if self.tokens.seg is None:
             return None
         segs_by_row = {}

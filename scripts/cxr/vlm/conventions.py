@@ -1,7 +1,7 @@
-"""Conventions of box coordinates, used in prompts, targets and answers, and the wording of localization questions.
+"""Conventions of box coordinates in prompts, targets and answers, and the wording of localization questions.
 
-Boxes of samples are fractions (x1, y1, x2, y2) of the image's width and height. A convention is declared or probed,
-never guessed from the magnitude of an answer's numbers.
+Boxes of samples are fractions (x1, y1, x2, y2) of the image's width and height. The convention of a model is declared,
+or measured on validation lines. It is never guessed from the size of the numbers in an answer.
 """
 
 import re
@@ -20,7 +20,7 @@ _SLOT = re.compile(r"\{(query|form|coordinates)\}")
 
 @dataclass(frozen=True)
 class InputSize:
-    """Width and height, in pixels, of an image as the model sees it: after its processor has resized it."""
+    """Width and height, in pixels, of an image as the model sees it, after its processor has resized the image."""
 
     width: int
     height: int
@@ -28,9 +28,12 @@ class InputSize:
 
 @dataclass(frozen=True)
 class Convention:
-    """A convention. scale: value of the full side; None: the side in pixels, as the model sees it; decimals: number of
-    decimals; y_first: boxes are y1, x1, y2, x2; key: name of a box in JSON; sentence_decimals: decimals inside a
-    sentence, 0 for ``decimals``; short: no trailing zeros inside a sentence, but at least one decimal.
+    """A convention of box coordinates. ``scale`` is the coordinate of the right or lower edge of the image.
+
+    None stands for the side in pixels, as the model sees it. ``decimals`` is the number of decimals. If ``y_first``,
+    boxes are y1, x1, y2, x2. ``key`` is the name of a box in JSON. ``sentence_decimals`` is the number of decimals
+    inside a sentence, 0 for ``decimals``. If ``short``, trailing zeros inside a sentence are omitted after the first
+    decimal.
     """
 
     name: str
@@ -42,7 +45,7 @@ class Convention:
     short: bool = False
 
     def sides(self, size: InputSize) -> np.ndarray:
-        """Return the factors of the fractions x1, y1, x2, y2, float64 (4,)."""
+        """Return the factors, float64 (4,), from the fractions x1, y1, x2, y2 to this convention."""
         sides = (size.width, size.height) if self.scale is None else (self.scale, self.scale)
         return np.array([*sides, *sides], np.float64)
 
@@ -59,7 +62,7 @@ class Convention:
         return [f"{value:.{decimals}f}" for value in values]
 
     def write_list(self, boxes: Sequence[Sequence[float]], size: InputSize) -> str:
-        """Format boxes as part of a sentence: separated by commas, with "and" before the last."""
+        """Format boxes as part of a sentence, separated by commas, with "and" before the last box."""
         numbers = [self._numbers(box, size, self.sentence_decimals or self.decimals) for box in boxes]
         if self.short:
             numbers = [[str(float(number)) for number in box] for box in numbers]
@@ -72,7 +75,7 @@ class Convention:
         return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
     def read(self, numbers: Sequence[float], size: InputSize) -> np.ndarray:
-        """Convert four numbers of an answer to unclipped fractions x1, y1, x2, y2, float64 (4,)."""
+        """Convert four numbers of an answer to fractions x1, y1, x2, y2, float64 (4,), which are not clipped to 0–1."""
         values = np.asarray(numbers, np.float64)
         if self.y_first:
             values = values[[1, 0, 3, 2]]
@@ -89,14 +92,14 @@ CONVENTIONS = {
         Convention("yx1000", 1000, y_first=True, key="box_2d"),
     )
 }
-"""Conventions by name. A new one needs an entry here and a sentence in ``resources/vlm/wording.yaml``."""
+"""Conventions by name. A new convention needs an entry here and a sentence in ``resources/vlm/wording.yaml``."""
 PROBED_CONVENTIONS = tuple(name for name, one in CONVENTIONS.items() if not one.short)
-"""Conventions that a probe compares; ``short`` does not change how an answer is read."""
+"""Conventions that are compared on validation lines. A ``short`` convention is read in the same way."""
 PALIGEMMA = Convention("loc1024", 1024, y_first=True)  # convention of ``<loc0123>`` tokens in any answer
 
 
 def find_convention(name: str) -> Convention:
-    """Return the convention ``name``. Raises UserError for an unknown one."""
+    """Return the convention ``name``. Raises UserError for an unknown name."""
     if name not in CONVENTIONS:
         raise UserError(f"convention is {name!r}: choose one of {', '.join(CONVENTIONS)}")
     return CONVENTIONS[name]

@@ -1,7 +1,8 @@
-"""Load and write models and runs in folders, including image tiling, tiny random models and adapters.
+"""Loading and writing models and runs in folders, including image tiling, tiny random models and adapters.
 
-A recipe's image tiling (``tiles`` and ``grid``) is written into the model's files (in families with ``has_tiling`` and
-``write_tiling``), so that every program uses the same tiling.
+A run is a folder with a model, or an adapter of a base model, and the settings for its use in run.json. The image
+tiling of a recipe (``tiles`` and ``grid``) is written into the model's files, so that every program uses the same
+tiling. Only families with ``has_tiling`` and ``write_tiling`` have these settings.
 """
 
 import json
@@ -67,7 +68,7 @@ def add_seg_token(loaded: Loaded, seed: int) -> Loaded:
 
 
 def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, seed: int) -> None:
-    """Write a small random model of a family's real classes into a folder, with a tokenizer built from ``texts``."""
+    """Write a small random model of a family into a folder, with a tokenizer built from the words in ``texts``."""
     module = engine_module(FAMILIES, name)
     frame = module.TEMPLATE
     tokenizer = small_tokenizer(texts, frame)
@@ -90,7 +91,7 @@ def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, se
 
 
 def base_folder(base: str | list[str], model: str, revision: str) -> str:
-    """Return ``base`` or the folder of the downloaded ``model``, "" for neither. Raises UserError if not downloaded."""
+    """Return ``base``, else the folder of the downloaded ``model``, else "". Raises UserError if it is not present."""
     if base:
         return base if isinstance(base, str) else base[0]
     if not model:
@@ -99,15 +100,15 @@ def base_folder(base: str | list[str], model: str, revision: str) -> str:
 
 
 RUN = "run.json"
-"""File of a run with the facts for inference: family, convention, side, original, base; system_prompt if set; tiling of
-an adapter if it differs from the base's.
+"""File with the settings of a run for inference: family, convention, side, original and base. It has system_prompt if
+that is set, and the tiling of an adapter if it differs from the tiling of the base model.
 """
 MODEL, ADAPTERS = "model", "adapter"  # folders of a run: a whole model, or a peft adapter for ``base``
 SEGMENTER = "segmenter"  # folder of a run's segmenter, if it has one
 
 
 def write_run(folder: Path, **facts: object) -> None:
-    """Write the facts that :func:`load_run` needs in addition to the weights."""
+    """Write the settings that :func:`load_run` needs in addition to the weights into the folder of a run."""
     _write_json(folder / RUN, facts)
 
 
@@ -116,15 +117,15 @@ def _write_json(path: Path, content: dict) -> None:
 
 
 def read_run(folder: str | Path) -> dict:
-    """Read the facts that :func:`write_run` wrote. Raises UserError for a folder without them."""
-    path, remedy = Path(folder, RUN), "tune or name one in vlm.tuning.runs"
+    """Return the settings that :func:`write_run` wrote. Raises UserError if the folder does not have them."""
+    path, remedy = Path(folder, RUN), "tune a run, or name another in vlm.tuning.runs"
     with refuse_unreadable(path, f"{folder} holds no run of vlm_tuning", remedy):
         return json.loads(path.read_text(encoding="utf-8"))
 
 
 @contextmanager
 def run_model(run: str | Path, base: str | Path = "") -> Iterator[Path]:
-    """Yield a folder, perhaps temporary, with a run's model: its own, else ``base``, else the base in its facts."""
+    """Yield a folder, perhaps temporary, with the model of a run: in the run, else ``base``, else the base it names."""
     model_dir = Path(run, MODEL)
     if model_dir.is_dir():
         yield model_dir
@@ -140,18 +141,18 @@ def run_model(run: str | Path, base: str | Path = "") -> Iterator[Path]:
 
 
 def needs_tiling(name: str, folder: str | Path, tiling: Mapping) -> bool:
-    """True if the tiling of a model of the family ``name`` differs from ``tiling``; {} accepts any tiling."""
+    """Return whether the tiling of a model of the family ``name`` differs from ``tiling``. {} equals any tiling."""
     return bool(tiling) and not engine_module(FAMILIES, name).has_tiling(Path(folder), **tiling)
 
 
 def apply_tiling(name: str, folder: Path, tiling: Mapping) -> None:
-    """Change the tiling of a model in a folder to ``tiling``; if they already agree, nothing is written."""
+    """Change the tiling of the model in a folder to ``tiling``. Nothing is written if both already agree."""
     if needs_tiling(name, folder, tiling):
         engine_module(FAMILIES, name).write_tiling(folder, **tiling)
 
 
 def link_model(name: str, source: str | Path, folder: Path, tiling: Mapping) -> None:
-    """Fill a folder with links to a model's weights and copies of its other files, changed to ``tiling``."""
+    """Fill a folder with links to a model's weights and copies of its other files, and change the tiling there."""
     for path in sorted(Path(source).iterdir()):
         if path.suffix in SIDE_FILE_SUFFIXES:
             (folder / path.name).write_bytes(path.read_bytes())
@@ -161,7 +162,7 @@ def link_model(name: str, source: str | Path, folder: Path, tiling: Mapping) -> 
 
 
 def load_run(folder: str | Path, base: str | Path = "", dtype: torch.dtype = torch.float32) -> Loaded:
-    """Load the model of a run, with its adapter. ``base``: see :func:`run_model`. Raises UserError if incomplete."""
+    """Load the model of a run with its adapter. ``base`` is as in :func:`run_model`. Raises UserError if incomplete."""
     facts, adapters = read_run(folder), Path(folder, ADAPTERS)
     with run_model(folder, base) as model:
         loaded = load_model(facts["family"], model, dtype)
@@ -177,12 +178,12 @@ def load_run(folder: str | Path, base: str | Path = "", dtype: torch.dtype = tor
 
 
 def has_segmenter(folder: str | Path) -> bool:
-    """True if a run has a segmenter, which predicts a mask for each [SEG] of its answers."""
+    """Return whether a run has a segmenter, which predicts a mask for each [SEG] in its answers."""
     return Path(folder, SEGMENTER).is_dir()
 
 
 def write_model(loaded: Loaded, name: str, folder: Path, published: bool = True) -> None:
-    """Write a whole model of the family ``name``; ``published``: with the tensor names of the published checkpoints."""
+    """Write a whole model of the family ``name``. If ``published``, tensors are named as in published checkpoints."""
     loaded.model.save_pretrained(str(folder))
     loaded.family.processor.save_pretrained(str(folder))
     loaded.tokens.tokenizer.save_pretrained(str(folder))
@@ -193,7 +194,7 @@ def write_model(loaded: Loaded, name: str, folder: Path, published: bool = True)
 
 
 def _rename_tensors(folder: Path, renamed: Callable[[str], str]) -> None:
-    """Rename the tensors in a model's files and their index."""
+    """Rename the tensors in a model's files and in their index. ``renamed`` returns the new name of a tensor."""
     for path in sorted(folder.glob("*.safetensors")):
         tensors = {renamed(name): value for name, value in load_file(path).items()}
         with atomic_file(path) as temporary_path:

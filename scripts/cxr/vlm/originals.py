@@ -1,4 +1,4 @@
-"""The original image files of samples, decoded like their frames."""
+"""The original image files of samples, decoded in the same way as for their frames."""
 
 import os
 import stat
@@ -14,19 +14,19 @@ from cxr.dicom.files import Rejected, describe_error, rejection_of, silence_outp
 from cxr.imaging.frames.decoding import check_frame_shape, read_grey
 from cxr.vlm.samples import Sample
 
-REMEDY = "mount their disk, or remake the cohort, or set pictures of the run to frame"
+REMEDY = "mount the disk with the images, remake the cohort, or set pictures of the run to frame"
 
 
 @dataclass(frozen=True)
 class Originals:
-    """Original images. paths: {(source, image_id): file}; how: settings of decoding."""
+    """Original images: their files, {(source, image_id): path}, and the settings ``how`` for decoding them."""
 
     paths: Mapping[tuple[str, str], str]
     how: Mapping
 
     @classmethod
     def for_samples(cls, tables: Iterable[str], decoding: Mapping, samples: Iterable[Sample]) -> "Originals | None":
-        """Find the samples' originals in ``tables``; None without ``decoding``. Raises UserError if one is missing."""
+        """Return the samples' originals in ``tables``, None without ``decoding``. Raises UserError if one is absent."""
         if not decoding:
             return None
         sample_images = {(sample.source, sample.image_id) for sample in samples}
@@ -36,13 +36,13 @@ class Originals:
         if missing := sorted(sample_images - paths.keys()):
             source, image_id = missing[0]
             raise UserError(
-                f"no table names the file of the image {image_id!r} of {source!r}, which pictures: original needs: "
-                "give the table of images of its source"
+                f"no table names the file of the image {image_id!r} of {source!r}, which the run's setting pictures: "
+                "original needs: give the table of images of that source"
             )
         return cls(paths, decoding)
 
     def check(self) -> None:
-        """Raise UserError if files have been removed since their frames were made."""
+        """Raise UserError if original files have been removed since their frames were made."""
         missing = []
         for image, path in self.paths.items():
             try:
@@ -56,7 +56,7 @@ class Originals:
             raise UserError(f"{numbers} no longer exist, such as {min(missing)[1]!r}: {REMEDY}")
 
     def __call__(self, sample: Sample, shape: tuple[int, int]) -> np.ndarray:
-        """Return a sample's image, uint8 (rows, columns). Raises UserError or StoreError if the file has changed."""
+        """Return a sample's original, uint8 of ``shape``. Raises UserError or StoreError if the file has changed."""
         try:
             with silence_output():
                 picture = read_grey(self.paths[sample.source, sample.image_id], self.how)

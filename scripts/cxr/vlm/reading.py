@@ -1,6 +1,6 @@
-"""Parse the boxes in a model's answer, in any common form. The text is searched, never evaluated as code.
+"""Parsing the boxes in a model's answer, in any common form. The text is searched, never evaluated as code.
 
-Outcomes: ``boxes``, ``none`` (the answer says that there is no box), ``unreadable`` with a reason.
+The outcome is ``boxes``, ``none`` (the answer says that there is no box), or ``unreadable`` with a reason.
 """
 
 import math
@@ -28,7 +28,7 @@ _ROLES = {
     "width": ("w", "width"), "height": ("h", "height"),
     "cx": ("cx", "xc", "x_center", "center_x"), "cy": ("cy", "yc", "y_center", "center_y"),
 }  # fmt: skip
-"""Names of a box's numbers, by role."""
+"""{role of a number in a box: names that answers use for it}."""
 _ROLE = {name: role for role, names in _ROLES.items() for name in names}
 _PAIR = re.compile(
     rf"[\"']?\b({'|'.join(sorted(_ROLE, key=len, reverse=True))})\b[\"']?\s*[:=]\s*[\"']?({NUMBER})(\s*%)?",
@@ -50,10 +50,11 @@ _NO_BOX = re.compile(r"\s*(?:\[\s*(?:\[\s*\])?\s*\]|null\b|none\b)", re.IGNORECA
 
 @dataclass(frozen=True)
 class Reading:
-    """The boxes of an answer. outcome: boxes, none or unreadable; boxes: clipped fractions of the image, float64 (N, 4:
-    x1, y1, x2, y2); reason: why there is no box, "" with boxes; notes: what was repaired, sorted; swapped (N,): whether
-    corners were in the wrong order; beyond (N,): whether the centre was outside the image before clipping, which
-    suggests a larger grid.
+    """The boxes of an answer. ``outcome`` is boxes, none or unreadable, and ``reason`` explains a missing box.
+
+    ``boxes`` are clipped fractions of the image, float64 (N, 4: x1, y1, x2, y2). ``notes`` are codes of the repairs,
+    sorted. ``swapped`` (N,) says whether corners were in the wrong order. ``beyond`` (N,) says whether the centre was
+    outside the image before clipping, which suggests coordinates on a larger grid.
     """
 
     outcome: str
@@ -65,7 +66,7 @@ class Reading:
 
 
 def read_boxes(text: str, convention: Convention, size: InputSize) -> Reading:
-    """Parse the boxes of a text, or return a reason: nothing, non_finite, zero_area, too_many, count (not four)."""
+    """Return the boxes in a text, or a reason: nothing, non_finite, zero_area, too_many, count (not four numbers)."""
     notes: set[str] = set()
     if len(text) > MOST_CHARACTERS:
         text, _ = text[:MOST_CHARACTERS], notes.add("cut")
@@ -92,7 +93,7 @@ def _unreadable(reason: str, notes: set[str]) -> Reading:
 
 
 class _Box(NamedTuple):
-    """A parsed box, with fields as in :class:`Reading`; reason: why the box is invalid, "" for a valid box."""
+    """A parsed box, with fields as in :class:`Reading`. ``reason`` says why the box is invalid, "" if it is valid."""
 
     box: np.ndarray
     swapped: bool
@@ -119,7 +120,7 @@ def _parse_box(numbers: list[float], convention: Convention, size: InputSize, no
 
 
 def _to_units(numbers: list[float], convention: Convention, size: InputSize) -> list[float]:
-    """Convert the numbers of a box to the convention's units; a percentage is relative to the image's side."""
+    """Convert the numbers of a box to the convention's units. A percentage is relative to the image's side."""
     width, height = convention.sides(size)[:2]
     sides = (height, width) * 2 if convention.y_first else (width, height) * 2
     number_sides = zip(numbers, sides, strict=True)
@@ -160,7 +161,7 @@ def _find_numbers(
 
 
 def _named_boxes(text: str, convention: Convention, size: InputSize) -> Iterator[list[float]]:
-    """Yield x1, y1, x2, y2 of each box with named numbers, in any order: corners, or a corner or centre and size."""
+    """Yield [x1, y1, x2, y2] of each box with named numbers: two corners, or a corner or the centre with the size."""
     box: dict[str, float] = {}
     end = 0
     for pair in _PAIR.finditer(text):
@@ -179,7 +180,7 @@ def _named_boxes(text: str, convention: Convention, size: InputSize) -> Iterator
 
 
 def _boxes_after_key(part: str, notes: set[str]) -> list[list[float]]:
-    """Return the boxes after a key: its list or list of lists, up to the closing bracket, or the rest of a sentence."""
+    """Return the boxes after a key such as "bbox": in the brackets that follow it, or in the rest of the line."""
     opened = part.lstrip()[:1]
     if opened not in ("[", "("):
         line = part.split("\n")[0]
@@ -199,7 +200,7 @@ def _boxes_after_key(part: str, notes: set[str]) -> list[list[float]]:
 
 
 def _bracketed_numbers(text: str) -> Iterator[list[float]]:
-    """Yield the numbers of each innermost bracket; two consecutive pairs are one box, eight numbers are two boxes."""
+    """Yield the numbers in each innermost bracket. Two consecutive pairs are one box, eight numbers are two boxes."""
     corner: list[float] = []
     for match in _LIST.finditer(text):
         values = [Percentage(value) for value in _parse_numbers(match[1])] if match[2] else _parse_numbers(match[1])
@@ -231,7 +232,7 @@ def _parse_number(number: str, is_percentage: bool = False) -> float:
 
 
 def to_grid(boxes: np.ndarray) -> np.ndarray:
-    """Convert fractional boxes (N, 4) to grid cells, int64, each at least one cell wide and high."""
+    """Convert boxes in fractions (N, 4) to cells of a 1000 × 1000 grid, int64. A box has at least one cell per side."""
     grid = np.floor(np.asarray(boxes, np.float64).reshape(-1, 4) * GRID + 0.5).astype(np.int64)
     grid[:, :2] = np.minimum(grid[:, :2], GRID - 1)
     grid[:, 2:] = np.maximum(grid[:, 2:], grid[:, :2] + 1)
@@ -239,11 +240,11 @@ def to_grid(boxes: np.ndarray) -> np.ndarray:
 
 
 def read_answer(text: str, convention: str, size: tuple[int, int]) -> tuple[Reading, np.ndarray]:
-    """Parse an answer; return (reading, its boxes on the grid, int64 (N, 4)). size: (width, height) of the image."""
+    """Return (reading of an answer, its boxes on the grid, int64 (N, 4)). ``size`` is (width, height) of the image."""
     reading = read_boxes(text, find_convention(convention), InputSize(*size))
     return reading, to_grid(reading.boxes)
 
 
 def answer_iou(text: str, convention: str, size: tuple[int, int], true: np.ndarray) -> float:
-    """Return the IoU of the union of an answer's boxes with the union of ``true``, int (M, 4) on the grid."""
+    """Return the IoU between the union of an answer's boxes and the union of ``true``, int (M, 4) on the grid."""
     return union_iou(read_answer(text, convention, size)[1], true)

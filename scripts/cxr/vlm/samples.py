@@ -1,8 +1,9 @@
-"""Samples for training or asking a model: JSON lines of any system, and the images in its shards.
+"""Samples for training or asking a model: JSON Lines of any system, and the images in its shards.
 
-A line is a grounding query (``query_id, image_id, query, boxes`` on a grid of 1000), answered in JSON, or a
-conversation (``sample_id, image_id, turns: [{question, answer}], boxes: {name: fractions}``), whose answers may contain
-slots ``<box:name>`` for boxes in a sentence. Both use the run's convention of coordinates.
+A line is a grounding query or a conversation. A query has ``query_id, image_id, query, boxes``, with boxes on a grid of
+1000, and its answer is JSON. A conversation has ``sample_id, image_id, turns: [{question, answer}], boxes: {name:
+fractions}``. Its answers may contain slots ``<box:name>`` for boxes in a sentence. The boxes in prompts and answers are
+written in the run's convention of coordinates.
 """
 
 import re
@@ -30,8 +31,10 @@ _SLOT = re.compile(r"<box:([^<>]+)>")
 
 @dataclass(frozen=True)
 class Sample:
-    """One image with its turns. boxes: {slot name: fractions (x1, y1, x2, y2) of the image}; mask_ids: one for each
-    [SEG] of its answers, in order, "" for an empty mask.
+    """One image with its turns. ``boxes`` is {slot name: fractions (x1, y1, x2, y2) of the image}.
+
+    ``asks_boxes`` marks a grounding query. ``mask_ids`` has an id for each [SEG] in the answers, in order, "" for an
+    empty mask.
     """
 
     sample_id: str
@@ -46,12 +49,12 @@ class Sample:
     mask_ids: tuple[str, ...] = ()
 
     def question(self, turn: int, convention: Convention) -> str:
-        """Return the question of a turn."""
+        """Return the question of a turn. A grounding query also states the convention of coordinates."""
         text = self.turns[turn].question
         return localization_question(text, convention) if self.asks_boxes else text
 
     def answer(self, turn: int, convention: Convention, size: InputSize) -> str:
-        """Return the expected answer, with its slots filled. Raises UserError for a slot without boxes."""
+        """Return the expected answer of a turn, with its slots filled. Raises UserError for a slot without boxes."""
         return _SLOT.sub(lambda slot: self._written(slot[1], convention, size), self.turns[turn].answer)
 
     def _written(self, name: str, convention: Convention, size: InputSize) -> str:
@@ -62,7 +65,7 @@ class Sample:
 
 
 def parse_sample(line: Mapping) -> Sample:
-    """Parse a line into a sample. Raises UserError if a field is missing or wrong."""
+    """Return the sample in a line. Raises UserError if a field is missing or wrong."""
     try:
         common_fields = {name: str(line.get(name, "")) for name in ("source", "split", "domain")}
         if "turns" in line:
@@ -79,7 +82,7 @@ def parse_sample(line: Mapping) -> Sample:
 
 
 def read_samples(path: str | Path, tasks: Sequence[str] = ()) -> list[Sample]:
-    """Return a file's samples, or those of ``tasks``. Raises UserError if no task matches or an id occurs twice."""
+    """Return the samples in a file, or those of ``tasks``. Raises UserError if no task fits or an id occurs twice."""
     samples, sample_ids = [], set()
     for line in read_lines(path):
         sample = parse_sample(line)
@@ -100,11 +103,12 @@ def read_samples(path: str | Path, tasks: Sequence[str] = ()) -> list[Sample]:
 
 
 class ImageStore:
-    """Images of shards, by source and image id: ids are unique only within a source. Use inside ``with``.
+    """Images in shards, by source and image id, for use inside ``with``. An id is unique only within a source.
 
-    ``folders``: {source: folder of its shards}; for other sources, the folder with the source's name, else the one that
-    has the image. A frame is cropped to the part that the original covers. ``originals(sample, shape)`` returns the
-    original, uint8 (H, W), whose shape is stored with the frame; if given, originals are used instead of frames.
+    ``folders`` is {source: folder of its shards}. The default is the folder with the source's name, else the folder
+    that has the image. A frame is cropped to the part that the original covers. If ``originals`` is given, original
+    images are used instead of frames. ``originals(sample, shape)`` returns the original, uint8 (H, W), whose shape is
+    stored with the frame.
     """
 
     def __init__(
@@ -133,7 +137,7 @@ class ImageStore:
     def get(self, sample: Sample) -> np.ndarray:
         """Return a sample's image, uint8 (H, W, 3), shrunk to at most ``side`` px unless that is 0.
 
-        Raises UserError if no or more than one shard has the image, StoreError for a damaged shard or another original.
+        Raises UserError if no or more than one shard has the image, StoreError for a damaged shard or changed original.
         """
         shard, name = self._at(sample)
         if self.originals is not None:
@@ -142,13 +146,13 @@ class ImageStore:
         return to_model_input(shard.get(name, sample.image_id)[self.covered(sample)], self.side)
 
     def size(self, sample: Sample) -> tuple[int, int]:
-        """Return (H, W) of the image that :meth:`get` returns, without reading it. Raises UserError like it."""
+        """Return (H, W) of the image of :meth:`get`, without reading it. Raises UserError like :meth:`get`."""
         if self.originals is not None:
             return fit_size(self._turn(sample).shape(self._original_shape(sample)), self.side)
         return fit_size([part.stop - part.start for part in self.covered(sample)], self.side)
 
     def covered(self, sample: Sample) -> tuple[slice, slice]:
-        """Return the rows and columns of a frame without padding, to which boxes refer. Raises like :meth:`get`."""
+        """Return the rows and columns of a frame without its padding. Boxes refer to them. Raises like :meth:`get`."""
         shard, name = self._at(sample)
         rows, columns = shard.shape(name)[:2]
         if name != FRAME_FIELD or AFFINE not in shard.fields:
@@ -164,12 +168,12 @@ class ImageStore:
         return int(rows), int(columns)
 
     def _turn(self, sample: Sample) -> ImageTurn:
-        """Return the turn that makes a sample's original upright, like its frame."""
+        """Return the rotation and reflection that make a sample's original upright, as its frame is."""
         shard, _ = self._at(sample)
         return turn_from_affine(shard.get(AFFINE, sample.image_id)) if AFFINE in shard.fields else UPRIGHT
 
     def view(self, sample: Sample) -> str:
-        """Return a key of a sample's image that is unique among all shards. Raises UserError like :meth:`get`."""
+        """Return a text that identifies a sample's image among all shards. Raises UserError like :meth:`get`."""
         return f"{self._at(sample)[0].path.parent.as_posix()}/{sample.image_id}"
 
     def frame(self, sample: Sample) -> np.ndarray:
@@ -194,7 +198,7 @@ class ImageStore:
 
 
 def covered_window(affine: np.ndarray, original: tuple[int, int], frame: Sequence[int]) -> tuple[slice, slice]:
-    """Return the rows and columns of a frame that its original covers; ``affine``: from the frame to the original."""
+    """Return the rows and columns of a frame that its original covers. ``affine`` maps the frame to the original."""
     rows, columns = original
     edges = np.rint(boxes_to_frame(np.array([0.0, 0.0, columns, rows]), affine)).astype(int).reshape(2, 2)
     height, width = frame
@@ -212,14 +216,14 @@ def to_model_input(picture: np.ndarray, side: int) -> np.ndarray:
 
 
 def fit_size(shape: Sequence[int], side: int) -> tuple[int, int]:
-    """Return (H, W) of an image after shrinking it to at most ``side`` px unless that is 0."""
+    """Return (H, W) of an image that is shrunk to at most ``side`` px, unless that is 0."""
     height, width = shape[:2]
     scale = min(1.0, side / max(height, width)) if side else 1.0
     return max(1, round(height * scale)), max(1, round(width * scale))
 
 
 def all_texts(samples: Iterable[Sample], convention: Convention) -> Iterator[str]:
-    """Yield all questions and answers, for building a tokenizer; boxes are written for an image of 1000 px."""
+    """Yield all questions and answers, for building a tokenizer. Boxes are written for an image of 1000 × 1000 px."""
     for sample in samples:
         for turn in range(len(sample.turns)):
             yield sample.question(turn, convention)

@@ -18,25 +18,27 @@ from cxr.vlm.tokens import SEG
 
 
 class MaskStore(Shards):
-    """Masks of shards, by mask_id. Use inside ``with``."""
+    """Masks in shards, by mask id, for use inside ``with``."""
 
     def __init__(self, shards: Sequence[str]):
         super().__init__(shards, "mask_id")
 
     def has(self, sample: Sample) -> bool:
-        """True if each [SEG] of a sample's answers has its mask; an empty id stands for an empty mask."""
+        """Return whether each [SEG] of a sample's answers has a mask. An empty id stands for an empty mask."""
         num_segs = sum(turn.answer.count(SEG) for turn in sample.turns)
         return num_segs == len(sample.mask_ids) and all(not name or name in self for name in sample.mask_ids)
 
     def mask(self, mask_id: str) -> np.ndarray:
-        """Return a mask, bool (H, W); an empty id gives an empty (1, 1) mask. Raises StoreError for a damaged shard."""
+        """Return a mask, bool (H, W), or an empty (1, 1) mask for an empty id. Raises StoreError for a bad shard."""
         return self.get("mask", mask_id) if mask_id else np.zeros((1, 1), bool)
 
 
 @dataclass(frozen=True)
 class MaskTargets:
-    """Targets of a sample's [SEG] tokens. view: key of the image, the same for all samples about it; levels: SAM's
-    image, uint8 (S, S); masks: uint8 (n, T, T) of 0 and 1, one for each [SEG], in order.
+    """Target masks of a sample's [SEG] tokens, ``masks``, uint8 (n, T, T) of 0 and 1, in order.
+
+    ``view`` identifies the image, and is the same for all samples about it. ``levels`` is the input image of SAM, uint8
+    (S, S).
     """
 
     view: str
@@ -48,8 +50,9 @@ class MaskTargets:
 class SegBatch:
     """The M [SEG] tokens of a batch with I images.
 
-    rows, places (M,): row and column of each in the batch's ids; image_of (M,): index of its image; views: keys of the
-    images; levels: uint8 (I, S, S); masks: uint8 (M, T, T).
+    ``rows`` and ``places`` (M,) are the row and column of each [SEG] in the token ids of the batch. ``image_of`` (M,)
+    is the index of its image. ``views`` identify the images. ``levels`` (I, S, S) and ``masks`` (M, T, T) are as in
+    :class:`MaskTargets`.
     """
 
     rows: torch.Tensor
@@ -66,7 +69,7 @@ class SegBatch:
 
 
 def join_segs(segs_by_row: Mapping[int, tuple[list[int], MaskTargets]]) -> SegBatch:
-    """Join the [SEG] tokens of a batch's rows. ``segs_by_row``: {row: (positions in its ids, targets)}."""
+    """Join the [SEG] tokens of the rows of a batch. ``segs_by_row`` is {row: (positions in its ids, targets)}."""
     targets = [aims for _, aims in segs_by_row.values()]
     levels_by_view = {aims.view: aims.levels for aims in reversed(targets)}
     views = list(dict.fromkeys(aims.view for aims in targets))
@@ -79,7 +82,7 @@ def join_segs(segs_by_row: Mapping[int, tuple[list[int], MaskTargets]]) -> SegBa
 
 
 def mask_targets(sample: Sample, pictures: ImageStore, masks: MaskStore, side: int) -> MaskTargets | None:
-    """Return the targets of a sample's [SEG] tokens, in SAM's square of ``side`` px; None if there are none."""
+    """Return the targets of a sample's [SEG] tokens, in SAM's square of ``side`` px, or None if it has no masks."""
     if not sample.mask_ids:
         return None
     levels = sam_image(pictures.frame(sample), side)
@@ -88,13 +91,13 @@ def mask_targets(sample: Sample, pictures: ImageStore, masks: MaskStore, side: i
 
 
 def sam_image(frame: np.ndarray, side: int) -> torch.Tensor:
-    """Convert a frame, uint8 (H, W), to SAM's image, uint8 (S, S); non-square frames are padded on both sides."""
+    """Convert a frame, uint8 (H, W), to SAM's image, uint8 (S, S). A non-square frame is padded on two sides."""
     return make_sam_levels(pad_to_square(frame), side)[0]
 
 
 @contextmanager
 def hidden_states(model: nn.Module) -> Iterator[list[torch.Tensor]]:
-    """Yield a list to which each forward pass adds its last hidden states (N, L, H), which predict the next token."""
+    """Yield a list. Each forward pass adds its last hidden states (N, L, H) to it, which predict the next tokens."""
     states: list[torch.Tensor] = []
     hook = model.get_output_embeddings().register_forward_pre_hook(lambda _, inputs: states.append(inputs[0]))
     try:
@@ -112,12 +115,12 @@ class SegmentingModel(nn.Module):
         self.embedding_cache: DiskCache | MemoryCache = MemoryCache()  # cache of SAM's image embeddings
 
     def embeddings(self, segs: SegBatch) -> torch.Tensor:
-        """Return SAM's embedding of each [SEG]'s image, (M, C, h, w)."""
+        """Return SAM's embedding of the image of each [SEG], (M, C, h, w)."""
         views = [(view, False) for view in segs.views]
         return self.embedding_cache.get(views, segs.levels, self.segmenter.embed)[segs.image_of]
 
     def forward(self, segs: SegBatch, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return text ``logits`` (N, L, V) and mask logits ``masks`` (M, T, T), from the states that predict [SEG]."""
+        """Return text ``logits`` (N, L, V), and mask logits ``masks`` (M, T, T) from the states that predict [SEG]."""
         with hidden_states(self.model) as pass_states:
             logits = self.model(**inputs).logits
         states = pass_states[-1][segs.rows, segs.places - 1]

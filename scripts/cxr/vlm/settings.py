@@ -11,7 +11,7 @@ Convention = Literal["", "grid1000", "pixels_resized", "unit", "unit_short", "yx
 class Prediction(Section):
     """Answers of an external model."""
 
-    path: str = key("", "JSON Lines of {sample_id, text} or {sample_id, failure}.")
+    path: str = key("", "File of the answers, JSON Lines of {sample_id, text} or {sample_id, failure}.")
     set: RunName = key("medground_test", "Name in vlm.answers.sets of the test set that the model answered.")
     convention: Convention = key("grid1000", "Format of coordinates in the answers.")
 
@@ -20,7 +20,7 @@ class VlmAnswers(Section):
     """Answers of vision-language models."""
 
     engine: Literal["transformers", "vllm"] = key(
-        "transformers", "Library that runs the models; vllm is faster, but supports fewer models and no masks."
+        "transformers", "Library that runs the models; vllm is faster, but supports fewer models, and no masks."
     )
     sets: dict[RunName, str] = key(
         lambda: {
@@ -31,11 +31,11 @@ class VlmAnswers(Section):
         },
         "Test sets by name: medground:<file>, radvlm:<mix>/<file>, or a path. Runs answer the sets of their system.",
     )
-    most: int = key(0, "Maximum samples per task of a set, chosen by hash of names; 0: all.", unit="samples", ge=0)
+    most: int = key(0, "Maximum samples asked per task of a set, chosen by id hash; 0: all.", unit="samples", ge=0)
     max_new_tokens: int = key(2048, "Maximum answer length; recipes may lower it.", unit="tokens", ge=1, le=100_000)
-    max_length: int = key(8192, "Maximum length of a prompt with its image.", unit="tokens", ge=16, le=1_000_000)
+    max_length: int = key(8192, "Maximum length of a prompt; longer prompts fail.", unit="tokens", ge=16, le=1_000_000)
     history: Literal["own", "expected"] = key(
-        "own", "Earlier answers that a later turn sees: the model's own, or the expected ones.", source=AUTHORS
+        "own", "Earlier answers that a later turn sees. own: the model's; expected: the ground truth.", source=AUTHORS
     )
     predictions: dict[RunName, Prediction] = key(dict, "Answers of external models by name.")
 

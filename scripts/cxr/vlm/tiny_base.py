@@ -1,4 +1,4 @@
-"""Load the trained weights of RadVLM's small model from resources/vlm/onevision_tiny."""
+"""Loading the trained weights of RadVLM's small model from resources/vlm/onevision_tiny."""
 
 import json
 from pathlib import Path
@@ -14,12 +14,15 @@ RESOURCE_FILES = (
     "vlm/onevision_tiny/model.safetensors", "vlm/onevision_tiny/words.json",
     "vlm/onevision_tiny/masks.safetensors", "vlm/onevision_tiny/masks_words.json",
 )  # fmt: skip
-"""Weights and words of the base, and of the base that has also learned masks."""
+"""Weights and vocabularies of the base model, and of the base model that has also learned masks."""
 BY_WORD = ("language_model.model.embed_tokens.weight", "language_model.lm_head.weight")  # tensors with one row per word
 
 
 def load_base(folder: Path, with_masks: bool = False) -> None:
-    """Copy trained weights into a small random model, matching rows by word; ``with_masks``: of the base with [SEG]."""
+    """Copy trained weights into a small random model in a folder. Rows of token weights are matched by word.
+
+    ``with_masks`` copies the weights of the base model that has also learned masks.
+    """
     if with_masks:
         loaded = add_seg_token(load_model(FAMILY, folder), 0)
         for path in folder.glob("*.safetensors"):

@@ -1,4 +1,4 @@
-"""Tokens of a family's conversations, and a small tokenizer for tiny models."""
+"""Tokens of conversations with a model family, and a small tokenizer for tiny models."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -19,12 +19,12 @@ _PIECE = r"\d| ?[A-Za-z]+|[^A-Za-z0-9]"  # a digit, a word with the space before
 
 
 class ReservedTokenError(UserError):
-    """A text contains a token of the chat template."""
+    """Error for a text that contains a token of the chat template."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A tokenizer with a family's template. picture, end, pad: token ids; seg: id of [SEG] if the model has masks."""
+    """A tokenizer with a chat template, and ids of its tokens: image, end, padding and [SEG] (None without masks)."""
 
     tokenizer: PreTrainedTokenizerBase
     frame: ChatTemplate
@@ -35,42 +35,45 @@ class Tokens:
 
     @classmethod
     def read(cls, folder: str | Path, frame: ChatTemplate) -> "Tokens":
-        """Read a model's tokenizer. Raises UserError if picture or end is not one token (another family)."""
+        """Read the tokenizer of a model. Raises UserError if it is of another family, without these tokens."""
         with refuse_unreadable(folder, f"{folder} holds no tokenizer", "give the model's whole folder"):
             tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
         id_by_name = {}
         for name, text in (("picture", frame.picture), ("end", frame.end)):
             ids = tokenizer(text, add_special_tokens=False).input_ids
             if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
-                raise UserError(f"{folder}: {text!r} is not one token of its tokenizer: give the model's own tokenizer")
+                raise UserError(f"{folder}: {text!r} is not a token of the tokenizer: give the tokenizer of the model")
             id_by_name[name] = ids[0]
         pad = tokenizer.pad_token_id
         return cls(tokenizer, frame, **id_by_name, pad=id_by_name["end"] if pad is None else pad)
 
     def with_seg(self) -> "Tokens":
-        """Return the tokens with [SEG], which is added to the tokenizer if it is missing."""
+        """Return the tokens with [SEG], which is added to the tokenizer if the tokenizer lacks it."""
         self.tokenizer.add_tokens([AddedToken(SEG, normalized=False, special=False)])
         return replace(self, seg=self.tokenizer.convert_tokens_to_ids(SEG))
 
     def with_system(self, prompt: str) -> "Tokens":
-        """Return the tokens with another system prompt in the template; "" keeps the default."""
+        """Return the tokens with another system prompt in the template. "" keeps the default."""
         return replace(self, frame=self.frame.with_system(prompt))
 
     def encode_piece(self, text: str) -> list[int]:
-        """Return the ids of a piece of the template or of a text."""
+        """Return the token ids of a piece of the template, or of a text."""
         return self.tokenizer(text, add_special_tokens=False).input_ids if text else []
 
     def encode_text(self, text: str) -> list[int]:
-        """Return the ids of a question or an answer. Raises ReservedTokenError if it contains a template token."""
+        """Return the token ids of a question or an answer. Raises ReservedTokenError if it has a template token."""
         for mark in self.frame.reserved:
             if mark in text:
-                raise ReservedTokenError(f"the text holds {mark!r}, a token of the model's own: leave it out")
+                raise ReservedTokenError(f"the text contains {mark!r}, a special token of the model: leave it out")
         return self.encode_piece(text)
 
     def turn_prompt(self, question: str, count: int, first: bool = True) -> list[int]:
-        """Return the ids of a turn up to its answer; ``count``: image tokens, in the first turn. Raises UserError."""
+        """Return the token ids of a turn up to its answer. The first turn has ``count`` tokens of the image.
+
+        Raises ReservedTokenError if the question contains a token of the template or [SEG].
+        """
         if self.seg is not None and SEG in question:
-            raise ReservedTokenError(f"the text holds {SEG!r}, a token of the model's own: leave it out")
+            raise ReservedTokenError(f"the text contains {SEG!r}, a special token of the model: leave it out")
         frame, encode = self.frame, self.encode_piece
         ids = [*encode(frame.start if first else frame.between), *encode(frame.user)]
         if first:
@@ -78,7 +81,10 @@ class Tokens:
         return [*ids, *self.encode_text(question), *encode(frame.assistant)]
 
     def conversation(self, turns: Iterable[tuple[str, str]], count: int) -> tuple[list[int], list[int]]:
-        """Return (ids, labels) of turns. The loss covers answers and their ends; each prompt is a prefix of the ids."""
+        """Return (token ids, labels) of turns, (question, answer), about an image of ``count`` tokens.
+
+        Labels are -100 except for answers and their end tokens. The prompt of each turn is a prefix of the ids.
+        """
         ids: list[int] = []
         labels: list[int] = []
         for number, (question, answer) in enumerate(turns):
@@ -89,7 +95,7 @@ class Tokens:
         return ids, labels
 
     def with_marks(self, ids: Sequence[int], labels: Sequence[int]) -> list[int]:
-        """Extend the labels to turn marks, line breaks and the openings of answers, as in the authors' code."""
+        """Return the labels, extended to turn marks, line breaks and the openings of answers (RadVLM's code)."""
         marks = {mark for mark in special_tokens(self.frame) if mark != self.frame.picture} | {"\n"}
         mark_ids = {token for mark in marks for token in self.encode_piece(mark)}
         marked_labels = [token if token in mark_ids else label for token, label in zip(ids, labels, strict=True)]
@@ -100,13 +106,13 @@ class Tokens:
         return marked_labels
 
     def text(self, ids: Iterable[int]) -> str:
-        """Decode the ids of an answer up to its end token."""
+        """Return the text of an answer's token ids up to the end token."""
         answer_ids = [token for token in takewhile(lambda token: token != self.end, ids) if token != self.pad]
         return self.tokenizer.decode(answer_ids, clean_up_tokenization_spaces=False)
 
 
 def small_tokenizer(texts: Iterable[str], frame: ChatTemplate) -> PreTrainedTokenizerFast:
-    """Build a tokenizer from the words, digits and signs in ``texts``; its ids depend only on the set of words."""
+    """Build a tokenizer from the words, digits and signs in ``texts``. Its ids depend only on the set of words."""
     marks = [PAD, UNKNOWN, VIDEO, *special_tokens(frame)]
     words = {piece for text in texts for piece in re.findall(_PIECE, text)}
     for text in (frame.start, frame.user, frame.opening, frame.closing, frame.assistant, frame.between):
@@ -127,7 +133,7 @@ def small_tokenizer(texts: Iterable[str], frame: ChatTemplate) -> PreTrainedToke
 
 
 def special_tokens(frame: ChatTemplate) -> list[str]:
-    """Return the special tokens of a template: everything in angle brackets."""
+    """Return the special tokens of a template, which are all its parts in angle brackets."""
     pieces = (frame.start, frame.user, frame.opening, frame.picture, frame.closing, frame.assistant, frame.end)
     marks: list[str] = []
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""The stage vlm_answers: ask a model about the samples of a set, turn by turn; a failed turn has a reason."""
+"""The stage vlm_answers: ask a model about the samples of a set, turn by turn. A turn that fails has a reason."""
 
 import hashlib
 import json
@@ -41,12 +41,12 @@ def run_answers(
     originals: Sequence[str] = (),
     folders: Mapping[str, str] | None = None,
 ) -> None:
-    """Ask a run about the samples in ``lines`` and write the answers as JSON lines, in the samples' order.
+    """Ask the model of a run about the samples in ``lines``, and write ``answers`` as JSON Lines in the same order.
 
-    ``base``: base model of a run with an adapter or without weights.
-    ``masks``: output shard of the masks of each [SEG], if the run has a segmenter. ``originals``: tables of the
-    original images, if the run was tuned on these. ``folders``: see :class:`ImageStore`. The field ``seen`` of a line
-    is the image's size as the model sees it. A killed job resumes at its last part. Raises UserError for invalid input.
+    ``run`` is a folder with a model or an adapter (:mod:`cxr.vlm.models`). ``base`` is the base model of a run without
+    a complete model. ``masks`` is the output shard for the mask of each [SEG], if the run has a segmenter.
+    ``originals`` are tables of the original images, if the run was tuned on them. ``folders`` is as in
+    :class:`ImageStore`. A killed job resumes at its last part. Raises UserError for invalid input.
     """
     base = base_folder(base, options.model, options.revision)
     samples = read_samples(lines)
@@ -84,20 +84,20 @@ def run_answers(
 
 
 def image_options(run: str) -> tuple[int, dict]:
-    """Return the longest image side of a run (0: unlimited) and how it decodes originals ({}: it uses frames)."""
+    """Return (maximum image side in px, 0 for no limit; decoding settings of originals, {} for frames) of a run."""
     facts = read_run(run)
     return facts["side"], facts.get("original", {})
 
 
 class Asker:
-    """Asks a model with a family's chat and a run's convention; later turns see the model's earlier answers."""
+    """Dialogue with a model in its family's chat template and its run's coordinates. Later turns see earlier ones."""
 
     def __init__(self, engine: Answerer, collator: Collator, options: AnswersOptions):
         self.engine, self.collator, self.options = engine, collator, options
 
     @classmethod
     def from_run(cls, run: str, base: str, options: AnswersOptions, setup: Setup) -> "Asker":
-        """Return an asker with the engine and the chat of a run."""
+        """Return an asker with the engine that ``options`` name and the chat template of a run."""
         collator = load_collator(run, base, options.convention)
         return cls(load_answerer(Path(run), base, options, setup, collator), collator, options)
 
@@ -112,7 +112,7 @@ class Asker:
                 yield Reply(sample, turn, answer, self.collator.convention.name, size)
 
     def _groups(self, samples: Sequence[Sample], store: ImageStore) -> list[Sequence[Sample]]:
-        """Return groups of samples that share batches in all their turns; a group has similar numbers of turns."""
+        """Return groups of samples that are asked in one batch per turn. They have similar numbers of turns."""
         size = self.engine.at_once or len(samples)
         if size >= len(samples):
             return [samples]
@@ -125,7 +125,7 @@ class Asker:
         return [order[first : first + size] for first in range(0, len(order), size)]
 
     def _conversed(self, samples: Sequence[Sample], store: ImageStore) -> list[tuple[list[ModelAnswer], Sequence[int]]]:
-        """Return for each sample the answers to its turns and the size of its image as the model sees it."""
+        """Return (answers to the turns, (width, height) of the image as the model sees it) for each sample."""
         conversations: list[list[ModelAnswer]] = [[] for _ in samples]
         sizes: list[Sequence[int]] = [[0, 0] for _ in samples]
         images: dict[int, tuple[np.ndarray, EncodedImages]] = {}
@@ -152,7 +152,7 @@ class Asker:
     def _request(
         self, sample: Sample, earlier_answers: Sequence[ModelAnswer], picture: np.ndarray, pictures: EncodedImages
     ) -> TurnRequest | ModelAnswer:
-        """Return the request for the next turn, or a failed answer."""
+        """Return the request for a sample's next turn, or a failed answer if the turn cannot be asked."""
         turn, collator = len(earlier_answers), self.collator
         if any(answer.failure for answer in earlier_answers):
             return ModelAnswer("", 0, "", "turn_before")
@@ -169,7 +169,7 @@ class Asker:
 
 
 def load_collator(run: str | Path, base: str, convention: str = "") -> Collator:
-    """Return the collator of a run. ``convention``: replaces the run's own."""
+    """Return the collator of a run. ``convention`` replaces the run's convention of coordinates unless it is ""."""
     facts = read_run(run)
     with run_model(run, base) as folder:
         family = load_family(facts["family"], folder)

@@ -1,4 +1,4 @@
-"""The interface of answering engines, which are found by module name."""
+"""The interface of the engines that answer questions, which are found by module name."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from cxr.vlm.samples import Sample
 
 @dataclass(frozen=True)
 class AnswersOptions:
-    """Settings of asking one run.
+    """Settings for asking the model of one run.
 
-    engine: transformers or vllm; convention: of the prompt's coordinates, "" for the run's own; history: which
-    earlier answers a later turn sees: the model's own or the expected ones.
+    ``engine`` is transformers or vllm. ``convention`` is the convention of coordinates in prompts, "" for the run's.
+    ``history`` says which earlier answers a later turn sees, the model's (own) or the ground truth (expected).
     """
 
     engine: str
@@ -31,7 +31,7 @@ class AnswersOptions:
 
 @dataclass(frozen=True)
 class TurnRequest:
-    """A turn to answer. encoded: its prompt; picture: the image (for vLLM); turn: its number in the sample, from 0."""
+    """A turn to answer: its encoded prompt, its image (only vLLM uses it), and its number in the sample, from 0."""
 
     encoded: Encoded
     picture: object
@@ -40,8 +40,10 @@ class TurnRequest:
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """A model's answer. stop: end or length; failure: a reason, "" if it succeeded; marks: for each [SEG] of a
-    segmenting model, the hidden state (H,) that predicted it, on the CPU.
+    """A model's answer. ``tokens`` is its length. ``stop`` is end, or length if it was cut off.
+
+    ``failure`` is the reason of a missing answer, otherwise "". ``marks`` are the hidden states (H,) on the CPU from
+    which a segmenting model predicted each [SEG].
     """
 
     text: str
@@ -53,7 +55,7 @@ class ModelAnswer:
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to a turn. convention: of its boxes; seen: (width, height) of the image as the model sees it."""
+    """The answer to a turn, the convention of its boxes, and (width, height) of the image as the model sees it."""
 
     sample: Sample
     turn: int
@@ -62,22 +64,22 @@ class Reply:
     seen: Sequence[int]
 
     def line(self) -> dict:
-        """Return the JSON line of the reply."""
+        """Return the reply as the dict of a JSON line."""
         answer = {name: getattr(self.answer, name) for name in ("text", "tokens", "stop", "failure")}
         coordinate_fields = {"convention": self.convention, "seen": list(self.seen)}
         return {"sample_id": self.sample.sample_id, "turn": self.turn} | answer | coordinate_fields
 
 
 class Answerer(Protocol):
-    """A model that answers. at_once: maximum turns per call, 0 for no limit."""
+    """A model that answers. ``at_once`` is the maximum number of turns per call, 0 for no limit."""
 
     at_once: int
 
     def answer(self, requests: Sequence[TurnRequest]) -> list[ModelAnswer]:
-        """Return a greedy answer to each request, in order; ``requests``: at most ``at_once``, of different samples."""
+        """Return a greedily decoded answer to each request, in order. All requests are of different samples."""
         ...
 
 
 def load_answerer(run: Path, base: str, options: AnswersOptions, setup: Setup, collator: Collator) -> Answerer:
-    """Return the engine for a run with its collator. Raises UserError for an unknown engine or an unusable run."""
+    """Load the engine ``options.engine`` for a run. Raises UserError for an unknown engine or an unusable run."""
     return engine_module("cxr.vlm.answers", options.engine).load(run, base, options, setup, collator)

@@ -1,4 +1,4 @@
-"""Masks of answers: one for each [SEG] of a text, in the frame of its image, in a shard next to the answers."""
+"""Masks of answers. Each [SEG] of an answer has one mask, in the frame of its image, in a shard next to the answers."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ MASK_ATTRS = {
 
 
 class MaskPredictor:
-    """Predicts the masks of a run's answers. ``side``: side of the masks, px."""
+    """Predictor of the masks in a run's answers. ``side`` is the side of a mask in px."""
 
     def __init__(self, segmenter: Segmenter, device: torch.device, side: int = FRAME_SIZE):
         self.segmenter, self.device, self.side = segmenter.to(device), device, side
@@ -34,15 +34,16 @@ class MaskPredictor:
 
     @classmethod
     def load(cls, run: str | Path, options: AnswersOptions, setup: Setup) -> "MaskPredictor":
-        """Return the mask predictor of a run. Raises UserError for an incomplete segmenter."""
+        """Return the mask predictor of a run. Raises UserError if its segmenter is incomplete."""
         segmenter = Segmenter.load(Path(run, SEGMENTER), getattr(torch, options.dtype))
         return cls(segmenter, select_device(setup.device, setup.asked))
 
     def logits(self, view: str, frame: np.ndarray, marks: Sequence[torch.Tensor]) -> np.ndarray:
-        """Return mask logits, float32 (M, T, T), that cover the frame; the mask is where they exceed 0.
+        """Return logits, float32 (M, T, T), of the masks of M [SEG] tokens. A mask is where its logits exceed 0.
 
-        view: key of the image, whose embedding is cached; frame: uint8 (H, W). Masks are predicted one by one, so that
-        none depends on their number.
+        The T × T pixels cover the whole ``frame``, uint8 (H, W). ``view`` is the key of the image, whose embedding is
+        cached. ``marks`` are the hidden states that predict each [SEG]. Masks are predicted one at a time, so that none
+        depends on their number.
         """
         square, side = (self.side, self.side), self.segmenter.side
         with inference():
@@ -55,7 +56,7 @@ class MaskPredictor:
 
 
 def write_masks(path: Path, replies: Iterable[Reply], drawer: MaskPredictor, store: ImageStore, attrs: dict) -> None:
-    """Write a shard of the masks of answers, in order."""
+    """Write a shard with the masks of all replies, in order."""
     with _mask_writer(path, attrs, drawer.side) as writer:
         for reply in replies:
             if reply.answer.marks:
@@ -65,7 +66,7 @@ def write_masks(path: Path, replies: Iterable[Reply], drawer: MaskPredictor, sto
 
 
 def join_masks(path: str | Path, parts: Sequence[Path], attrs: dict) -> None:
-    """Merge shards into one, in order, with one row in memory at a time."""
+    """Merge shards of masks into one, in order, with one row in memory at a time."""
     with _mask_writer(path, attrs, FRAME_SIZE) as writer:
         for part in parts:
             with Shard(part, key=KEY) as shard:

@@ -1,4 +1,4 @@
-"""Ask a run about one chest X-ray file: a conversation with boxes and masks, and a page that replays it."""
+"""Asking a model about one chest X-ray file. The results are a conversation with boxes and masks, and a page of it."""
 
 import json
 from collections.abc import Sequence
@@ -43,8 +43,10 @@ FAILURE_MESSAGES = {
 
 @dataclass(frozen=True)
 class Mask:
-    """A mask of an answer. description: what it shows, in the words of the conversation; pixels: bool (rows, columns)
-    in the image's own pixels; comment: text of the model that predicted it, if that is another model.
+    """A mask of an answer, with a ``description`` in words of the conversation.
+
+    ``pixels`` is bool (rows, columns), in the pixels of the image file. ``comment`` is the text of the model that
+    predicted the mask, if another model answered.
     """
 
     description: str
@@ -54,7 +56,7 @@ class Mask:
 
 @dataclass(frozen=True)
 class Reply:
-    """A turn: its answer, the boxes read from it, its masks in order, and why there is no answer ("" if there is)."""
+    """A turn with its answer, the boxes in it, its masks in order, and the failure that prevented an answer, or ""."""
 
     question: str
     answer: str
@@ -65,13 +67,13 @@ class Reply:
 
     @property
     def mask(self) -> np.ndarray | None:
-        """Union of all masks, bool (rows, columns); None without any."""
+        """Union of all masks, bool (rows, columns), or None if there are none."""
         return np.logical_or.reduce([mask.pixels for mask in self.masks]) if self.masks else None
 
 
 class MaskSource(NamedTuple):
-    """Origin of masks, for a DICOM segmentation: the image file's header, names of the model and of its family, the
-    code's version, and the time.
+    """Origin of the masks in a DICOM segmentation: header of the image file, name of the model, version of the code,
+    time, and family of the model (``device``).
     """
 
     header: Dataset
@@ -82,7 +84,7 @@ class MaskSource(NamedTuple):
 
 
 class SingleImageStore:
-    """An image store with one image, prepared as in tuning: the original, or its frame without padding."""
+    """An image store with one image, prepared as for tuning: the original, or its frame without padding."""
 
     def __init__(self, picture: FramedImage, side: int, original: bool = False):
         window = covered_window(picture.affine, picture.grey.shape, picture.frame.shape)
@@ -90,16 +92,16 @@ class SingleImageStore:
         self.part = picture.upright(picture.grey) if original else picture.frame[window]
 
     def get(self, sample: Sample) -> np.ndarray:
-        """Return the image, uint8 (H, W, 3), for any sample."""
+        """Return the image, uint8 (H, W, 3), whatever the sample is."""
         return to_model_input(self.part, self.side)
 
     def size(self, sample: Sample) -> tuple[int, int]:
-        """Return (H, W) of the image."""
+        """Return (H, W) of the image that :meth:`get` returns."""
         return fit_size(self.part.shape, self.side)
 
 
 def make_samples(questions: Sequence[str], referring: bool) -> list[Sample]:
-    """Return one sample of all questions, or one per question for a ``referring`` run. Raises UserError if empty."""
+    """Return one sample of all questions, or one per question if ``referring``. Raises UserError for an empty text."""
     if not questions or not all(isinstance(text, str) and text.strip() for text in questions):
         raise UserError("questions contains an empty text: give questions='[\"Where is the heart?\"]' or similar")
     turns = [Turn(text.strip(), "") for text in questions]
@@ -111,7 +113,7 @@ def make_samples(questions: Sequence[str], referring: bool) -> list[Sample]:
 def ask(
     asker: Asker, samples: Sequence[Sample], store: SingleImageStore, drawer: MaskPredictor | None = None
 ) -> list[Reply]:
-    """Return the replies to all turns; later turns see earlier answers. ``drawer``: predicts a mask for each [SEG]."""
+    """Return the replies to all turns. Later turns see earlier answers. ``drawer`` predicts a mask for each [SEG]."""
     questions = [turn.question for sample in samples for turn in sample.turns]
     replies: list[Reply] = []
     for question, model_reply in zip(questions, asker.replies(samples, store), strict=True):
@@ -133,8 +135,8 @@ def ask(
 def name_masks(question: str, answer: str, earlier_texts: Sequence[str] = ()) -> list[str]:
     """Return a description for each [SEG] of an answer: the nearest text that names one of the seven lesion types.
 
-    The order of search: the answer before the [SEG], its end if it has only one [SEG], the question, then
-    ``earlier_texts`` from the last to the first. If none names a lesion type, the description is the question.
+    The search order is the answer before the [SEG], the end of the answer if it has only one [SEG], the question, and
+    ``earlier_texts`` from last to first. If no text names a lesion type, the description is the question.
     """
     *parts, last_text = answer.split(MARK)
     later_texts = [*([last_text] if len(parts) == 1 else []), question, *reversed(earlier_texts)]
@@ -147,7 +149,7 @@ def write_results(
 ) -> dict:
     """Write ``answers.json``, the page, and for each turn ``<n>_overlay.png`` and ``<n>_mask_<k>.png`` (255: mask).
 
-    ``source``: if given (a DICOM image whose answers have masks), ``segmentation.dcm`` is written too, with a segment
+    With ``source`` (of a DICOM image whose answers have masks), ``segmentation.dcm`` is written too. It has a segment
     for each non-empty mask. Returns the content of answers.json.
     """
     notes, has_segmentation = picture.list_notes(), False
@@ -202,10 +204,10 @@ def run_image(
     compute: dict,
     code: str,
 ) -> dict:
-    """Ask a run about the image in a file; write the folder ``output`` and return its answers.json.
+    """Ask a run about the image in a file. Write the folder ``output`` and return the content of its answers.json.
 
-    ``asking``: fields of AnswersOptions; ``cohort``, ``frames``: options of those stages; ``code``: the version in a
-    DICOM segmentation. A run with a segmenter gives masks too. Raises UserError for invalid input.
+    ``asking`` has the fields of AnswersOptions. ``cohort`` and ``frames`` are the options of those stages. ``code`` is
+    the version in a DICOM segmentation. A run with a segmenter gives masks too. Raises UserError for invalid input.
     """
     options, samples = AnswersOptions(**asking), make_samples(questions, referring)
     picture, header = decode_image_file(image, cohort, frames)

@@ -1,4 +1,4 @@
-"""Reproducible selection of the samples of a set that are asked; a set with exchanged images gets the same samples."""
+"""Reproducible selection of the samples to ask. A set and its copy with exchanged images get the same samples."""
 
 import logging
 from collections import Counter
@@ -13,7 +13,7 @@ log = logging.getLogger("cxr")
 
 
 def select_samples(lines: Iterable[Mapping], most: int) -> set[str]:
-    """Return the ids of up to ``most`` samples of each task, the first by a hash of their ids."""
+    """Return the ids of at most ``most`` samples per task, those with the smallest hashes of their ids."""
     keys_by_task: dict[str, list[tuple[int, str]]] = {}
     for line in lines:
         sample = parse_sample(line)
@@ -23,7 +23,7 @@ def select_samples(lines: Iterable[Mapping], most: int) -> set[str]:
 
 
 def run(*, lines: str, selection: str, counts: str, most: int, among: str | list[str] = "") -> None:
-    """Write the selected lines and their ``counts``. ``among``: another set, whose selection is used."""
+    """Write the selected lines and the table ``counts``. ``among`` is a set whose selection is used instead."""
     selected_names = select_samples(read_lines(among[0] if among else lines), most)
     total_counts, selected_counts = Counter(), Counter()
 

@@ -1,4 +1,4 @@
-"""Read external answers: JSON lines {sample_id, text, turn}, with failure instead of text if there is no answer."""
+"""Reading answers of external models: JSON Lines {sample_id, text, turn}, with failure in place of a missing text."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ Turn = tuple[str, int]  # (sample id, number of the turn)
 
 
 def read_answer_file(path: str) -> tuple[dict[Turn, ModelAnswer], dict[Turn, int], list[tuple[int, str, str]]]:
-    """Return the answers of a file, their line numbers, and (line, sample, reason) of unusable lines."""
+    """Return (answers in a file by turn, their line numbers by turn, (line, sample id, reason) of unusable lines)."""
     answers: dict[Turn, ModelAnswer] = {}
     numbers: dict[Turn, int] = {}
     unused_lines: list[tuple[int, str, str]] = []
@@ -41,7 +41,7 @@ def read_answer_file(path: str) -> tuple[dict[Turn, ModelAnswer], dict[Turn, int
 
 
 def _parse_line(text: str) -> tuple[Turn | None, ModelAnswer]:
-    """Parse a line into a turn and an answer; the turn of an invalid line is None."""
+    """Return (turn, answer) of a line. The turn of an invalid line is None."""
     try:
         line = json.loads(text)
     except (ValueError, RecursionError):
@@ -65,7 +65,7 @@ def run_external(
     convention: str,
     folders: Mapping[str, str] | None = None,
 ) -> None:
-    """Write the answers in ``base`` to the samples ``lines``; list the unused lines of ``base`` in ``unused``."""
+    """Write ``answers`` to the samples ``lines`` from the file ``base``, and list its unused lines in ``unused``."""
     answer_by_turn, numbers, rows = read_answer_file(base)
     missing, asked_turns = ModelAnswer("", 0, "", "not_given"), set()
     with ImageStore(pictures, folders=folders) as store:
@@ -81,5 +81,5 @@ def run_external(
         write_lines(answers, answer_lines())
     rows += [(number, turn[0], "unknown_sample") for turn, number in numbers.items() if turn not in asked_turns]
     for reason, count in sorted(Counter(reason for _, _, reason in rows).items()):
-        log.warning("%d lines of the external answers are excluded: %s", count, reason)
+        log.warning("%d lines of the external answers are not used: %s", count, reason)
     write_rows(unused, sorted(rows), UNUSED)

@@ -1,4 +1,4 @@
-"""The engine transformers: greedy batched decoding; the KV cache is reused across turns."""
+"""The engine transformers: greedy decoding in batches. Later turns reuse the KV cache of earlier turns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +21,9 @@ GPU = True
 
 @dataclass
 class ConversationCache:
-    """Cached conversations of a batch. names: sample id of each row; cache: keys and values; places: for each row the
-    token at each cache position, None for padding and discarded tokens.
+    """Cached conversations of a batch. ``names`` are the sample ids of the rows. ``cache`` holds keys and values.
+
+    ``places`` holds, for each row, the token at each cache position, or None for padding and discarded tokens.
     """
 
     names: list[str]
@@ -30,16 +31,15 @@ class ConversationCache:
     places: list[list[int | None]]
 
     def contains(self, names: Sequence[str]) -> bool:
-        """True if all these conversations are cached."""
+        """Return whether all conversations with these sample ids are cached."""
         return set(names) <= set(self.names)
 
     def resume(self, names: Sequence[str], prompts: Sequence[Sequence[int]], pad: int) -> dict:
-        """Restrict the cache to the conversations ``names``, in order, and return model inputs (N, L) for the ends of
-        their prompts that are not cached. Inputs have a position per cached key, then the tokens to read, padded on the
-        left; positions that are not part of a prompt are masked.
+        """Restrict the cache to the conversations ``names``, in order. Return model inputs for the rest of ``prompts``.
 
-        A prompt is read from the first token that differs from the cache, because its earlier answers may not be the
-        answers that the model gave.
+        The inputs (N, L) have a position per cached key, then the tokens to read, padded on the left. Positions outside
+        a prompt are masked. A prompt is read from its first token that differs from the cache, because its earlier
+        answers may not be the answers that the model gave.
         """
         rows = [self.names.index(name) for name in names]
         if rows != list(range(len(self.names))):
@@ -54,7 +54,7 @@ class ConversationCache:
         return {"input_ids": torch.tensor(ids), "attention_mask": torch.tensor(mask)}
 
     def _matched(self, row: int, prompt: Sequence[int]) -> list[int]:
-        """Return the uncached end of a prompt, and discard cached tokens that do not match it."""
+        """Return the end of a prompt that is not cached, and discard cached tokens that do not match the prompt."""
         count, differs = 0, False
         for place, token in enumerate(self.places[row]):
             # the last token is always read, because the answer starts with its prediction
@@ -66,7 +66,7 @@ class ConversationCache:
         return list(prompt[count:])
 
     def append_answers(self, answers: Sequence[Sequence[int]], end: int) -> None:
-        """Record the generated tokens, of which the cache has all but the last."""
+        """Record the generated tokens. The cache has the keys and values of all but the last."""
         cached_length = self.cache.get_seq_length()
         for places, answer in zip(self.places, answers, strict=True):
             ended = answer.index(end) + 1 if end in answer else len(answer)
@@ -75,8 +75,9 @@ class ConversationCache:
 
 
 class Transformers:
-    """A model in this process. at_once: batch size; reuses_kv_cache: whether a later turn reads only its own question
-    and the image is encoded once.
+    """A model in this process. ``at_once`` is the batch size.
+
+    If ``reuses_kv_cache``, a later turn reads only its question, and the image is encoded once per conversation.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Transformers:
         model.to(self.device)
 
     def answer(self, requests: Sequence[TurnRequest]) -> list[ModelAnswer]:
-        """Return the answers, in order. A later turn continues from the cache of the previous call."""
+        """Return the answers, in order. A later turn continues from the KV cache of the previous call."""
         tokens = self.collator.tokens
         names = [request.encoded.sample_id for request in requests]
         is_cached = self.cache and self.cache.contains(names) and all(request.turn for request in requests)
@@ -115,7 +116,7 @@ class Transformers:
         return decoded_answers
 
     def _whole_prompts(self, requests: Sequence[TurnRequest]) -> dict:
-        """Return the inputs of whole prompts, with images."""
+        """Return the model inputs of whole prompts, with images."""
         self.cache = None  # frees the memory of the previous batch first
         batch = self.collator.batch([request.encoded for request in requests], pad_left=True).to(self.device)
         if self.reuses_kv_cache:
@@ -127,14 +128,14 @@ class Transformers:
         return {name: value.to(dtype) if value.is_floating_point() else value for name, value in batch.inputs.items()}
 
     def _unread_prompts(self, requests: Sequence[TurnRequest]) -> dict:
-        """Return the inputs of prompts whose beginnings are cached."""
+        """Return the model inputs of prompts whose beginnings are cached."""
         names, prompts = zip(*((request.encoded.sample_id, request.encoded.ids) for request in requests), strict=True)
         inputs = self.cache.resume(names, prompts, self.collator.tokens.pad)
         return {name: value.to(self.device) for name, value in inputs.items()} | {"past_key_values": self.cache.cache}
 
 
 def load(run: Path, base: str, options: AnswersOptions, setup: Setup, collator: Collator) -> Transformers:
-    """Return the engine for a run."""
+    """Return the engine with the model of a run."""
     model = load_run(run, base, getattr(torch, options.dtype)).model
     reuses_kv_cache = getattr(engine_module(FAMILIES, read_run(run)["family"]), "REUSES_KV_CACHE", False)
     return Transformers(model, collator, options, setup, reuses_kv_cache)

@@ -1,4 +1,4 @@
-"""The engine vllm runs in the job, with the chat template of tuning; prompts about an image share a prefix."""
+"""The engine vllm: vLLM inside the job, with the chat template of tuning. Prompts about an image share a prefix."""
 
 import json
 import os
@@ -54,7 +54,7 @@ class Vllm:
 
 
 def load(run: Path, base: str, options: AnswersOptions, setup: Setup, collator: Collator) -> Vllm:
-    """Return the engine for a run."""
+    """Return the engine with the model of a run."""
     # the imports below read these
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", VLLM_NO_USAGE_STATS="1")
     facts, adapted = read_run(run), Path(run, ADAPTERS)
@@ -85,7 +85,7 @@ def load(run: Path, base: str, options: AnswersOptions, setup: Setup, collator: 
 
 
 def _check_supported(name: str, family: Family, folder: Path, adapted: bool) -> None:
-    """Raise UserError for a model that vLLM does not support, or whose image tiling it would change."""
+    """Raise UserError for a model that vLLM does not support, or whose image tiles vLLM would change."""
     module = engine_module(FAMILIES, name)
     tiles, reason = getattr(module, "VLLM_TILES", ""), ""
     if not getattr(module, "VLLM", True):

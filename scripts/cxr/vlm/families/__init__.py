@@ -1,1 +1,1 @@
-"""Architectures of vision-language models: one module each, found by name."""
+"""Architectures of vision-language models. Each has one module, which is found by its name."""

@@ -1,4 +1,4 @@
-"""Shared code of the two Qwen families: the chat template, and images as patches that keep the aspect ratio."""
+"""Code of both Qwen families: the chat template, and the encoding of images as patches with their aspect ratio."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,14 +33,14 @@ PREFIXES = {
 
 @dataclass(frozen=True)
 class Qwen:
-    """A Qwen model. ``processor``: its image processor, the PIL version, so that torchvision is not needed."""
+    """A Qwen model. ``processor`` is the PIL version of its image processor, which does not need torchvision."""
 
     processor: Qwen2VLImageProcessorPil
     frame = TEMPLATE
     prefixes = PREFIXES
 
     def pictures(self, pictures: Sequence[np.ndarray]) -> EncodedImages:
-        """Encode images, uint8 (H, W, 3); the aspect ratio is kept, the sides become multiples of a patch."""
+        """Encode images, uint8 (H, W, 3). Their sides become multiples of a patch, at nearly the same aspect ratio."""
         features = self.processor([Image.fromarray(picture) for picture in pictures], return_tensors="pt")
         grid, patch, merge = features["image_grid_thw"], self.processor.patch_size, self.processor.merge_size
         tokens = tuple(int(count) // merge**2 for count in grid.prod(dim=1))
@@ -58,5 +58,5 @@ def load_qwen(folder: Path) -> Qwen:
 
 
 def small_processor(side: int, **more: object) -> Qwen2VLImageProcessorPil:
-    """Return a processor for images of about ``side`` px."""
+    """Return an image processor for images of at most ``side`` × ``side`` pixels."""
     return Qwen2VLImageProcessorPil(size={"shortest_edge": 28 * 28, "longest_edge": side * side}, **more)

@@ -1,18 +1,18 @@
-"""The interface of a model family: what differs between architectures in chat, images and names of parts.
+"""The interface of a model family, a module of this package with the code for one architecture.
 
-A family is a module of this package. Required: ``MODEL_TYPE`` (of its configuration), ``CONVENTION``, ``TEMPLATE``,
-``load(folder)`` and ``tiny(vocabulary, ids, side)``, which returns a configuration of a few hundred thousand parameters
-and an image processor (ids: {token name: id}). Optional:
+The module must define ``MODEL_TYPE`` (the type in a model's configuration), ``CONVENTION`` (the coordinates of the
+authors), ``TEMPLATE``, ``load(folder)`` and ``tiny(vocabulary, ids, side)``. ``tiny`` returns a configuration of a few
+hundred thousand parameters and an image processor. Its ``ids`` are {token name: id}. The module may define:
 
-* ``init_weights(model)``: initialises a part that the library leaves zero;
-* ``published_name(name)``: a tensor's name in the published checkpoints, if it differs from the library's;
-* ``processor_config(config)``: the content of processor_config.json, if a program needs it;
-* ``VLLM = False``: the engine vllm does not support it; ``VLLM_ADAPTERS = False``: nor its adapters; ``VLLM_TILES``:
-  the only ``tiles`` that vLLM supports;
-* ``REUSES_KV_CACHE = True``: a later turn needs only the keys and values of the earlier ones;
-* ``has_tiling(folder, tiles, grid)`` and ``write_tiling``: check and change how a model cuts images into tiles.
+* ``init_weights(model)``, which initialises a part that the library leaves zero;
+* ``published_name(name)``, which returns a tensor's name in the published checkpoints from its name in the library;
+* ``processor_config(config)``, which returns the content of processor_config.json, if a program needs this file;
+* ``VLLM = False`` or ``VLLM_ADAPTERS = False`` if vLLM does not support the family or its adapters, and
+  ``VLLM_TILES``, the only ``tiles`` that vLLM supports;
+* ``REUSES_KV_CACHE = True`` if a later turn needs only the keys and values of earlier turns;
+* ``has_tiling(folder, tiles, grid)`` and ``write_tiling``, which check and change how a model cuts images into tiles.
 
-The family object may have ``idle``: prefixes of tensors that no answer depends on; they are never trained.
+The family object may have ``idle``, prefixes of tensors that no answer depends on. These tensors are never trained.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,15 +29,16 @@ from cxr.base.errors import UserError, refuse_unreadable
 from cxr.vlm.conventions import InputSize
 
 FAMILIES = "cxr.vlm.families"  # package of the families
-PARTS = ("vision", "projector", "language")  # parts of a model, which can be frozen or have their own learning rates
+PARTS = ("vision", "projector", "language")  # parts of a model, which can be frozen or have separate learning rates
 
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """A family's chat template in pieces. A conversation is start, then for each turn: user, (opening, picture tokens
-    and closing, in the first turn), question, assistant, answer, end, between.
+    """A family's chat template in pieces. A conversation begins with ``start``, and each turn begins with ``user``.
 
-    picture: the token that is repeated for an image; system: the replaceable system prompt inside start, "" for none.
+    Then follow the question, ``assistant``, the answer and ``end``, and ``between`` before the next turn. In the first
+    turn, ``opening``, image tokens and ``closing`` stand before the question. ``picture`` is the token that is repeated
+    for an image. ``system`` is the replaceable system prompt inside ``start``, "" for none.
     """
 
     start: str
@@ -56,7 +57,7 @@ class ChatTemplate:
         return tuple(sorted({mark.strip() for mark in (self.opening, self.picture, self.closing, self.end)} - {""}))
 
     def with_system(self, prompt: str) -> "ChatTemplate":
-        """Return the template with another system prompt; "" keeps its own. Raises ValueError if it has none."""
+        """Return the template with another system prompt, or unchanged for "". Raises ValueError if it has none."""
         if not prompt:
             return self
         before, _, after = self.start.partition(self.system)
@@ -65,8 +66,9 @@ class ChatTemplate:
 
 @dataclass(frozen=True)
 class EncodedImages:
-    """Encoded images. tensors: model inputs, whose first axis is patches or images; tokens: number of tokens of each
-    image; sizes: size of each image as the model sees it.
+    """Encoded images. ``tensors`` are model inputs, whose first axis is patches or images.
+
+    ``tokens`` are the numbers of tokens of the images. ``sizes`` are the sizes of the images as the model sees them.
     """
 
     tensors: Mapping[str, torch.Tensor]
@@ -82,29 +84,29 @@ class EncodedImages:
 
 
 class Family(Protocol):
-    """The interface of a family's object for one model."""
+    """The interface of the object that a family's ``load`` returns for one model."""
 
     frame: ChatTemplate
     prefixes: Mapping[str, tuple[str, ...]]
-    """{part of PARTS: prefixes of its tensors' names}; the longest prefix decides."""
+    """{part of PARTS: prefixes of its tensors' names}. The longest prefix decides."""
 
     def pictures(self, pictures: Sequence[np.ndarray]) -> EncodedImages:
         """Encode images, uint8 (H, W, 3), of any sizes."""
         ...
 
     def inputs(self, ids: torch.Tensor, picture_id: int) -> dict[str, torch.Tensor]:
-        """Return further model inputs computed from ids (N, L), such as which tokens belong to an image."""
+        """Return further model inputs computed from token ids (N, L), such as a mask of the tokens of images."""
         ...
 
 
 def part_of(family: Family, name: str) -> str:
-    """Return the part of a tensor, by its name; "" for none."""
+    """Return the part of the model to which a tensor belongs by its name, or ""."""
     prefixes = [(len(prefix), part) for part, each in family.prefixes.items() for prefix in each if prefix in name]
     return max(prefixes, default=(0, ""))[1]
 
 
 def load_family(name: str, folder: str | Path) -> Family:
-    """Return the family ``name`` for the model in ``folder``. Raises UserError if they do not match."""
+    """Return the family object for the model in ``folder``. Raises UserError if it is not of the family ``name``."""
     module = engine_module(FAMILIES, name)
     with refuse_unreadable(folder, f"{folder} holds no model", f"give the folder of a {name} model"):
         kind = AutoConfig.from_pretrained(folder, local_files_only=True).model_type

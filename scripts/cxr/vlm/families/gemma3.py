@@ -1,4 +1,4 @@
-"""Gemma 3 (MedGemma): images are stretched to a square, so boxes can only be relative."""
+"""Gemma 3 and MedGemma. Images are stretched to a square, so box coordinates must be relative to the image."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ IDLE = ("model.vision_tower.head.",)  # an optional head that no answer depends 
 
 @dataclass(frozen=True)
 class Gemma:
-    """A Gemma 3 model. ``tokens``: number of tokens per image."""
+    """A Gemma 3 model. ``tokens`` is the number of tokens per image."""
 
     processor: Gemma3ImageProcessorPil
     tokens: int
@@ -56,7 +56,7 @@ class Gemma:
         )
 
     def inputs(self, ids: torch.Tensor, picture_id: int) -> dict[str, torch.Tensor]:
-        """Return ``token_type_ids`` (N, L): tokens of an image attend to each other."""
+        """Return ``token_type_ids`` (N, L), by which the tokens of an image attend to each other."""
         return {"token_type_ids": (ids == picture_id).int()}
 
 
@@ -81,13 +81,13 @@ def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[Gemma3Conf
 
 
 def init_weights(model: torch.nn.Module) -> None:
-    """Initialise the image projection in place: the library leaves it zero, and images would have no effect."""
+    """Initialise the image projection in place. The library leaves it zero, so that images would have no effect."""
     with torch.no_grad():
         model.model.multi_modal_projector.mm_input_projection_weight.normal_(std=0.1)
 
 
 def load(folder: Path) -> Gemma:
-    """Return the family."""
+    """Return the family object of the model in a folder."""
     processor = Gemma3ImageProcessorPil.from_pretrained(folder, local_files_only=True)
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
     return Gemma(processor, config.mm_tokens_per_image)

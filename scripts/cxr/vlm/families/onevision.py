@@ -1,4 +1,4 @@
-"""LLaVA-OneVision (RadVLM): an image as a whole and in tiles, boxes as fractions of its width and height."""
+"""LLaVA-OneVision and RadVLM. The model sees an image as a whole and in tiles. Boxes are fractions of its sides."""
 
 import json
 import math
@@ -33,10 +33,10 @@ TOWER, PUBLISHED_TOWER = "vision_tower.", "vision_tower.vision_model."  # prefix
 PATCH, HEAD_SIZE = 16, 32  # patch and head sizes of the tiny model; vLLM on a CPU needs heads of at least 32
 HIDDEN, LAYERS, VISION_HIDDEN, VISION_LAYERS = 96, 3, 64, 2  # widths and depths of the tiny model
 INITIALIZER_RANGE = 0.1
-"""Standard deviation of the tiny model's initial weights, about 1 / sqrt(width); the library's 0.02 fits a width of
+"""Standard deviation of the tiny model's initial weights, about 1 / sqrt(width). The library's 0.02 suits a width of
 2,500.
 """
-SHRINK_RATIO = 1.1  # features are shrunk to the maximum number of tiles if they exceed it by this factor per side
+SHRINK_RATIO = 1.1  # factor per side by which features may exceed the maximum number of tiles before they are shrunk
 TILES_PREFIX = "anyres_max_"  # prefix of ``vision_aspect_ratio``, before the maximum number of tiles
 VLLM_TILES = "anyres_max_9"  # the ``vision_aspect_ratio`` that vLLM (0.32) uses for every model
 VLLM_ADAPTERS = False  # vLLM (0.32) has no adapters for this architecture
@@ -46,13 +46,15 @@ TILING_KEYS = {
     "preprocessor_config.json": (PINPOINTS,),
     "processor_config.json": (RATIO,),
 }
-"""{file of a model: its keys about tiling}."""
+"""{file of a model: keys in it that set the tiling}."""
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How an image is cut into tiles. pinpoints: allowed canvas sizes (height, width); side: side of a tile, px; cells:
-    features along a tile's side; most: maximum number of tiles.
+    """How an image is cut into tiles. ``pinpoints`` are the allowed canvas sizes (height, width), px.
+
+    ``side`` is the side of a tile in px, ``cells`` is the number of features along that side, and ``most`` is the
+    maximum number of tiles.
     """
 
     pinpoints: Sequence[Sequence[int]]
@@ -61,22 +63,22 @@ class Tiling:
     most: int
 
     def with_limits(self, tiles: str, grid: int) -> "Tiling":
-        """Return the tiling with the maximum number of tiles in ``tiles``, on canvases of at most ``grid`` per side."""
+        """Return the tiling with the maximum in ``tiles`` ("anyres_max_9") and at most ``grid`` tiles per side."""
         return replace(self, pinpoints=canvases(grid, self.side), most=int(tiles.removeprefix(TILES_PREFIX)))
 
     def canvas(self, height: int, width: int) -> tuple[int, int]:
-        """Return the canvas (height, width), px, of an image (height, width)."""
+        """Return the size (height, width), px, of the canvas on which an image is placed."""
         rows, columns = select_best_resolution((height, width), list(self.pinpoints))
         return int(rows), int(columns)
 
     def visible_size(self, height: int, width: int) -> InputSize:
-        """Return the size of an image on its canvas, without padding."""
+        """Return the size of an image on its canvas, without the padding."""
         rows, columns = self.canvas(height, width)
         scale = min(rows / height, columns / width)
         return InputSize(min(math.ceil(width * scale), columns), min(math.ceil(height * scale), rows))
 
     def features(self, height: int, width: int) -> int:
-        """Return an image's number of tokens: whole image, tiles without padding, and one at the end of each row."""
+        """Return an image's number of tokens, for the whole image, the unpadded tiles and the ends of their rows."""
         rows, columns = (edge // self.side * self.cells for edge in self.canvas(height, width))
         if width / height > columns / rows:
             rows -= 2 * ((rows - int(round(height * (columns / width), 7))) // 2)
@@ -90,7 +92,7 @@ class Tiling:
 
 @dataclass(frozen=True)
 class OneVision:
-    """A LLaVA-OneVision model. ``processor``: the PIL version, so that torchvision is not needed."""
+    """A LLaVA-OneVision model. ``processor`` is the PIL version of its processor, which does not need torchvision."""
 
     processor: LlavaOnevisionImageProcessorPil
     tiling: Tiling
@@ -104,7 +106,7 @@ class OneVision:
         return f"{TILES_PREFIX}{self.tiling.most}"
 
     def pictures(self, pictures: Sequence[np.ndarray]) -> EncodedImages:
-        """Encode images, uint8 (H, W, 3), as tiles of all images in order, for each the whole image first."""
+        """Encode images, uint8 (H, W, 3), in order. Each image is encoded as a whole, then in tiles."""
         features = [self.processor([Image.fromarray(picture)], return_tensors="pt") for picture in pictures]
         sizes = [picture.shape[:2] for picture in pictures]
         tensors = {
@@ -115,24 +117,24 @@ class OneVision:
         return EncodedImages(tensors, tokens, tuple(self.tiling.visible_size(*size) for size in sizes))
 
     def inputs(self, ids: torch.Tensor, picture_id: int) -> dict[str, torch.Tensor]:
-        """Return no further inputs."""
+        """Return {}, because the model needs no further inputs."""
         del ids, picture_id
         return {}
 
 
 def canvases(grid: int, side: int) -> list[list[int]]:
-    """Return the sizes (height, width), px, of all canvases of at most ``grid`` tiles of ``side`` px per side."""
+    """Return the sizes (height, width), px, of all canvases with at most ``grid`` tiles of ``side`` px per side."""
     return [[rows * side, columns * side] for rows in range(1, grid + 1) for columns in range(1, grid + 1)]
 
 
 def has_tiling(folder: Path, tiles: str, grid: int) -> bool:
-    """True if a model has this tiling. ``tiles``: its ``vision_aspect_ratio``; ``grid``: maximum tiles per side."""
+    """Return whether a model has the ``vision_aspect_ratio`` ``tiles`` and at most ``grid`` tiles per side."""
     tiling = load(folder).tiling
     return tiling == tiling.with_limits(tiles, grid)
 
 
 def write_tiling(folder: Path, tiles: str, grid: int) -> None:
-    """Write a tiling, with the arguments of :func:`has_tiling`, into a model's files."""
+    """Write a tiling into a model's files. The arguments are as in :func:`has_tiling`."""
     tiling_values = {RATIO: tiles, PINPOINTS: load(folder).tiling.with_limits(tiles, grid).pinpoints}
     for name, keys in TILING_KEYS.items():
         path = folder / name
@@ -162,7 +164,7 @@ def processor_config(config: LlavaOnevisionConfig) -> dict:
 
 
 def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[LlavaOnevisionConfig, object]:
-    """Return a small configuration with tiles of half of ``side``, at least two patches, and its image processor."""
+    """Return a small configuration, whose tiles have half of ``side`` (at least two patches), and its processor."""
     tile = max(2 * PATCH, side // 2 // PATCH * PATCH)
     pinpoints = canvases(2, tile)
     config = LlavaOnevisionConfig(
@@ -185,7 +187,7 @@ def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[LlavaOnevi
 
 
 def load(folder: Path) -> OneVision:
-    """Return the family object. Raises UserError if the canvases of model and processor differ."""
+    """Return the family object. Raises UserError if the canvas sizes of model and processor differ."""
     processor = LlavaOnevisionImageProcessorPil.from_pretrained(folder, local_files_only=True)
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
     vision, pinpoints = config.vision_config, [list(map(int, pinpoint)) for pinpoint in config.image_grid_pinpoints]

@@ -1,4 +1,4 @@
-"""Qwen2.5-VL and models of its architecture (Lingshu): boxes in pixels of the resized image, as the authors state."""
+"""Qwen2.5-VL and models of its architecture (Lingshu). Boxes are in pixels of the resized image (authors)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ CONVENTION = "pixels_resized"
 
 
 def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[Qwen2_5_VLConfig, object]:
-    """Return a small configuration and its image processor. Head size 32: the minimum vLLM accepts on a CPU."""
+    """Return a small configuration and its image processor. On a CPU, vLLM needs a head size of at least 32."""
     config = Qwen2_5_VLConfig(
         text_config={
             "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -34,5 +34,5 @@ def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[Qwen2_5_VL
 
 
 def load(folder: Path) -> Qwen:
-    """Return the family."""
+    """Return the family object of the model in a folder."""
     return load_qwen(folder)

@@ -1,4 +1,4 @@
-"""Qwen3-VL: boxes from 0 to 1000, relative to the image, as the authors state."""
+"""Qwen3-VL. Box coordinates go from 0 to 1000, relative to the image (authors)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,5 +34,5 @@ def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[Qwen3VLCon
 
 
 def load(folder: Path) -> Qwen:
-    """Return the family."""
+    """Return the family object of the model in a folder."""
     return load_qwen(folder)

@@ -1,1 +1,1 @@
-"""Tuning: a vision-language model fine-tuned on samples, by adapters or in full."""
+"""Fine-tuning of a vision-language model on samples, by adapters or in full."""

@@ -23,29 +23,29 @@ from cxr.vlm.tuning.settings import Recipe
 BUCKET = 16  # number of batches in a bucket that is sorted by length, to reduce padding
 
 SEG_LOSS = {"text": 1.0, "bce": 5.0, "dice": 1.0}
-"""Weights of the losses of a run with a head: cross-entropy of all answers (ours), binary cross-entropy of the masks
-and Dice loss of the non-empty masks (ROSALIA's).
+"""Weights of the losses of a run with a mask head: cross-entropy of the answers (ours), binary cross-entropy of the
+masks, and Dice loss of the non-empty masks (both ROSALIA's).
 """
 
 
 class TextLoss:
-    """Mean cross-entropy of the answers' tokens; units: the units over which each loss in ``names`` is averaged."""
+    """Mean cross-entropy of the answers' tokens. Each loss in ``names`` is a mean over the item in ``units``."""
 
     names: Sequence[str] = ("text",)
     units: Sequence[str] = ("tokens",)
     weights: Sequence[float] = (1.0,)
 
     def counts(self, batch: Batch) -> list[int]:
-        """Return the number of units of each loss in a batch."""
+        """Return the number of units in a batch for each loss."""
         return [count_learned(batch.labels)]
 
     def sums(self, model: torch.nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
-        """Return {loss: sum over a batch} with gradients, and ``each``: loss per sample, (N,), without gradients."""
+        """Return {loss: sum over a batch} with gradients, and ``each``, the text loss per sample (N,), without."""
         return text_loss(model(**batch.inputs, use_cache=False).logits, batch.labels)
 
 
 class MaskLoss(TextLoss):
-    """Text loss, cross-entropy of every [SEG]'s mask, and Dice loss of the masks that are not empty (ROSALIA)."""
+    """Text loss, binary cross-entropy of the mask of each [SEG], and Dice loss of the non-empty masks (ROSALIA)."""
 
     names, units, weights = tuple(SEG_LOSS), ("tokens", "masks", "positives"), tuple(SEG_LOSS.values())
 
@@ -66,17 +66,17 @@ class MaskLoss(TextLoss):
 
 
 def _nonempty(masks: torch.Tensor) -> torch.Tensor:
-    """Return which masks, uint8 (M, T, T), are non-empty, bool (M,)."""
+    """Return whether each mask, uint8 (M, T, T), is non-empty, as bool (M,)."""
     return (masks > 0).flatten(1).any(1)
 
 
 def count_learned(labels: torch.Tensor) -> int:
-    """Return the number of tokens in a batch's loss."""
+    """Return the number of tokens that the loss of a batch covers."""
     return int((labels[:, 1:] != IGNORED).sum())
 
 
 def text_loss(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return summed cross-entropies of labelled tokens: ``text`` over all, ``each`` per sample, without gradients."""
+    """Return {``text``: sum of the cross-entropy of labelled tokens, ``each``: sums per sample, without gradients}."""
     targets = labels[:, 1:]
     tokens = functional.cross_entropy(
         logits[:, :-1].flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="none"
@@ -86,16 +86,16 @@ def text_loss(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Ten
 
 @dataclass
 class TuningLog(TrainingLog):
-    """Progress and log of a tuning run. seen: {task: number of samples in batches so far}."""
+    """Progress and log of a tuning run. ``seen`` is {task: number of samples in all batches}."""
 
     seen: dict[str, int] = field(default_factory=dict)
 
 
 def epoch_order(lengths: Sequence[int], batch: int, seed: int, epoch: int, drop_last: bool = False) -> list[list[int]]:
-    """Return the batches of sample indices of an epoch: every sample once, samples of similar length together.
+    """Return the batches of an epoch, as sample indices. Every sample is once in a batch of samples of similar length.
 
-    A seeded shuffle is cut into buckets; each is sorted by length and cut into batches, which are shuffled again. One
-    batch may be smaller; ``drop_last`` drops it unless it is the only one.
+    The shuffled samples are cut into buckets. Each bucket is sorted by length and cut into batches, and the batches are
+    shuffled again. One batch may be smaller. ``drop_last`` drops it, unless it is the only batch.
     """
     draw = random.Random(stable_hash(seed, "order", epoch))
     order = list(range(len(lengths)))
@@ -109,14 +109,14 @@ def epoch_order(lengths: Sequence[int], batch: int, seed: int, epoch: int, drop_
 
 
 class EncodedCache:
-    """Returns encoded samples by index; the most recently used ones are cached in at most ``max_bytes``."""
+    """Cache of encoded samples by index. It keeps the samples that were used last, in at most ``max_bytes`` bytes."""
 
     def __init__(self, encode: Callable[[int], Encoded], max_bytes: int):
         self.encode, self.max_bytes, self.num_bytes = encode, max_bytes, 0
         self._samples: OrderedDict[int, Encoded] = OrderedDict()
 
     def __call__(self, at: int) -> Encoded:
-        """Return a sample, from the cache or newly encoded."""
+        """Return the encoded sample of an index, from the cache or newly encoded."""
         if at in self._samples:
             self._samples.move_to_end(at)
             return self._samples[at]
@@ -128,7 +128,7 @@ class EncodedCache:
 
 
 class TuningLoop(TrainingLoop):
-    """Tunes a model on samples. ``encode`` returns the encoded sample of an index; ``collate`` makes a batch."""
+    """Training loop of a tuning run. ``encode`` returns the encoded sample of an index. ``collate`` makes a batch."""
 
     log: TuningLog
 
@@ -142,7 +142,7 @@ class TuningLoop(TrainingLoop):
         objective: TextLoss,
         recipe: Recipe,
     ):
-        """``loop``: see :class:`TrainingLoop`."""
+        """Set the samples, given by ``lengths`` and ``tasks``. ``loop`` are the arguments of :class:`TrainingLoop`."""
         super().__init__(*loop)
         self.log = TuningLog()
         self.lengths, self.encode, self.collate = lengths, encode, collate
@@ -150,14 +150,14 @@ class TuningLoop(TrainingLoop):
         self.tasks = sorted(set(tasks))
         self.task_of = [self.tasks.index(task) for task in tasks]
         self.num_samples, self.counts = 0, [0.0] * len(objective.names)
-        """Of the current step, over all ranks: number of samples, and the number by which each loss is divided."""
+        """Number of samples in the current step over all ranks, and the number by which each loss is divided."""
         recipe.micro_batches_per_step(self.runner.ranks)  # raises before anything is computed
         num_full, num_remaining = divmod(len(lengths), recipe.batch)
         self.per_epoch = num_full + (num_remaining > 0 and not (recipe.drop_last and num_full))
         self.total = recipe.updates or self.per_epoch * recipe.epochs
 
     def updates(self, first: int) -> Iterator[list[tuple[Batch, list[int]]]]:
-        """Yield the micro-batches of each step, with their sample indices."""
+        """Yield the micro-batches of each step, as (batch, sample indices), from the step ``first``."""
         recipe, (rank, ranks) = self.recipe, (self.runner.rank, self.runner.ranks)
         for epoch in range(first // self.per_epoch, math.ceil(self.total / self.per_epoch)):
             order = epoch_order(self.lengths, recipe.batch, self.seed, epoch, recipe.drop_last)
@@ -174,11 +174,11 @@ class TuningLoop(TrainingLoop):
                 yield batches
 
     def _batch(self, part: list[int], samples: list[int]) -> tuple[Batch, list[int]]:
-        """Return a batch with its indices; an empty batch gets a sample of weight 0, because all ranks must compute."""
+        """Return (batch, ``part``). An empty part gets a batch with a sample of weight 0, as all ranks must compute."""
         return self.collate([self.encode(at) for at in part or samples[:1]]), part
 
     def losses(self, micro_batch: tuple[Batch, list[int]], count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return a micro-batch's loss and values to log: mean losses; samples, tokens and text loss of each task."""
+        """Return (loss of a micro-batch, values to log: mean losses, then samples, tokens and text loss per task)."""
         (batch, part), runner, objective = micro_batch, self.runner, self.objective
         device_batch = batch.to(runner.device)
         sums = runner.forward(lambda model: objective.sums(model, device_batch))
@@ -199,7 +199,7 @@ class TuningLoop(TrainingLoop):
         return self.recipe.learning_rate * self.recipe.rate(update, self.total)
 
     def row(self, update: int, values: list[float]) -> dict:
-        """Return the log's row of a step, and count its samples."""
+        """Return the row of a step for the log, and add its samples to ``seen``."""
         objective = self.objective
         losses, task_values = values[: len(objective.names)], values[len(objective.names) :]
         task_rows = list(zip(self.tasks, task_values[::3], task_values[1::3], task_values[2::3], strict=True))
@@ -222,7 +222,7 @@ STAGE = "vlm_tuning"
 
 
 def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Sequence[Mapping]) -> list[CountRow]:
-    """Count a file's lines: learned, of other tasks, or excluded by reason. Raises AssertionError if one was lost."""
+    """Return counts of a file's lines: learned, of other tasks, excluded. Raises AssertionError if one was lost."""
     with open(path, "rb") as file:
         number = sum(1 for _ in file)
     num_other_tasks = sum(parse_sample(line).task not in tasks for line in read_lines(path)) if tasks else 0
@@ -232,12 +232,12 @@ def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Se
 
 
 def count_pass(size: int, learned: int, order: Sequence[int]) -> list[CountRow]:
-    """Count the samples of one pass: learned, and repeated in ``order``. Raises AssertionError if one was lost."""
+    """Return counts of the samples in one pass, ``learned`` and repeated. Raises AssertionError if one was lost."""
     return counted_rows(STAGE, "pass", size, {"learned": learned, "again": len(order) - len(set(order))})
 
 
 def count_passes(fit: TuningLoop, course: TuningLog) -> list[CountRow]:
-    """Count samples over all started passes, and over steps by task. Raises AssertionError if a sample was lost."""
+    """Return counts of the samples in all passes, and in all steps by task. Raises AssertionError if one was lost."""
     recipe, size = fit.recipe, len(fit.lengths)
     passes = math.ceil(recipe.updates / fit.per_epoch) if recipe.updates else recipe.epochs
     smaller = size % recipe.batch if recipe.drop_last and size >= recipe.batch else 0

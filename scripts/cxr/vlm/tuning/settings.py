@@ -1,4 +1,4 @@
-"""Settings for tuning vision-language models: runs, a base recipe, and each engine's changes to it."""
+"""Settings for tuning vision-language models: runs, a base recipe, and the changes of each engine to this recipe."""
 
 import math
 import re
@@ -19,7 +19,7 @@ Rates = dict[Part, Annotated[float, Limits(gt=0, le=1)]]
 def _without_marks(text: str) -> str:
     if mark := re.search(r"<[^<>\n]+>", text):
         raise ValueError(
-            f"it is {text!r}, which contains {mark[0]!r}: a model may read that as one of its special tokens: omit it"
+            f"it is {text!r}, which contains {mark[0]!r}, a mark that a model may read as a special token: omit it"
         )
     return text
 
@@ -35,7 +35,7 @@ def _tiles(text: str) -> str:
 
 
 Tiles = Annotated[str, Check(_tiles)]
-MOST_TILES = "Maximum tiles per image; the features of larger images are downsampled to that number."
+MOST_TILES = "anyres_max_ and the maximum number of tiles per image; the features of more tiles are downsampled to it."
 
 
 class VlmLora(Section):
@@ -43,36 +43,40 @@ class VlmLora(Section):
 
     dropout: ClassVar[float] = 0.05  # dropout before the adapters (MedGround's paper is silent; the library's example)
     rank: int = key(8, "Rank of the adapters; a higher rank trains more parameters.", source=PAPER, ge=1, le=1024)
-    alpha: int = key(32, "Scale of adapters: their output is multiplied by alpha / rank.", source=PAPER, ge=1, le=8192)
+    alpha: int = key(32, "Scale of adapters; their output is multiplied by alpha / rank.", source=PAPER, ge=1, le=8192)
     target: Literal["language", "all"] = key(
-        "language", "Linear layers with adapters: in the language model, or in all parts (the paper's `all linear`)."
+        "language", "Linear layers with adapters. language: the language model's; all: all (the paper's `all linear`)."
     )
 
 
 class Recipe(SharedBatch, Section):
-    """How a model is tuned; the defaults are MedGround's."""
+    """Settings of how a model is tuned. The defaults are those of MedGround's paper."""
 
     family: ClassVar[str] = ""  # module of the model's architecture; empty: the engine's name
     side: ClassVar[int] = 0  # maximum side of a run's images, px; 0: no limit
     max_new_tokens: ClassVar[int] = 0  # maximum length of a run's answers, tokens; 0: as ``vlm.answers`` limits it
-    method: Literal["lora", "full"] = key("lora", "lora: train adapters; full: train all `parts`.", source=PAPER)
-    lora: VlmLora = key(VlmLora, "Low-rank adapters.", source=PAPER)
+    method: Literal["lora", "full"] = key("lora", "lora: train adapters; full: train all of `parts`.", source=PAPER)
+    lora: VlmLora = key(VlmLora, "Low-rank adapters (method lora).", source=PAPER)
     parts: list[Part] = key(lambda: ["vision", "projector", "language"], "Parts that method full trains.", min_length=1)
-    rates: Rates = key(dict, "{part: learning rate}, in place of `learning_rate`.")
-    epochs: int = key(3, "Passes over the samples.", source=PAPER, ge=1, le=100_000)
-    updates: int = key(0, "Total optimizer steps; 0 uses `epochs`.", ge=0, le=10_000_000)
-    batch: int = key(64, "Samples per step, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
+    rates: Rates = key(dict, "{part: peak learning rate}, for parts that differ from `learning_rate`.")
+    epochs: int = key(3, "Number of passes over the samples.", source=PAPER, ge=1, le=100_000)
+    updates: int = key(0, "Total number of optimizer steps; 0: as many as `epochs` takes.", ge=0, le=10_000_000)
+    batch: int = key(64, "Samples per optimizer step, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
     micro_batch: int = key(4, "Maximum samples per forward pass of a GPU.", unit="samples", source=PAPER, ge=1, le=4096)
-    learning_rate: float = key(2e-4, "Peak learning rate.", source=PAPER, gt=0, le=1)
-    warmup_ratio: Share = key(0.1, "Fraction of the steps in which the learning rate rises.", source=PAPER)
-    drop_last: bool = key(False, "Whether to drop the incomplete last batch of an epoch (RadVLM's code).")
+    learning_rate: float = key(2e-4, "Peak learning rate, at the end of the warm-up.", source=PAPER, gt=0, le=1)
+    warmup_ratio: Share = key(0.1, "Fraction of the steps in which the learning rate rises to its peak.", source=PAPER)
+    drop_last: bool = key(False, "Whether to drop the incomplete last batch of an epoch, as RadVLM's code does.")
     loss_on: Literal["answers", "published"] = key(
-        "answers", "Tokens in the loss: the answers; published: also marks between turns (RadVLM's code).", source=PAPER
+        "answers",
+        "Tokens in the loss. answers: those of the answers; published: also marks between turns (RadVLM's code).",
+        source=PAPER,
     )
-    max_length: int = key(2048, "Maximum tokens of a sample with its image.", source=PAPER, ge=16, le=1_000_000)
+    max_length: int = key(
+        2048, "Maximum tokens of a sample with its image; longer ones are not used.", source=PAPER, ge=16, le=1_000_000
+    )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the model.", source=PAPER)
     runner: Literal["plain", "deepspeed"] = key("deepspeed", "One process (plain), or one per GPU of compute.gpus.")
-    zero: Literal[2, 3] = key(2, "What DeepSpeed shards. 2: gradients and AdamW's moments; 3: the weights too.")
+    zero: Literal[2, 3] = key(2, "Values that DeepSpeed splits among GPUs. 2: gradients, moments; 3: also the weights.")
 
     def rate(self, update: int, total: int) -> float:
         """Return the learning-rate factor of a step (from 0): linear warm-up, then a cosine to 0."""
@@ -86,36 +90,38 @@ class Recipe(SharedBatch, Section):
 class TinyRecipe(
     Recipe, method="full", updates=300, batch=16, micro_batch=16, learning_rate=4e-3, dtype="float32", runner="plain"
 ):
-    """The engine tiny: a small random model of a real architecture, on a CPU. It shows that training works."""
+    """Recipe of the engine tiny: a small random model of a real architecture, on a CPU. It shows that tuning works."""
 
     family: ClassVar[str] = "qwen25vl"
     side: ClassVar[int] = 112
 
 
 class OnevisionTinyRecipe(TinyRecipe, paper={"warmup_ratio": 0.03}, rates=lambda: {"vision": 8e-5}, updates=1000):
-    """The engine onevision_tiny: LLaVA-OneVision's architecture with half a million parameters, on a CPU."""
+    """Recipe of the engine onevision_tiny: LLaVA-OneVision with half a million parameters, on a CPU."""
 
     family: ClassVar[str] = "onevision"
     side: ClassVar[int] = 128
     max_new_tokens: ClassVar[int] = 300
-    learning_rate: float = key(4e-4, "Peak learning rate; with init random use five times as much.", gt=0, le=1)
+    learning_rate: float = key(4e-4, "Peak learning rate; with init random, use five times as much.", gt=0, le=1)
     tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
-    grid: int = key(2, "Maximum tiles per side; a tile has 64 px.", unit="tiles", ge=1, le=32)
+    grid: int = key(2, "Maximum tiles along a side; each has 64 px.", unit="tiles", ge=1, le=32)
     system_prompt: SystemPrompt = key("", SYSTEM_PROMPT)
-    seg_start: Literal["base", "lite", "sam"] = key("base", "Initial mask head: the base's, ROSALIA lite's or SAM's.")
-    seg_learning_rate: float = key(5e-4, "Peak learning rate of the mask head; fourfold with init random.", gt=0, le=1)
+    seg_start: Literal["base", "lite", "sam"] = key("base", "Initial mask head: from base model, ROSALIA lite or SAM.")
+    seg_learning_rate: float = key(
+        5e-4, "Peak learning rate of the mask head; with init random, use four times as much.", gt=0, le=1
+    )
 
 
 class Qwen3Recipe(Recipe, paper={"batch": 256, "micro_batch": 32}):
-    """Qwen3-VL, as the paper tuned the 8B model."""
+    """Recipe of Qwen3-VL, as the paper tuned the 8B model."""
 
 
 class Gemma3Recipe(Recipe, paper={"batch": 128, "micro_batch": 16}):
-    """Gemma 3, as the paper tuned MedGemma 4B; the 27B model had a batch of 64, 8 per GPU."""
+    """Recipe of Gemma 3, as the paper tuned MedGemma 4B. It tuned the 27B model with a batch of 64, 8 per GPU."""
 
 
 class OnevisionLora(VlmLora, rank=128, alpha=256):
-    """Low-rank adapters for LLaVA-OneVision, which RadVLM's authors did not use."""
+    """Low-rank adapters for LLaVA-OneVision. RadVLM's authors did not use adapters."""
 
 
 class OnevisionRecipe(
@@ -123,55 +129,55 @@ class OnevisionRecipe(
     paper={"method": "full", "rates": lambda: {"vision": 2e-6}, "epochs": 1, "learning_rate": 1e-5},
     authors={"batch": 256, "micro_batch": 1, "warmup_ratio": 0.03, "zero": 3},
 ):
-    """LLaVA-OneVision, as RadVLM's paper tuned the 7B model: all parts, for one epoch."""
+    """Recipe of LLaVA-OneVision, as RadVLM's paper tuned the 7B model: all parts, for one epoch."""
 
     max_new_tokens: ClassVar[int] = 1500  # of the authors' code
     model: str = key(
         "llava-hf/llava-onevision-qwen2-7b-si-hf", "Base model of runs without `model`.", source=PAPER, min_length=1
     )
-    lora: OnevisionLora = key(OnevisionLora, "Low-rank adapters.")
+    lora: OnevisionLora = key(OnevisionLora, "Low-rank adapters (method lora).")
     max_length: int = key(
         8192, "Maximum tokens of a sample (an image of 512 × 512 px: 3,699; 1024 × 1024: 7,371).", ge=16, le=1_000_000
     )
     tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
-    grid: int = key(6, "Maximum tiles per side; a tile has 384 px.", unit="tiles", source=AUTHORS, ge=1, le=32)
+    grid: int = key(6, "Maximum tiles along a side; each has 384 px.", unit="tiles", source=AUTHORS, ge=1, le=32)
     system_prompt: SystemPrompt = key("", SYSTEM_PROMPT)
     seg_start: Literal["lite", "sam"] = key("sam", "Initial mask head. sam: the published ViT-H; lite: ROSALIA lite's.")
     seg_learning_rate: float = key(3e-4, "Peak learning rate of the mask head, as for ROSALIA.", gt=0, le=1)
 
 
 class Run(Section):
-    """One model, and the lines on which it is tuned."""
+    """One model, and the samples on which it is tuned."""
 
-    engine: Engine = key("tiny", "tiny, onevision_tiny: small models on a CPU; others: the family of the model.")
-    lines: str = key("medground:dataset", "Lines: medground:dataset, medground:label_<kind>, radvlm:<mix>, or a file.")
-    model: str = key("", "Folder or Hugging Face id of the base model; empty: none (tiny engines) or the recipe's.")
-    revision: str = key("", "Commit of the Hugging Face model.")
-    convention: Probed = key("", "Coordinate format. Empty: as its authors state; probe: measured on validation lines.")
+    engine: Engine = key("tiny", "tiny, onevision_tiny: a small model on a CPU; any other: the family of the model.")
+    lines: str = key("medground:dataset", "Samples: medground:dataset, medground:label_<kind>, radvlm:<mix> or a file.")
+    model: str = key("", "Folder or Hugging Face id of the base model; empty: random (tiny engines) or the recipe's.")
+    revision: str = key("", "Commit of the model on Hugging Face.")
+    convention: Probed = key("", "Coordinate format. Empty: that of its authors; probe: the best on validation lines.")
     trained: bool = key(True, "Whether to tune the model; false: the published model answers unchanged.")
     tasks: list[str] = key(list, "Tasks to tune on and to score (of a RadVLM mix or a file); empty: all.")
-    updates: int = key(0, "Total optimizer steps, in place of the recipe's; 0 uses the recipe's.", ge=0, le=10_000_000)
-    init: Literal["", "base", "random"] = key("", "Initial weights of onevision_tiny; empty: base, in resources/vlm.")
+    updates: int = key(0, "Total number of optimizer steps; 0: as in the settings of the engine.", ge=0, le=10_000_000)
+    init: Literal["", "base", "random"] = key("", "Initial weights of onevision_tiny; empty or base: resources/vlm's.")
     segmentation: Literal["none", "head"] = key(
-        "none", "head: learn a mask for each [SEG] in the answers too (RadVLM mixes; onevision, onevision_tiny)."
+        "none", "head: also learn a mask for each [SEG] in answers (RadVLM mixes; engines onevision, onevision_tiny)."
     )
     pictures: Literal["frame", "original"] = key(
-        "frame", "Images that the model sees: the 512 × 512 px frame without padding, or the original (RadVLM mixes)."
+        "frame", "Images that the model sees. frame: 512 × 512 px without padding; original: originals (RadVLM mixes)."
     )
-    picture_px: int = key(1024, "Maximum side of originals; 0: no limit.", unit="px", ge=0, le=65_536)
+    picture_px: int = key(1024, "Maximum side to which originals are shrunk; 0: no limit.", unit="px", ge=0, le=65_536)
 
     @constraint
     def _fits(self) -> None:
         if 0 < self.picture_px < 56:
             raise ValueError(f"picture_px is {self.picture_px}: give at least 56, or 0 for originals as they are")
         if self.engine not in (*TINY, "onevision") and not self.model:
-            raise ValueError(f"model is empty, but the engine {self.engine} starts from one: give a folder or an id")
+            raise ValueError(f"model is empty, but the engine {self.engine} needs a base model: give a folder or an id")
         if not self.trained and not self.model and self.engine in TINY:
-            raise ValueError("trained is false, but model is empty, so there is nothing to ask: give one")
+            raise ValueError("trained is false, but model is empty, so there is nothing to ask: give a model")
         if not self.trained and self.segmentation == "head":
-            raise ValueError("segmentation is 'head', but trained is false, so no head is learned: change one")
+            raise ValueError("segmentation is 'head', but trained is false, so no head is learned: change one of both")
         if self.trained and self.convention == "probe":
-            raise ValueError("convention is 'probe', but a trained run learns a fixed one: name one, or set it to ''")
+            raise ValueError("convention is 'probe', but a tuned model learns a fixed one: name it, or leave it empty")
         for name in ("tasks", "updates", "init"):
             if getattr(self, name) and not self.trained:
                 problem = f"{name} is {getattr(self, name)!r}, but trained is false, so nothing is tuned"
@@ -192,18 +198,18 @@ class VlmTuning(Section):
             "medground_label_replaced": Run(lines="medground:label_replaced"),
             "radvlm": Run(engine="onevision_tiny", lines="radvlm:all"),
         },
-        "Tuned models by name.",
+        "Models that are tuned, or asked unchanged (trained: false), by name.",
     )
     balance: Literal["none", "domain"] = key(
         "none", "domain: samples of rarer image domains are repeated until all are equally frequent.", source=PAPER
     )
-    seed: int = key(42, "Seed of order, dropout and adapters.", source=PAPER, ge=0)
-    qwen25vl: Recipe = key(Recipe, "Qwen2.5-VL and models of its architecture.", source=PAPER)
-    qwen3vl: Qwen3Recipe = key(Qwen3Recipe, "Qwen3-VL.", source=PAPER)
-    gemma3: Gemma3Recipe = key(Gemma3Recipe, "Gemma 3 and MedGemma.", source=PAPER)
-    onevision: OnevisionRecipe = key(OnevisionRecipe, "LLaVA-OneVision and RadVLM.")
-    tiny: TinyRecipe = key(TinyRecipe, "A small random model.")
-    onevision_tiny: OnevisionTinyRecipe = key(OnevisionTinyRecipe, "A small random LLaVA-OneVision.")
+    seed: int = key(42, "Seed of the order of samples, of dropout and of new adapters.", source=PAPER, ge=0)
+    qwen25vl: Recipe = key(Recipe, "Recipe for Qwen2.5-VL and models of its architecture.", source=PAPER)
+    qwen3vl: Qwen3Recipe = key(Qwen3Recipe, "Recipe for Qwen3-VL.", source=PAPER)
+    gemma3: Gemma3Recipe = key(Gemma3Recipe, "Recipe for Gemma 3 and MedGemma.", source=PAPER)
+    onevision: OnevisionRecipe = key(OnevisionRecipe, "Recipe for LLaVA-OneVision and RadVLM.")
+    tiny: TinyRecipe = key(TinyRecipe, "Recipe for a small random model.")
+    onevision_tiny: OnevisionTinyRecipe = key(OnevisionTinyRecipe, "Recipe for a small LLaVA-OneVision.")
 
     @constraint
     def _models_are_named(self) -> None:

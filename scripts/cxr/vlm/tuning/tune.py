@@ -1,4 +1,4 @@
-"""The stage vlm_tuning: fine-tune a model on samples, in one process or one per GPU."""
+"""The stage vlm_tuning: fine-tune a model on samples, in one process or in one process per GPU."""
 
 import logging
 import os
@@ -43,13 +43,14 @@ CACHE_BYTES = 10**9  # maximum size of the cache of encoded samples, bytes
 
 @dataclass(frozen=True)
 class TuningOptions:
-    """Settings of one run.
+    """Settings of one run. ``engine`` is tiny or the name of a family, and ``family`` is the architecture.
 
-    engine: tiny or a family; family: the architecture; convention: of box coordinates; side: maximum image side, px, 0
-    for no limit; own: the recipe; model, revision: on the Hugging Face hub, if no folder is given; balance: none or
-    domain; init: initial weights of a tiny engine; head: for masks ({start, learning_rate}), {} for none; original: how
-    original images are decoded, {} to use frames; system_prompt: replaces the family's, "" keeps it; tasks: of training
-    samples, empty for all; tiling: {tiles, grid} of images, {} for the model's own.
+    ``convention`` is that of box coordinates. ``side`` is the maximum side of an image in px, 0 for no limit. ``own``
+    is the recipe. ``model`` and ``revision`` name the base model on Hugging Face, if no folder is given. ``balance`` is
+    none or domain. ``init`` names the initial weights of a tiny engine. ``head`` is {start, learning_rate} of the mask
+    head, {} for none. ``original`` holds the decoding settings of original images, {} to use frames. ``system_prompt``
+    replaces the family's prompt unless it is "". ``tasks`` selects the training samples, all if empty. ``tiling`` is
+    {tiles, grid} of images, {} to keep the model's tiling.
     """
 
     engine: str
@@ -69,7 +70,7 @@ class TuningOptions:
     tiling: dict = field(default_factory=dict)
 
     def facts(self) -> dict:
-        """Return the content of the run's file, except convention and base."""
+        """Return the settings for the file of the run, except for convention and base."""
         run_facts = {"family": self.family, "side": self.side, "original": self.original}
         return run_facts | ({"system_prompt": self.system_prompt} if self.system_prompt else {})
 
@@ -82,7 +83,7 @@ SEGMENTER = "segmenter."  # prefix of a segmenter's tensors; without the dot, th
 
 
 def add_adapters(model: nn.Module, family: Family, lora: VlmLora, token: int | None = None) -> PeftModel:
-    """Add adapters, initially without effect, to a model; ``token``: a new token whose rows are trained too."""
+    """Add adapters, initially without effect, to a model. ``token`` is a new token whose rows are trained too."""
     parts = (LANGUAGE,) if lora.target == LANGUAGE else PARTS
     names = [  # not the head, because it may share its weights with the embedding
         name
@@ -97,7 +98,7 @@ def add_adapters(model: nn.Module, family: Family, lora: VlmLora, token: int | N
 
 
 def select_trained(model: nn.Module, family: Family, recipe: Recipe) -> dict[str, nn.Parameter]:
-    """Freeze everything except adapters or the recipe's parts; return {name: parameter} of the trained ones."""
+    """Freeze everything except adapters, the mask head and the recipe's parts. Return {name: trained parameter}."""
     for name, parameter in model.named_parameters():
         idle = any(prefix in name for prefix in getattr(family, "idle", ()))  # has no gradient
         full = recipe.method == "full" and part_of(family, name) in recipe.parts and not idle
@@ -111,7 +112,7 @@ def select_trained(model: nn.Module, family: Family, recipe: Recipe) -> dict[str
 
 
 def make_optimizer(parameters: dict[str, nn.Parameter], family: Family, recipe: Recipe) -> torch.optim.AdamW:
-    """Return AdamW with one group per part; ``scale`` of a group is its learning rate over the recipe's."""
+    """Return AdamW with one group per part. ``scale`` is the learning rate of a group divided by the recipe's."""
     groups: dict[str, list[nn.Parameter]] = {}
     for name, parameter in parameters.items():
         part = SEGMENTER[:-1] if name.startswith(SEGMENTER) else part_of(family, name)
@@ -138,13 +139,13 @@ def run_tuning(
     originals: list[str] | None = None,
     folders: dict[str, str] | None = None,
 ) -> None:
-    """Tune a model on the samples ``lines``, whose images are in the shards ``pictures``.
+    """Tune a model on the samples in the file ``lines``, whose images are in the shards ``pictures``.
 
-    ``base``: folder of the base model, or none; ``originals``: tables of the original images, if these are used instead
-    of frames; ``folders``: see :class:`ImageStore`. A run with a head has ``masks``, shards of the masks of each [SEG],
-    and ``sam``, SAM's weights. Writes the folder ``run`` (a model or an adapter, a segmenter if it has a head, and the
-    run file) and three tables. An interrupted tuning resumes at its last checkpoint, with the same bytes. Raises
-    UserError for invalid input, AssertionError if a line or sample was lost.
+    ``base`` is the folder of the base model, if there is one. ``originals`` are tables of the original images, if these
+    are used instead of frames. ``folders`` is as in :class:`ImageStore`. A run with a mask head has ``masks``, shards
+    of the masks of each [SEG], and ``sam``, SAM's weights. The results are the folder ``run`` (a model or an adapter, a
+    segmenter if there is a mask head, and the run file) and three tables. An interrupted tuning resumes at its last
+    checkpoint and gives the same bytes. Raises UserError for invalid input, AssertionError if a sample was lost.
     """
     refuse_empty(lines, "to tune on")
     inputs = {"lines": lines, "base": models.base_folder(base, options.model, options.revision), "sam": "".join(sam)}
@@ -161,13 +162,13 @@ def run_tuning(
 
 
 def _start_folder(job: TrainingJob) -> Path:
-    """Return the folder of the initial model."""
+    """Return the folder of the model with which the tuning starts."""
     start_dir = Path(job.folder, START)
     return start_dir if start_dir.is_dir() else Path(job.inputs["base"])
 
 
 def _make_start(job: TrainingJob, options: TuningOptions) -> None:
-    """Make the initial model before any process reads it: a tiny random one, or links to the base with a new tiling."""
+    """Make the initial model before processes read it: a tiny random model, or links to the base with a new tiling."""
     folder, family, base = Path(job.folder, START), options.family, job.inputs["base"]
     if options.engine != "tiny" or base:
         if models.needs_tiling(family, base, options.tiling):
@@ -187,7 +188,10 @@ def _make_start(job: TrainingJob, options: TuningOptions) -> None:
 def select_samples(
     samples: list[Sample], collator: Collator, store: ImageStore, most: int, masks: MaskStore | None = None
 ) -> tuple[list, list[int], list]:
-    """Return (training samples, their lengths in tokens, a row per excluded sample); ``masks``: masks of [SEG]."""
+    """Return (samples to learn, their lengths in tokens, a row per excluded sample).
+
+    A sample is excluded if it has more than ``most`` tokens, a reserved token, or a [SEG] without a mask in ``masks``.
+    """
     learned_samples, lengths, excluded_rows = [], [], []
     for sample in samples:
         length = 0
@@ -206,7 +210,7 @@ def select_samples(
 
 
 def balance_domains(samples: list[Sample], seed: int) -> list[int]:
-    """Return sample indices: all in order, then repeats, so that every domain has as many as the largest."""
+    """Return sample indices: all in order, then repeats. Each domain then has as many samples as the largest."""
     numbers_by_domain: dict[str, list[int]] = {}
     for at, sample in enumerate(samples):
         numbers_by_domain.setdefault(sample.domain, []).append(at)
@@ -237,7 +241,7 @@ def _tune(job: TrainingJob, should_stop: Callable[[], bool]) -> None:
         some_masks = masks if options.head else None
         learned, lengths, excluded_rows = select_samples(samples, collator, store, recipe.max_length, some_masks)
         if not learned:
-            requirement = f"at most max_length {recipe.max_length} tokens: raise it"
+            requirement = f"at most max_length {recipe.max_length} tokens: raise max_length"
             if {row["reason"] for row in excluded_rows} == {"no_mask"}:
                 requirement = "which every [SEG] has its mask: make masks and lines of the same threshold set"
             raise UserError(f"{inputs['lines']} has no sample of {requirement}")
@@ -292,7 +296,7 @@ def _tune(job: TrainingJob, should_stop: Callable[[], bool]) -> None:
 def _add_segmenter(
     job: TrainingJob, options: TuningOptions, model: torch.nn.Module, learned: list[Sample], store: ImageStore
 ) -> SegmentingModel:
-    """Return the model with a new segmenter. SAM's image embeddings are cached if set."""
+    """Return the model with a new segmenter. With compute.keep_features, SAM's image embeddings are kept on disk."""
     begin = engine_module("cxr.segmentation.starts", options.head["start"]).load
     hidden = model.config.get_text_config().hidden_size
     segmenter = begin(hidden, job.inputs["sam"], stable_hash(options.seed, "segmenter") % 2**63)

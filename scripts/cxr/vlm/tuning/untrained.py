@@ -1,4 +1,4 @@
-"""Make a run of an untrained model, whose coordinate convention is declared or probed on validation lines."""
+"""Making a run of a model that is not tuned. Its coordinate convention is set, or measured on validation lines."""
 
 import logging
 from dataclasses import replace
@@ -38,8 +38,8 @@ def run_untrained(
 ) -> None:
     """Write the run file for the model ``base`` into the folder ``run``, and the table ``probed``.
 
-    For ``probe``, the model answers validation lines in each convention, and the highest mean IoU decides.
-    Raises UserError if no convention gives a correct box.
+    If the convention is ``probe``, the model answers validation lines in each convention, and the highest mean IoU
+    decides. Raises UserError if no convention gives a correct box.
     """
     base = base_folder(base, options.model, options.revision)
     convention, rows = options.convention, []
@@ -51,7 +51,7 @@ def run_untrained(
             scores = probe_conventions(samples, pictures, temporary_dir, base, options, compute)
             convention = max(scores, key=lambda name: (scores[name], name == "grid1000"))
             if not scores[convention]:
-                problem = f"{base} gives no correct box in {len(samples)} lines under any convention of boxes"
+                problem = f"{base} gives no correct box in {len(samples)} lines with any convention of coordinates"
                 raise UserError(f"{problem}: set the convention of the run")
             rows = [
                 {"convention": name, "queries": len(samples), "iou": iou, "chosen": name == convention}
@@ -62,7 +62,7 @@ def run_untrained(
 
 
 def select_queries(samples: list[Sample], most: int, seed: int) -> list[Sample]:
-    """Return at most ``most`` samples that ask for boxes, sampled by ``seed``, in their order."""
+    """Return at most ``most`` samples that ask for boxes. They are drawn by ``seed`` and stay in their order."""
     asking = [sample for sample in samples if sample.asks_boxes]
     if len(asking) <= most:
         return asking
@@ -73,7 +73,7 @@ def select_queries(samples: list[Sample], most: int, seed: int) -> list[Sample]:
 def probe_conventions(
     samples: list[Sample], pictures: list[str], run: Path, base: str, options: TuningOptions, compute: dict
 ) -> dict[str, float]:
-    """Return {convention: mean IoU of the answers}; questions and reading use the same convention."""
+    """Return {convention: mean IoU of the answers}. Questions are asked and answers read in the same convention."""
     limits = MAX_PROBE_TOKENS, options.own["max_length"]
     asking = AnswersOptions("transformers", "", *limits, "own", options.own["dtype"], options.seed)
     setup = Setup.of_job({}, compute)
