@@ -1,7 +1,7 @@
-"""Finding engines by name: an engine is a module or package inside its stage's package with a function ``load``.
+"""Finding engines by name. An engine is a module or package with a function ``load`` inside its stage's package.
 
 An installed package can offer an engine by an entry point in the group :data:`ENGINES`.
-:mod:`cxr.workflow.engine_files` documents what an engine's module declares for the workflow.
+:mod:`cxr.workflow.engine_files` documents the constants by which an engine's module declares its files and needs.
 """
 
 import ast
@@ -19,11 +19,11 @@ from cxr.base.settings import Section, key, type_hints
 
 INTERFACE = "engine"  # module of a stage's package that defines the interface of its engines; it is not an engine
 ENGINES = "cxr_ils.engines"  # group of entry points that name modules of engines: ``"boxes.corner" = "corner_boxes"``
-SETTINGS = "cxr_ils.settings"  # likewise their settings: ``"boxes.corner" = "corner_boxes.settings:CornerSettings"``
+SETTINGS = "cxr_ils.settings"  # group for their settings: ``"boxes.corner" = "corner_boxes.settings:CornerSettings"``
 
 
 def engine_names(package: str) -> tuple[str, ...]:
-    """Return the names of the engines in a package without importing them, because some need heavy libraries."""
+    """Return the names of the engines in a package. No engine is imported, because some need heavy libraries."""
     names = []
     for folder in map(Path, importlib.import_module(package).__path__):
         for module in pkgutil.iter_modules([str(folder)]):
@@ -45,14 +45,14 @@ def _installed_modules() -> list[tuple[tuple[str, str, str], str]]:
 
 
 def with_installed_engines(section: type[Section], stage: str, engine: str = "") -> type[Section]:
-    """Return a stage's settings class, extended by the names and settings of the installed engines.
+    """Return the settings class of a stage, extended by the names and settings of the installed engines.
 
     Raises UserError if ``engine`` belongs to a package that is not installed in this environment.
     """
     built_in = get_args(type_hints(section)["engine"])
     engines = [name for name in installed_engines(stage) if name not in built_in]
     if engine and built_in and engine not in (*built_in, *engines):
-        raise UserError(f"{stage}.engine is {engine!r}, which this environment lacks: install its package here too")
+        raise UserError(f"{stage}.engine is {engine!r}, which this environment lacks: install its package here")
     if not engines:
         return section
     kinds = {name: entry_points(group=SETTINGS, name=f"{stage}.{name}") for name in engines}
@@ -65,11 +65,12 @@ def with_installed_engines(section: type[Section], stage: str, engine: str = "")
 
 @dataclass(frozen=True)
 class Setup:
-    """Arguments of an engine in addition to its stage's options.
+    """Arguments of an engine in addition to the options of its stage.
 
-    own: the engine's own settings (the section with its name); files: {name in ``INPUTS`` or ``FILES``: path}.
-    device: ``auto``, ``cpu`` or ``cuda``; batch: images per batch; asked: number of GPUs that the job requested, None
-    if unknown; compute: the settings' section ``compute``; results depend on none of these four. seed: random seed.
+    ``own`` is the settings section with the engine's name. ``files`` is {name in ``INPUTS`` or ``FILES``: path}.
+    ``device`` is ``auto``, ``cpu`` or ``cuda``. ``batch`` is the number of images per batch. ``asked`` is the number of
+    GPUs that the job requested, None if unknown. ``compute`` is the settings section of that name. Results depend on
+    none of these four, but on ``seed``, the random seed.
     """
 
     own: dict = field(default_factory=dict)
@@ -84,9 +85,9 @@ class Setup:
     def of_job(
         cls, files: dict[str, str], compute: dict | None, engine: str = "", *, seed: int = 0, own: dict | None = None
     ) -> "Setup":
-        """Return the Setup from a job's arguments; ``compute``: the settings' section of that name.
+        """Return the Setup from a job's arguments. ``compute`` is the settings section of that name.
 
-        ``engine``: name of the engine; the batch size is its entry in ``compute.batches``, if there is one.
+        The batch size is the entry of the engine ``engine`` in ``compute.batches``, otherwise ``compute.batch``.
         """
         compute = compute or {}
         batch = compute.get("batches", {}).get(engine, compute.get("batch", 1))
@@ -96,7 +97,7 @@ class Setup:
 def engine_module(package: str, name: str) -> ModuleType:
     """Import the engine ``name`` from a stage's package (``"cxr.imaging.organs"``) or from an installed package.
 
-    Raises UserError with the setting and the available engines if there is no such engine.
+    Raises UserError, which lists the available engines, if none has this name.
     """
     stage = package.rpartition(".")[2]
     modules = installed_engines(stage) | {engine: f"{package}.{engine}" for engine in engine_names(package)}
@@ -106,7 +107,7 @@ def engine_module(package: str, name: str) -> ModuleType:
 
 
 def read_assignments(source: Path) -> dict[str, ast.expr]:
-    """Return {name: syntax tree of its value, for :func:`ast.literal_eval`} of a module's top-level assignments.
+    """Return {name: syntax tree of the value} of a module's top-level assignments, for :func:`ast.literal_eval`.
 
     The module is parsed, not imported, because libraries that it imports may be missing.
     """
