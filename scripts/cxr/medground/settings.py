@@ -13,7 +13,7 @@ from cxr.medground.stage_settings import (
 
 
 class MedgroundSettings(Section):
-    """MedGround: referring queries about masks, and a verified dataset of these queries."""
+    """Settings of MedGround, which writes referring queries about masked regions and verifies them."""
 
     sources: SourcesSettings = key(SourcesSettings, "Images and masks.")
     regions: RegionsSettings = key(RegionsSettings, "Boxes and attributes of regions.")

@@ -8,7 +8,7 @@ from cxr.llm.settings import LanguageModel
 
 
 class RegionsSettings(Section):
-    """Components, their boxes and attributes."""
+    """Regions, which are the connected components of masks, with their boxes and attributes."""
 
     min_px: int = key(20, "Minimum size of a component; others are dropped (kind ils: at least 64).", unit="px", ge=1)
     outline_px: int = key(1, "Shift of outlines that must not change a robust query's answer.", unit="px", ge=0, le=10)
@@ -23,14 +23,15 @@ class ModelsSettings(Section):
 
 
 class ImageModelSettings(Section):
-    """A language model that takes images. No default: the paper names no generator, and its judge is closed."""
+    """A language model that takes images. It has no default, because the paper names no generator and its judge is
+    closed."""
 
     model: str = key("", "Hugging Face id or folder of a model that takes images; required.")
     revision: str = redefine(LanguageModel, "revision", "")
 
     @property
     def model_revision(self) -> tuple[str, str]:
-        """The model and, unless it is a folder, its revision."""
+        """(model, revision). The revision is "" if the model is a folder."""
         return self.model, "" if Path(self.model).is_dir() else self.revision
 
 
@@ -67,7 +68,7 @@ class QueriesSettings(Section):
 
 
 class VerificationSettings(Section):
-    """Three stages: form, rules that read the text, and a judge."""
+    """Verification of queries in three stages: their form, rules that read the text, and a judge."""
 
     judge: Literal["rules", "vllm", "none"] = key(
         "rules", "rules: pixel measurements; vllm: a model that sees the image; none: no third stage.", source=PAPER
@@ -81,7 +82,7 @@ class VerificationSettings(Section):
 
 
 class ProcessorSettings(Section):
-    """The image processor of a Qwen model, for coordinates in the pixels of its input."""
+    """Image processor of a Qwen model. It determines the size of the resized image in which pixels are counted."""
 
     patch: int = key(14, "Side of the model's patches; 14 for Qwen2.5-VL.", unit="px", ge=1)
     max_pixels: int = key(12_845_056, "Maximum area of the resized image.", unit="px", ge=1)
@@ -129,6 +130,6 @@ class ScoringSettings(Section):
 
 
 class ScoringOptions(ScoringSettings):
-    """Settings that affect the scores."""
+    """Settings that affect the scores, with the number of bootstrap replicates for their intervals."""
 
     replicates: int = 1000

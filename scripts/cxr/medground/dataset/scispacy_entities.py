@@ -1,8 +1,6 @@
-"""Clinical concepts found by a user's spaCy pipeline, and linked by scispaCy's linker if the user has its files.
-
-spaCy reads settings and weights of a pipeline folder and runs none of its code. Published linkers contain a pickle
-(``tfidf_vectorizer.joblib``), which may run any code; files are read from the disk, never downloaded.
-"""
+"""Clinical concepts found by a user's spaCy pipeline, and linked by scispaCy's linker if the user has its files. spaCy
+reads settings and weights of a pipeline folder and runs none of its code. Published linkers contain a pickle
+(``tfidf_vectorizer.joblib``), which may run any code. Nothing is downloaded."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -27,12 +25,9 @@ ENTITIES = read_columns("medground_dataset", "entities")
 
 
 def load_pipeline(path: str, linker: str = "") -> Callable[[Iterable[str]], Iterator[set[str]]]:
-    """Return a function that yields the distinct concepts of each text.
-
-    ``path``: folder that spaCy saved; ``linker``: folder of a linker's files, or empty. With a linker, concepts are
-    ids of its knowledge base, and unlinked entities are ignored. Without one, a concept is the entity's own id or
-    lower-case text. Raises UserError for a folder that cannot be read.
-    """
+    """Return a function that yields the distinct concepts of each text. ``path``: folder that spaCy saved. ``linker``:
+    folder of a linker's files, or "". With a linker, concepts are ids of its knowledge base, and unlinked entities are
+    ignored. Without one, a concept is the entity's id or lower-case text. Raises UserError for an unreadable folder."""
     import spacy  # the columns are read without it
     from spacy.tokens import Span
 
@@ -73,7 +68,7 @@ def run(
 
 
 def _linker(path: str, pipeline: "Language", keys: dict) -> Callable[["Doc"], "Doc"]:
-    """Return scispaCy's linker with the files of a folder, and the settings that the pipeline has for it."""
+    """Return scispaCy's linker, with the files of the folder ``path`` and the pipeline's settings ``keys`` for it."""
     from scispacy.candidate_generation import CandidateGenerator, LinkerPaths
     from scispacy.linking import EntityLinker
     from scispacy.linking_utils import KnowledgeBase

@@ -21,7 +21,7 @@ TOKENS = read_columns("medground_dataset", "tokens")
 
 
 def load_tokenizer(path: str) -> "PreTrainedTokenizerBase":
-    """Return the tokenizer in a folder. Raises UserError for one that cannot be read."""
+    """Return the tokenizer of a model's folder, or of a tokenizer.json. Raises UserError if it cannot be read."""
     from transformers import AutoTokenizer  # the columns are read without it
 
     folder = Path(path).parent if Path(path).is_file() else Path(path)

@@ -1,4 +1,4 @@
-"""Sources of the kinds folder and boxes: a table of images with masks or with boxes."""
+"""Sources of the kinds folder and boxes, which are tables of images with masks or with boxes."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ REQUIRED = {
     "folder": ("image_path", "mask_path", "split"),
     "boxes": ("image_path", "split", "x", "y", "w", "h", "class"),
 }
-"""Required columns of a manifest, by kind."""
+"""{kind of source: required columns of its manifest}."""
 IDS = ("image_id", "subject_id")
 OPTIONAL = (*IDS, "mask_path", "class", "domain", "licence", "description")
 WORDS = ("image_path", "split")  # columns whose cells are single words, unless paths have blanks
@@ -31,7 +31,7 @@ PATHS = ("image_path", "mask_path")
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the manifest. ``files``: its paths, resolved."""
+    """A row of the manifest. ``line`` is its line number, and ``files`` has the resolved path of each path column."""
 
     line: int
     cells: Mapping[str, str]
@@ -41,7 +41,7 @@ class Row:
         return self.cells.get(column, "")
 
     def file(self, column: str) -> Path:
-        """Return the file of ``image_path`` or ``mask_path``. Raises Rejected if it is missing."""
+        """Return the path in the column ``image_path`` or ``mask_path``. Raises Rejected if the file is missing."""
         file, role = self.files[column], "the picture" if column == "image_path" else "the mask"
         if not Path(file.path).is_file():
             raise Rejected("missing_file", f"{role}: {file.problem}" if file.problem else role)
@@ -49,7 +49,8 @@ class Row:
 
 
 def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
-    """Return {image_id: rows} of a manifest, sorted. Raises UserError for an invalid manifest."""
+    """Return {image id: rows of the image} from a manifest, sorted by id. ``name`` is the name of the source. Raises
+    UserError for an invalid manifest."""
     key = f"medground.sources.sets.{name}.manifest"
     columns = (*REQUIRED[kind], *OPTIONAL)
     sheet = read_sheet(path, key, columns, ids=IDS, words=WORDS, single_lines=columns[:-1])
@@ -90,7 +91,7 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
 
 
 def read_folder_image(image_id: str, rows: list[Row], options: Mapping) -> Image:
-    """Return the image of a manifest's rows. Raises Rejected if it cannot be used."""
+    """Read the image that some rows of a manifest describe. Raises Rejected if it cannot be used."""
     first = rows[0]
     picture = pixels.read_image(first.file("image_path"))
     masks, instances, boxes = {}, None, None

@@ -1,4 +1,4 @@
-"""Sources in LViT's layout: ``{Train,Val,Test}_Folder/{img,labelcol,*_text.xlsx}``, a description for each image."""
+"""Sources in LViT's layout, with descriptions of images: ``{Train,Val,Test}_Folder/{img,labelcol,*_text.xlsx}``."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -17,7 +17,8 @@ PREFIX = "mask_"  # optional prefix of a mask's name before the image's name
 
 
 def read_workbook(path: Path, key: str) -> dict[str, str]:
-    """Return {file stem: description or ""} of the first sheet that has the columns. Raises UserError."""
+    """Return {file stem: description, or ""} from the first sheet with the columns Image and Description. Raises
+    UserError if the workbook is unreadable, has no such sheet, or repeats an image."""
     import openpyxl
 
     try:
@@ -47,7 +48,8 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
 
 
 def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, ImageReader]]:
-    """Yield (image_id, its reader), split by split; the id is the file's stem. Raises UserError."""
+    """Yield (image id, function that reads the image), split by split. The id is the stem of the file's name. Raises
+    UserError if the folder does not have LViT's layout."""
     key, root = f"medground.sources.sets.{name}.folder", Path(folder)
     folder_by_split = {split: root / part for split, part in FOLDERS.items() if (root / part).is_dir()}
     if not folder_by_split:

@@ -1,4 +1,4 @@
-"""Sources of the kind medsegbench: the published npz files, streamed row by row."""
+"""Sources of the kind medsegbench, which are the published npz files. They are read image by image."""
 
 import hashlib
 import math
@@ -23,7 +23,8 @@ SPLITS = {"train": "train", "val": "validate", "test": "test"}
 
 
 def read_flag_facts(flag: str) -> dict:
-    """Return the facts of one of the published sets. Raises UserError for an unknown flag."""
+    """Return the facts about a published set from resources/medground/sources.yaml. ``flag`` is the set's name, such as
+    fhpsaop. Raises UserError for an unknown name."""
     facts_by_flag = load_resource(RESOURCE_FILES[0])["medsegbench"]
     if flag not in facts_by_flag:
         raise UserError(f"there is no MedSegBench set {flag!r}: choose one of {', '.join(sorted(facts_by_flag))}")
@@ -31,7 +32,7 @@ def read_flag_facts(flag: str) -> dict:
 
 
 def check_digest(path: Path, expected: Mapping[int, str]) -> None:
-    """Raise UserError unless a file is one of the published ones, by its MD5."""
+    """Raise UserError unless the MD5 of a file is a published one. ``expected``: {image side in pixels: MD5}."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     if digest not in expected.values():
@@ -40,7 +41,8 @@ def check_digest(path: Path, expected: Mapping[int, str]) -> None:
 
 
 class Member:
-    """An array in an npz file, read by rows. Raises UserError for a damaged, missing or unsuitable member."""
+    """An array in an npz file, which is read row by row. Raises UserError if the array is missing, damaged or not
+    uint8."""
 
     def __init__(self, archive: zipfile.ZipFile, name: str):
         self.name, self._archive = name, archive
@@ -55,7 +57,7 @@ class Member:
             raise self.fault(f"holds {dtype}, not unsigned bytes by rows", "give the published file")
 
     def fault(self, problem: str, remedy: str = "download the file again") -> UserError:
-        """Return the error about this member."""
+        """Return the error that this array has a ``problem``."""
         return UserError(f"{Path(str(self._archive.filename)).name}: the member {self.name} {problem}: {remedy}")
 
     @contextmanager
@@ -67,7 +69,7 @@ class Member:
             raise self.fault(f"is damaged ({type(error).__name__})") from None
 
     def rows(self) -> Iterator[np.ndarray]:
-        """Yield the rows, each uint8 (H, W) or (H, W, C)."""
+        """Yield the rows of the array, one per image, each uint8 (H, W) or (H, W, C)."""
         size = math.prod(self.shape[1:])
         with self._open() as file:
             file.read(self._header_size)
@@ -79,7 +81,7 @@ class Member:
 
 
 def read_npz(path: str, flag: str, facts: Mapping) -> Iterator[tuple[str, ImageReader]]:
-    """Yield (image_id, its reader) of a file, split by split. Raises UserError."""
+    """Yield (image id, function that reads the image), split by split. Raises UserError for a damaged file."""
     with refuse_unreadable(path, f"{Path(path).name} is no npz file", "download it again", zipfile.BadZipFile):
         archive = zipfile.ZipFile(path)
     with archive:
@@ -105,7 +107,8 @@ def _image(image_id: str, split: str, picture: np.ndarray, label: np.ndarray, fa
 
 
 def parse_flag(path: str) -> tuple[str, int]:
-    """Return the flag and side in a file's name, such as fhpsaop_256.npz. Raises UserError for another name."""
+    """Return (set's name, image side in pixels) from a file's name, such as fhpsaop_256.npz. Raises UserError if the
+    file is not named like a published one."""
     if match := re.fullmatch(r"([a-z0-9]+)_(128|256|512)", Path(path).stem):
         return match[1], int(match[2])
     problem = "is not named as MedSegBench names its files"

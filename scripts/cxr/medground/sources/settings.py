@@ -91,7 +91,7 @@ class SourcesSettings(Section):
     cells: int = key(48, "Number of synthetic microscopy images.", ge=1, le=100_000)
 
     def in_use(self, cohort_source: str) -> dict[str, SourceSet]:
-        """Return the sources by name: the configured ones, otherwise the defaults for the cohort's source."""
+        """Return {name: source}: the configured sources, or the default ones for this ``cohort.source``."""
         cell_sources = {"cells": SourceSet(kind="cells", domain="nuclei")} if cohort_source == "embedded" else {}
         return self.sets or {"ils": SourceSet(kind="ils")} | cell_sources
 
