@@ -22,7 +22,7 @@ _LITERALS_BY_FORMAT = {
     if "WHAT" in (values := read_assignments(path))
 }
 FORMATS = tuple(_LITERALS_BY_FORMAT)  # the names of all formats
-FOLDERS = tuple(name for name, literals in _LITERALS_BY_FORMAT.items() if literals.get("FOLDER"))  # that are folders
+FOLDERS = tuple(name for name, literals in _LITERALS_BY_FORMAT.items() if literals.get("FOLDER"))  # formats of folders
 
 
 def describe_formats() -> str:

@@ -30,7 +30,7 @@ def find_one_file(key: str, folder: Path, pattern: str) -> Path:
     """Return the only file in a folder that matches a pattern, gzipped or not. Raises UserError for none or several."""
     paths = sorted({*folder.glob(pattern), *folder.glob(f"{pattern}.gz")})
     if len(paths) != 1:
-        fault = "has no" if not paths else f"has {len(paths)} files"
+        fault = "has no" if not paths else f"has {len(paths)} files of the name"
         raise UserError(f"{key}: {folder} {fault} {pattern}: give the folder of the release")
     return paths[0]
 

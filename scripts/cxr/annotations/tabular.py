@@ -13,9 +13,8 @@ NO_FINDING = ("no finding", "normal", "no lung opacity / not normal")  # labels 
 
 
 def read_rows(key: str, path: Path, kind: str, required: Sequence[str], besides: Sequence[str] = ()) -> Iterator[dict]:
-    """Return the rows of a table, {column: text}. Raises UserError if a column of ``required`` is missing.
-
-    The first column of ``required`` has the image's id. The columns ``besides`` are optional."""
+    """Return the rows of a table, {column: text}. The first column of ``required`` has the image's id. The columns
+    ``besides`` are optional. Raises UserError if a column of ``required`` is missing."""
     table = read_frame(path, key, (*required, *besides), ids=required[:1])
     require_columns(table.columns, required, path, key, f"give a file of the format {kind}")
     return table.iter_rows(named=True)

@@ -33,7 +33,7 @@ PROMPTS = RESOURCES / RESOURCE_FILES[0]
 IMAGES_PER_BATCH = 64  # images asked about at a time, all of them in memory
 ANSWERS_FOLDER, ALL = "answers", "all"  # folder of the answer cache, and its subfolder for a job of several shards
 MAX_CHARACTERS = 400  # longest text in an answer, in characters, so that a model that does not end is stopped
-SIDE = 512  # smallest side of an image with boxes, px: on a smaller one, numbers would hide the regions
+SIDE = 512  # smallest side of an image with boxes, px; on a smaller image, numbers would hide the regions
 MARKED = (230, 159, 0)  # RGB colour of an answer's outline
 
 
@@ -60,7 +60,7 @@ class Prompts:
         """Read a user's file, or the default one for "". Raises UserError for invalid YAML or an unknown key."""
         defaults, wordings = _read_yaml(str(PROMPTS)), _read_yaml(str(path or PROMPTS))
         if unknown := sorted(set(wordings) - set(defaults)):
-            raise UserError(f"{path} has the key {unknown[0]!r}: choose of {', '.join(defaults)}")
+            raise UserError(f"{path} has the unknown key {unknown[0]!r}: use only {', '.join(defaults)}")
         return cls({**defaults, **wordings}, str(path or PROMPTS))
 
     def prompt(self, name: str, domain: str, user: str = "user") -> dict[str, str]:
@@ -80,7 +80,7 @@ class Prompts:
 
 @cache
 def _read_yaml(path: str) -> Mapping:
-    with refuse_unreadable(path, f"{path} is no YAML", f"give a file such as {PROMPTS.name}", yaml.YAMLError):
+    with refuse_unreadable(path, f"{path} is not YAML", f"give a file such as {PROMPTS.name}", yaml.YAMLError):
         wordings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     if not isinstance(wordings, Mapping):
         raise UserError(f"{path} has no keys: give a file such as {PROMPTS.name}")

@@ -23,7 +23,7 @@ MAX_OBSERVED = 120  # longest observation of a language model in a caption, in c
 WIDTH = 520  # side of a picture of the gallery, px
 EACH = 3  # images per source (accepted and pairs) and per reason (rejected)
 QUESTION = "Does this query mean exactly the marked boxes?"
-FRAME = 256  # image side per pixel of a frame's line width
+FRAME = 256  # a box's line is 1 px wide for each so many pixels of the image's side
 
 
 Case = tuple[str, Sequence[Mapping], Mapping[str, str]]
@@ -113,7 +113,7 @@ def run_units(
     UserError if the test split has no query."""
     all_lines = sorted(read_lines(lines), key=lambda line: stable_hash(seed, "audit", line["query_id"]))
     if not all_lines:
-        raise UserError(f"{lines} holds no query, so there is nothing to audit: give a source with a test split")
+        raise UserError(f"{lines} has no query, so there is nothing to review: add a source with a test split")
     row_by_image = dict(zip(source_names, map(read_images, images), strict=True))
     lines_by_key = defaultdict(list)
     for line in all_lines[: queries or None]:

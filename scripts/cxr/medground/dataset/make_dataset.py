@@ -35,10 +35,9 @@ def answer_words(labels: Iterable[str], facts: Facts) -> str:
 
 
 def make_baseline_lines(source: SimpleNamespace, kind: str) -> Iterator[dict]:
-    """Yield the lines of a label baseline, in which class names stand in place of queries.
-
-    ``kind`` is generic (the word "region" for all candidates of an image), class (one line for each class of an image)
-    or replaced (one line for each query)."""
+    """Yield the lines of a label baseline, in which class names stand in place of queries. ``kind`` is generic (the
+    word "region" for all candidates of an image), class (one line per class of an image) or replaced (one line per
+    query)."""
     rows_by_image = group_by_image(source.regions.filter("candidate").iter_rows(named=True))
     for line in source.accepted if kind == "replaced" else ():
         labels = {row["region"]: row["label"] for row in rows_by_image[line["image_id"]]}
@@ -78,7 +77,7 @@ def sensitivity_pairs(lines: Sequence[Mapping], labels: Mapping[tuple, Mapping],
 
 def check_conservation(source: SimpleNamespace, split: str) -> list[dict]:
     """Return how many images, components and queries of a source and split came in and out. Raises AssertionError if
-    the numbers differ."""
+    not all came out."""
     images, rejected, unasked = (part.filter(split=split) for part in (source.images, source.rejected, source.unasked))
     tables, names = (source.without, source.regions, source.dropped), images.select("image_id")
     without_regions, regions, dropped = (table.join(names, on="image_id", how="semi") for table in tables)
@@ -139,10 +138,9 @@ def run(
     *, lines: list[str], labels: list[str], sensitivity: str, units: str, statistics: str, counts: str,
     source_names: list[str], uses: dict[str, str], stated: list[str], per_image: int, seed: int, **files: list[str],
 ) -> None:  # fmt: skip
-    """Write the dataset. Raises AssertionError if counts do not add up.
-
-    ``uses``: {source: dataset or zero_shot}. ``stated``: sources whose queries are the images' descriptions, one per
-    image. ``files``: {name: paths of all sources and shards}."""
+    """Write the dataset. Raises AssertionError if counts do not add up. ``uses``: {source: dataset or zero_shot}.
+    ``stated``: sources whose queries are the images' descriptions. ``files``: {name: paths of all sources and
+    shards}."""
     lines_by_file: dict[str, list[dict]] = {name: [] for name in FILES}
     baselines: dict[str, list[dict]] = {Path(path).parent.name: [] for path in labels}
     classes, conservation_rows = {}, []

@@ -21,7 +21,7 @@ class LogicOptions:
     small: float = 0.03  # areas from tiny up to this fraction are small
     medium: float = 0.15  # areas from small up to this fraction are medium-sized; above it, large
     size_margin: float = 0.15  # areas this near to a threshold, as a fraction of it, are unclear
-    relative_from: int = 4  # fewest regions of a class of which some are the larger or the smaller ones
+    relative_from: int = 4  # fewest regions of a class for which "larger" and "smaller" are defined
     round: float = 0.25  # elongation below which a region is round
     elongated: float = 0.5  # elongation from which a region is elongated; below it, oval
     oval_solidity: float = 0.9  # smallest solidity of an oval region

@@ -70,10 +70,8 @@ def answer_from_values(values: np.ndarray) -> Answer:
 
 
 def nth_region(value: np.ndarray, regions: Sequence[int], sign: int, nth: int, gap: float, ratio: bool) -> int | None:
-    """Return the nth of ``regions`` in the order of ``sign * value``, or None if its place in this order is uncertain.
-
-    The place is uncertain if a neighbour in the order differs by less than ``gap``, or with ``ratio`` by less than the
-    fraction ``gap`` of the smaller value."""
+    """Return the nth of ``regions`` in the order of ``sign * value``, or None if its place in this order is uncertain,
+    because a neighbour differs by less than ``gap``. With ``ratio``, ``gap`` is a fraction of the smaller value."""
     if len(regions) < max(2, nth) or any(math.isnan(value[region]) for region in regions):
         return None
     order = sorted(regions, key=lambda region: (sign * value[region], region))
@@ -160,9 +158,9 @@ ANSWER_CHANGES = -1  # grade of a query with another answer for one shift: it is
 
 
 class Outlines:
-    """Grades of one image's queries. A grade tells whether the answer stays the same when all outlines are shifted
-    outwards and inwards, because outlines are uncertain. ``shifted_rows``: the image's rows in the table of shifted
-    regions. If it is empty, every query is robust."""
+    """Grades of one image's queries, by whether their answer stays the same when all outlines are shifted outwards or
+    inwards. ``shifted_rows``: the image's rows in the table of shifted regions. If it is empty, every query is
+    robust."""
 
     def __init__(self, image: Mapping, shifted_rows: Sequence[Mapping], facts: Facts, side: int):
         self._deciders = []

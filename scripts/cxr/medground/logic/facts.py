@@ -122,8 +122,8 @@ def keep_audited(lines: Sequence[Mapping], audit: str) -> list[Mapping]:
     votes = read_table(audit)
     if missing_ids := set(votes["query_id"]) - {line["query_id"] for line in lines}:
         raise UserError(
-            f"medground.audit has votes on {len(missing_ids)} queries that are not in the dataset any more, such "
-            f"as {min(missing_ids)}: audit the present queries"
+            f"medground.audit has votes on {len(missing_ids)} queries that are no longer in the dataset, such as "
+            f"{min(missing_ids)}: review the present queries"
         )
     accepted_ids = set(votes.filter("accepted")["query_id"])
     return [line for line in lines if line["query_id"] in accepted_ids]

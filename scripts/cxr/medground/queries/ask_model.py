@@ -87,7 +87,7 @@ def build_request(subject: asking.Subject, options: QuestionOptions, prompts: as
 def answer_schema(numbers: list[int], targets: Sequence[tuple[int, Sequence[int]]] | None, num_queries: int) -> dict:
     """Return the JSON schema of an answer. Each query has a sampled target, in order, or numbers of candidate boxes if
     the model chooses. It has no coordinates."""
-    text = {"type": "string", "maxLength": asking.MAX_CHARACTERS}  # an empty one declines
+    text = {"type": "string", "maxLength": asking.MAX_CHARACTERS}  # empty if the model declines
     if targets is None:
         regions = {"type": "array", "items": {"enum": numbers}, "minItems": 1, "maxItems": len(numbers)}
         most = QUERIES_FACTOR * num_queries

@@ -13,8 +13,8 @@ from cxr.medground.logic.decide import AXES, RELATIONS, Decider, Query, Referenc
 
 KINDS = {"single": 0.6, "subset": 0.25, "all": 0.15}
 """{kind: fraction of queries}. The answer is one region, several regions, or all of a class or of the image."""
-MAX_ATOMS = 4  # most attributes of a query, before those that lengthen it
-BUDGET = 20_000  # combinations of attributes that are tried in an image
+MAX_ATOMS = 4  # most atoms of a form; atoms that only lengthen its text are added later
+BUDGET = 20_000  # most combinations of atoms that are tried per image
 REFERENCES = 5  # most references tried per image
 FORMS = 40  # most forms kept per target
 SEARCHED = ("class", "size", "shape", "appearance", "position", "zone")  # families of atoms in the order of the search

@@ -17,10 +17,10 @@ FRAMES = (("imperatives", 0.5), ("questions", 0.26), ("phrases", 0.24))
 BARE = 0.5  # probability that a position omits "of the image", in images without sides of the patient
 FRONTED = (0.15, 0.4)
 """Probabilities that a position begins the sentence. The second is for an ordinal that counts within the position."""
-AMONG = 0.2  # probability that a query with an ordinal names the group first, where it need not
+AMONG = 0.2  # probability that a query with an ordinal names the group first although it need not
 COMPARING = ("higher", "lower than", "nearest", "closest", "contained")
 """Beginnings of relations that follow "is", not "lies"."""
-NUM_SYNONYMS = 3  # words of a size or shape that queries use, the first of the lexicon; the rest is only understood
+NUM_SYNONYMS = 3  # synonyms of a size or shape that queries use; further ones of the lexicon are only understood
 AGREEMENT = {
     "is": ("is", "are"), "box": ("box", "boxes"), "a_box": ("a box", "boxes"), "position": ("position", "positions"),
     "extent": ("extent", "extents"), "Position": ("Position", "Positions"), "Extent": ("Extent", "Extents"),

@@ -14,8 +14,8 @@ from cxr.medground.queries.forms import KINDS, FormSearch, Target, mirror_query,
 from cxr.medground.queries.grammar import QueryWriter
 from cxr.medground.stage_settings import QueriesSettings
 
-TRIES = 12  # families drawn until one has a robust query
-TRIES_A_KIND = 4  # families drawn before another kind of answer is drawn
+TRIES = 12  # most families that are tried per query
+TRIES_A_KIND = 4  # families that are tried before another kind of answer is drawn
 FORMS_A_TRY = 24  # forms tried per family
 WORDINGS = 6
 NUMBERED = 0.6  # probability that the text states the number of regions, if there are several

@@ -54,7 +54,7 @@ def read_written_queries(path: str | Path) -> dict[str, list[WrittenQuery]]:
             boxes = tuple(tuple(box) for box in row["boxes"]) if regions is None else ()
             queries_by_image[clean_id(row["image_id"])].append(WrittenQuery(str(row["query"]), regions, boxes))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            message = f"{KEY}: line {number} of {path.name} lacks or misstates {error}"
+            message = f"{KEY}: line {number} of {path.name} has a missing or wrong value ({error})"
             raise UserError(f"{message}: give image_id, query, and regions or boxes") from None
     return dict(queries_by_image)
 
@@ -103,7 +103,7 @@ def run_unused(
             reason = known_reason if image_id in image_ids | excluded_ids else "unknown_image"
             rows += [(image_id, number, query.text, reason) for number, query in enumerate(texts)]
         elif missing := [query.text for query in texts if query.text not in texts_by_image[image_id]]:
-            problem = f"{len(missing)} of {len(texts)} supplied texts are no candidate"
+            problem = f"{len(missing)} of {len(texts)} supplied texts are missing among the queries"
             raise AssertionError(f"medground, {image_id}: {problem}")
     if rows:
         log.warning(
@@ -129,7 +129,7 @@ def parse_answer(line: Mapping) -> Iterator[Request]:
         entries = ((entry["text"], entry["targets"]) for entry in line["answer"]["queries"])
         queries = [WrittenQuery(" ".join(text.split()), tuple(at - 1 for at in boxes)) for text, boxes in entries]
     if line["targets"] is None:
-        # the model chose: declined queries count as missing, beyond those that it worded
+        # the model chose: its empty texts count as missing queries, after the queries that it worded
         num_texts, queries = len(queries), [query for query in queries if query.text]
         yield from ((number, query, "") for number, query in enumerate(queries))
         for number in range(len(queries), line["wanted"]):

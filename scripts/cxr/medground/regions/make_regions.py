@@ -33,8 +33,8 @@ SHIFTED = read_columns("medground_regions", "shifted") | {
 
 
 Rows = list[dict]
-MAX_BOXES = 60  # most candidates of an image; the other regions are distractors
-OPEN_FRACTION = 0.01  # fraction of a class's pixels in dropped specks above which the class is open
+MAX_BOXES = 60  # most regions per image that may be answers (candidates); all other regions are distractors
+OPEN_FRACTION = 0.01  # a class is open if more than this fraction of its area was dropped as too small
 
 
 def box_on_grid(box: Sequence[int], side: int) -> tuple[int, int, int, int]:
@@ -56,7 +56,7 @@ def measure_image(row: Mapping, planes: Planes, options: RegionsSettings, seed: 
         twin_by_region = _match_twins(components, shifted_components, planes.picture.shape[0])
         for shifted_row in rows_at_px:
             twin = twin_by_region.get(shifted_row["region"], len(rows))
-            # a speck that grew is no region's twin
+            # a dropped component that grew matches no region
             shifted_rows.append(shifted_row | {"px": px, "twin": twin if twin < len(rows) else None})
     return rows, dropped_rows, shifted_rows
 

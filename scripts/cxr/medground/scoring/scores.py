@@ -181,7 +181,7 @@ def run_scores(
     test_lines = list(read_lines(lines))
     answer_by_id = {line["sample_id"]: line for line in read_lines(answers)}
     if unknown := answer_by_id.keys() - {line["query_id"] for line in test_lines}:
-        raise UserError(f"{answers} answers {min(unknown)}, which is no query of {lines}: ask again")
+        raise UserError(f"{answers} answers the query {min(unknown)}, which is not in {lines}: ask again")
     scored_lines = keep_audited(test_lines, audit[0]) if audit else test_lines
     if sampled:
         sampled_ids = {line["query_id"] for line in read_lines(sampled[0])}

@@ -69,22 +69,24 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
         for column, file in row.files.items():
             is_absolute = Path(row[column]).is_absolute() or row[column].lower().startswith("file:")
             if row[column] and not is_absolute and not Path(file.path).resolve().is_relative_to(path.parent.resolve()):
-                raise UserError(f"{key}: line {line} leaves the manifest's folder by {column}: give an absolute path")
+                raise UserError(
+                    f"{key}: line {line}: {column} leads out of the manifest's folder: give an absolute path"
+                )
             if file.differences:
-                differences[f"{column} differs from its file in {', '.join(file.differences)}"].append(line)
+                differences[f"{column} differs from the existing file in {', '.join(file.differences)}"].append(line)
         image = row.files["image_path"].path
         image_id = row["image_id"] or clean_id(Path(image.replace("\\", "/")).stem)
         same = rows_of[image_id]
         if same and (image, split) != (same[0].files["image_path"].path, same[0]["split"]):
-            raise UserError(f"{key}: lines {same[0].line} and {line} give {image_id!r} two files or splits: rename")
+            raise UserError(f"{key}: lines {same[0].line} and {line} give {image_id!r} two files or splits: rename one")
         if kind == "folder" and any(row["class"] == earlier["class"] for earlier in same):
-            raise UserError(f"{key}: line {line} repeats the class {row['class']!r} of {image_id!r}: leave one out")
+            raise UserError(f"{key}: line {line} repeats the class {row['class']!r} of {image_id!r}: remove one")
         same.append(row)
         subject = row["subject_id"] or image_id
         first_split, first_line = subjects.setdefault(subject, (split, line))
         if first_split != split:
             lines = f"lines {first_line} and {line}"
-            raise UserError(f"{key}: {lines} put {subject!r} into {first_split} and {split}: use one")
+            raise UserError(f"{key}: {lines} put {subject!r} into {first_split} and {split}: use one split")
     for note, differing_lines in differences.items():
         log.warning("%s: %s, and that file is used: %s", key, note, listed_lines(differing_lines))
     return dict(sorted(rows_of.items()))
@@ -107,7 +109,7 @@ def read_folder_image(image_id: str, rows: list[Row], options: Mapping) -> Image
             else:
                 masks |= pixels.read_class_masks(path, shape, label, options)
         if unknown := sorted(masks.keys() - options["classes"].keys()):
-            raise Rejected("unknown_label", f"the class {unknown[0]!r} is not one of the source's")
+            raise Rejected("unknown_label", f"the class {unknown[0]!r} is not in the source's classes")
         pixels.refuse_uniform(masks)
     return Image(
         image_id, first["subject_id"] or image_id, first["split"], picture, masks, instances, boxes,
@@ -122,10 +124,10 @@ def _boxes(rows: list[Row], shape: tuple[int, int], classes: Mapping) -> dict[st
         try:
             x, y, w, h = (float(row[side]) for side in ("x", "y", "w", "h"))
         except ValueError:
-            raise Rejected("bad_row", f"line {row.line} has no box") from None
+            raise Rejected("bad_row", f"line {row.line} has no number in x, y, w or h") from None
         if not (w > 0 and h > 0 and 0 <= x < x + w <= shape[1] + 1 and 0 <= y < y + h <= shape[0] + 1):
-            raise Rejected("bad_row", f"line {row.line} has a box outside its picture")
+            raise Rejected("bad_row", f"line {row.line} has a box that is empty or outside its image")
         if row["class"] not in classes:
-            raise Rejected("unknown_label", f"the class {row['class']!r} is not one of the source's")
+            raise Rejected("unknown_label", f"the class {row['class']!r} is not in the source's classes")
         boxes_by_class[row["class"]].append((x, y, x + w, y + h))
     return {label: np.array(boxes) for label, boxes in boxes_by_class.items()}

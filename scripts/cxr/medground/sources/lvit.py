@@ -23,9 +23,9 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
 
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    except Exception as error:  # openpyxl raises what its parts raise: KeyError, BadZipFile, ValueError ...
+    except Exception as error:  # openpyxl raises KeyError, BadZipFile, ValueError ...
         refuse_machine_fault(path, error)
-        message = f"{key}: {path.name} is no workbook that can be read ({type(error).__name__}): save it as .xlsx again"
+        message = f"{key}: {path.name} cannot be read as a workbook ({type(error).__name__}): save it as .xlsx again"
         raise UserError(message) from None
     try:
         for sheet in book.worksheets:
@@ -39,7 +39,7 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
                 cells = ["" if cell is None else str(cell).strip() for cell in row] + [""] * len(head)
                 stem = clean_id(Path(cells[image].replace("\\", "/")).stem)
                 if stem in description_by_stem:
-                    raise UserError(f"{key}: row {line} of {path.name} repeats {stem!r}: leave one out")
+                    raise UserError(f"{key}: row {line} of {path.name} repeats {stem!r}: remove one")
                 description_by_stem |= {stem: cells[description]} if stem else {}
             return description_by_stem
     finally:
@@ -58,19 +58,19 @@ def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, I
     for split, part in folder_by_split.items():
         books = sorted(path for path in part.glob("*.xlsx") if not path.name.startswith("~"))
         if len(books) > 1:
-            raise UserError(f"{key}: {part.name} has the workbooks {books[0].name} and {books[1].name}: leave one")
+            raise UserError(f"{key}: {part.name} has the workbooks {books[0].name} and {books[1].name}: keep one")
         texts = read_workbook(books[0], key) if books else {}
         images, masks = (
             {clean_id(path.stem): path for path in sorted((part / name).glob("*")) if path.suffix.lower() in ENDINGS}
             for name in ("img", "labelcol")
         )
-        # some workbooks name the mask
+        # some workbooks name the mask instead of the image
         plain_names = {stem: stem.removeprefix(PREFIX) for stem in texts if stem not in images}
         image_by_stem = {stem: name for stem, name in plain_names.items() if name in images}
         text_by_image = {image_by_stem.get(stem, stem): (stem, text) for stem, text in texts.items()}
         for image_id in sorted(images.keys() | text_by_image.keys()):
             if split_by_image.setdefault(image_id, split) != split:
-                raise UserError(f"{key}: {image_id!r} lies in {split_by_image[image_id]} and in {split}: remove one")
+                raise UserError(f"{key}: {image_id!r} is in {split_by_image[image_id]} and in {split}: remove one")
             stem, text = text_by_image.get(image_id, (image_id, ""))
             mask = next((masks[name] for name in (stem, PREFIX + image_id, image_id) if name in masks), None)
             yield image_id, partial(_image, image_id, split, images.get(image_id), mask, text, options)

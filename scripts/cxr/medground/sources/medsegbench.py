@@ -23,8 +23,7 @@ SPLITS = {"train": "train", "val": "validate", "test": "test"}
 
 
 def read_flag_facts(flag: str) -> dict:
-    """Return the facts about a published set from resources/medground/sources.yaml. ``flag`` is the set's name, such as
-    fhpsaop. Raises UserError for an unknown name."""
+    """Return the facts about the published set ``flag``, such as fhpsaop. Raises UserError for an unknown set."""
     facts_by_flag = load_resource(RESOURCE_FILES[0])["medsegbench"]
     if flag not in facts_by_flag:
         raise UserError(f"there is no MedSegBench set {flag!r}: choose one of {', '.join(sorted(facts_by_flag))}")
@@ -54,7 +53,7 @@ class Member:
             self.shape, is_by_columns, dtype = read(file)
             self._header_size = file.tell()
         if dtype.hasobject or is_by_columns or dtype != np.uint8:
-            raise self.fault(f"holds {dtype}, not unsigned bytes by rows", "give the published file")
+            raise self.fault(f"has the type {dtype} or another order than uint8 by rows", "give the published file")
 
     def fault(self, problem: str, remedy: str = "download the file again") -> UserError:
         """Return the error that this array has a ``problem``."""
@@ -76,21 +75,21 @@ class Member:
             for _ in range(self.shape[0]):
                 data = file.read(size)
                 if len(data) < size:
-                    raise self.fault("is shorter than it says")
+                    raise self.fault("is shorter than its header states")
                 yield np.frombuffer(data, np.uint8).reshape(self.shape[1:])
 
 
 def read_npz(path: str, flag: str, facts: Mapping) -> Iterator[tuple[str, ImageReader]]:
     """Yield (image id, function that reads the image), split by split. Raises UserError for a damaged file."""
-    with refuse_unreadable(path, f"{Path(path).name} is no npz file", "download it again", zipfile.BadZipFile):
+    with refuse_unreadable(path, f"{Path(path).name} is not an npz file", "download it again", zipfile.BadZipFile):
         archive = zipfile.ZipFile(path)
     with archive:
         for split, name in SPLITS.items():
             pictures, labels = Member(archive, f"{split}_images"), Member(archive, f"{split}_label")
             if len(pictures.shape) not in (3, 4) or pictures.shape[3:] not in ((), (1,), (3,)):
-                raise pictures.fault(f"has the shape {pictures.shape}, no pictures", "give the published file")
+                raise pictures.fault(f"has the shape {pictures.shape}, not that of images", "give the published file")
             if pictures.shape[:3] != labels.shape[:3] or labels.shape[3:] not in ((), (1,)):
-                raise labels.fault(f"has the shape {labels.shape}, the images {pictures.shape}", "give another file")
+                raise labels.fault(f"has the shape {labels.shape}, but images {pictures.shape}", "give another file")
             for at, (picture, label) in enumerate(zip(pictures.rows(), labels.rows(), strict=True)):
                 image_id = f"{flag}_{split}_{at:05d}"
                 yield image_id, partial(_image, image_id, name, picture, label.reshape(label.shape[:2]), facts)
@@ -111,5 +110,5 @@ def parse_flag(path: str) -> tuple[str, int]:
     file is not named like a published one."""
     if match := re.fullmatch(r"([a-z0-9]+)_(128|256|512)", Path(path).stem):
         return match[1], int(match[2])
-    problem = "is not named as MedSegBench names its files"
-    raise UserError(f"{Path(path).name} {problem}: use fhpsaop_256.npz and the like")
+    problem = "does not have the name of a MedSegBench file"
+    raise UserError(f"{Path(path).name} {problem}: use a name such as fhpsaop_256.npz")

@@ -73,7 +73,7 @@ def _palette_indices(path: Path) -> np.ndarray | None:
             pages = getattr(picture, "n_frames", 1)
             if pages == 1 and picture.mode == "P":
                 indices, colours = np.asarray(picture), picture.getpalette("RGB") or []
-    except Exception as error:  # Pillow raises what its parts raise; OpenCV reads the file, or gives the reason
+    except Exception as error:  # Pillow raises many kinds of errors; OpenCV then reads the file or reports the reason
         if out_of_memory(error) or broken_part(error):
             raise
         return None
@@ -89,7 +89,7 @@ def _palette_indices(path: Path) -> np.ndarray | None:
     if used[0] == 0:
         planes = [plane for plane in (indices != 0, *planes) if not looks_inverted(plane)]
     if len(planes) != 1:
-        raise Rejected("unknown_label", "either of the palette's two colours may be the background")
+        raise Rejected("unknown_label", "either of the palette's two colours may be background")
     return planes[0].astype(np.uint8)
 
 
@@ -121,7 +121,7 @@ def match_image_size(values: np.ndarray, shape: tuple[int, int], resize: str) ->
         return values
     same = abs(values.shape[1] * shape[0] / (values.shape[0] * shape[1]) - 1) <= PROPORTIONS
     if resize != "nearest" or not same:
-        raise Rejected("shape_mismatch", f"mask {values.shape[::-1]}, picture {shape[::-1]}")
+        raise Rejected("shape_mismatch", f"the mask is {values.shape[::-1]}, its image {shape[::-1]}")
     plain = values.astype(np.float64) if values.dtype.kind not in "u" or values.dtype.itemsize > 2 else values
     return cv2.resize(plain, shape[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
 
@@ -145,7 +145,7 @@ def binary_mask(values: np.ndarray, threshold: float, most_foreground: float) ->
     mask = values > (threshold if (values > 1).any() else 0)
     share = float(mask.mean())
     if most_foreground < 1 and share < 1 and (share > most_foreground or looks_inverted(mask)):
-        raise Rejected("inverted_mask", f"{share:.0%} of the picture is foreground")
+        raise Rejected("inverted_mask", f"{share:.0%} of the image is foreground")
     return mask
 
 
@@ -165,7 +165,7 @@ def instance_numbers(values: np.ndarray) -> np.ndarray:
     """Return a mask of instance numbers as uint16 (H, W). Raises Rejected for other values than 0, 1, …, 65,535."""
     is_number = np.isfinite(values) & (values >= 0) & (values <= MOST_INSTANCES) & (values == np.floor(values))
     if not is_number.all():
-        raise Rejected("unknown_label", f"the value {values[~is_number][0]} is no number of an instance")
+        raise Rejected("unknown_label", f"the value {values[~is_number][0]} is not an instance number")
     return values.astype(np.uint16)
 
 
@@ -202,7 +202,7 @@ def _decoding() -> Iterator[None]:
             yield
     except Rejected:
         raise
-    except Exception as error:  # decoders raise what their parts raise
+    except Exception as error:  # decoders raise many kinds of errors
         if out_of_memory(error) or broken_part(error) or getattr(error, "errno", None) in MACHINE_ERRORS:
             raise
         raise Rejected("undecodable", files.describe_error(error)) from None

@@ -211,14 +211,14 @@ def _warn(name: str, results: str, rows: Sequence[dict]) -> None:
     disagreements = [row["disagrees"] for row in rows if row["disagrees"] is not None]
     if sum(disagreements) > len(disagreements) / 2:
         log.warning(
-            "%s: %d of %d descriptions name other sides than the masks have; are the images mirrored, or is "
-            "medground.sources.sets.%s.orientation wrong?", name, sum(disagreements), len(disagreements), name,
+            "%s: %d of %d descriptions name other sides than the masks: check whether the images are mirrored, and "
+            "medground.sources.sets.%s.orientation", name, sum(disagreements), len(disagreements), name,
         )  # fmt: skip
     counts = Counter(row["anatomy"] for row in rows)
     if lost := counts[ABSENT] + counts[DIFFERENT]:
         log.warning(
-            "%s: of %d of %d films %s has no anatomy (%d of these are other pictures of the same name): their queries "
-            "name no zone and stay unjudged",
+            "%s: %d of %d radiographs have no anatomy in %s (%d of them are other images of the same name): their "
+            "queries name no zone and stay unjudged",
             name, lost, lost + counts[ANATOMY_FOUND], results, counts[DIFFERENT],
         )  # fmt: skip
 

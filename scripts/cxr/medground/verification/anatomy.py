@@ -23,12 +23,12 @@ class JudgeThresholds:
     contrast: float = 0.8  # effect size against the surroundings from which a region stands out
     blob_iou: float = 0.5  # IoU of a box and the blob in it from which a region stands out
     enlarge: float = 0.25  # margin of the crop around a box, as a fraction of the box's longer side
-    zone_no: float = 0.1  # fraction of a box's lung pixels in a zone or lung of its text below which it is not there
-    least_lung: float = 0.1  # smallest fraction of a box that must be lung, else its zones are unknown
+    zone_no: float = 0.1  # fraction of a box's lung pixels in a place below which the box does not lie there
+    least_lung: float = 0.1  # fraction of a box that is lung below which its zones are unknown
     anomaly_level: int = 26  # value of the anomaly map from which a pixel counts as anomalous, grey levels
-    anomaly_yes: float = 0.1  # excess of a box's fraction of anomalous lung pixels from which it stands out
-    anomaly_no: float = -0.1  # excess below which a region counts as normal; between the two the judge abstains
-    slack: float = 2.0  # factor on the logic's margins, as boxes are measured less exactly than masks
+    anomaly_yes: float = 0.1  # value of excess_anomaly from which a region stands out
+    anomaly_no: float = -0.1  # value below which a region counts as normal; between the two the judge abstains
+    slack: float = 2.0  # factor on the margins of LogicOptions, because boxes are measured less exactly than masks
 
 
 @dataclass(frozen=True)

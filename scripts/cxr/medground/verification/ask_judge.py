@@ -22,7 +22,7 @@ from cxr.medground.logic.facts import group_by_image
 from cxr.medground.logic.text import FIELDS
 from cxr.medground.verification.text_rules import find_form_fault
 
-SELECT_FROM = 20  # most candidates on an image for select: the answer and those nearest to it
+SELECT_FROM = 20  # most candidates that the task select shows
 _NEGATED = re.compile(
     r"\b(?:not|no|never|neither|nor|cannot|without|hardly|isn't|doesn't|don't|aren't)\b(?:\s+\w+){0,3}\s*$"
 )
@@ -35,7 +35,7 @@ class JudgeOptions(asking.AskingOptions):
     ways: Sequence[str] = ()
 
 
-Views = Callable[..., PromptImage]  # takes a way of asking and regions; returns the image that is shown
+Views = Callable[..., PromptImage]  # takes a task and regions; returns the image for the prompt
 
 
 def make_views(picture: np.ndarray, rows: Mapping[int, Mapping]) -> Views:
@@ -50,10 +50,8 @@ def make_views(picture: np.ndarray, rows: Mapping[int, Mapping]) -> Views:
 
 
 def candidates_to_show(answer: Sequence[int], rows: Mapping[int, Mapping], most: int = SELECT_FROM) -> list[int]:
-    """Return the candidates that the task select shows: the answer and those nearest to it, ``most`` in total.
-
-    If the answer itself has ``most`` regions or more, all candidates are shown. The answer would otherwise be
-    obvious."""
+    """Return the candidates that the task select shows: the answer and those nearest to it, ``most`` in total. If the
+    answer itself has ``most`` regions or more, all candidates are shown. The answer would otherwise be obvious."""
     candidates = [region for region, row in rows.items() if row["candidate"]]
     if len(candidates) <= most or len(answer) >= most:
         return sorted(candidates)

@@ -174,7 +174,7 @@ def _split_reference(tokens: list[Token]) -> tuple[list[Token], list[Token] | No
             continue
         end = at + 1
         while end < len(tokens) and tokens[end].kind not in ("end", "relation"):
-            # "the small one" is a thing as well
+            # "the small one" counts as a noun phrase
             is_pronoun = tokens[end].text == "one" and tokens[end - 1].kind in ("atom", "ordinal")
             noun = Token("class", "", "one", False) if is_pronoun else tokens[end]
             if noun.kind == "class":

@@ -204,8 +204,7 @@ def measured_plane(picture: np.ndarray, domain: str, extent: Sequence[int]) -> n
 
 
 def judge_from_answers(query_id: str, regions: Sequence[int], answers: Answers) -> Judgement:
-    """Return the judgement of a query from a language model's answers, confirm before select. Raises UserError if an
-    answer is missing."""
+    """Return a query's judgement from a language model's answers. Raises UserError if an answer is missing."""
     observed = []
     for way, line_by_query in sorted(answers.items()):
         line = find_answer(line_by_query, "query", query_id, "verification")

@@ -33,10 +33,8 @@ def verify_line(
     is_statement: bool = False, description: str = "", answers: judge.Answers | None = None,
 ) -> tuple[tuple[str, str, str] | None, dict]:  # fmt: skip
     """Return (fault, checks) for the line of a query. The fault is (stage, reason, detail), or None if the query is
-    accepted.
-
-    A statement, which is an image's description used as a query, is always accepted. Its faults become part of its
-    checks."""
+    accepted. A statement, which is an image's description used as a query, is always accepted. Its faults become part
+    of its checks."""
     wrong = ("I", *fault) if (fault := find_form_fault(line, rows)) else None
     if wrong and not is_statement:
         return wrong, {}
