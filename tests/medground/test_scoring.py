@@ -203,7 +203,7 @@ def test_an_audit_leaves_lines_out(files, tmp_path):
     write_table(tmp_path / "audit.parquet", pl.DataFrame({"query_id": ["a", "x", "y"], "accepted": [True] * 3}))
     with pytest.raises(
         UserError,
-        match="has votes on 2 queries that are no longer in the dataset, such as x: review the present queries",
+        match="has votes on 2 queries that are no longer in the dataset, such as x: review the queries again",
     ):
         run_scores(**files, options=OPTIONS, seed=SEED, audit=[str(tmp_path / "audit.parquet")])
 

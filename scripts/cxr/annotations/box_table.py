@@ -45,8 +45,7 @@ def region_box(region: Annotation) -> tuple[float, float, float, float] | None:
 
 def read_box_table(path: str | Path, kind: str, image_id: str, classes: Mapping) -> tuple[pl.DataFrame, Counter[str]]:
     """Return the boxes of a file in original pixels, and {reason: number of excluded regions}. ``image_id``: template
-    of the image's id, with {name} or {stem}. ``classes``: {label: detector class}. Raises UserError for another
-    format."""
+    of the image's id, with {name} or {stem}. ``classes``: {label: detector class}. Raises UserError for other files."""
     rows: list = []
     omitted_by_reason: Counter[str] = Counter()
     for region in read_annotations("the file", path, kind)[0]:

@@ -2,7 +2,7 @@
 
 A row has dicom_id, estimated Dice, 120 landmarks (x, y), run lengths of each organ, Height and Width, in pixels of the
 original image. Run lengths are pairs "start length" in row order, and the first pixel is 1. The table is 15 GB of text,
-so it is streamed and only the requested images are kept. It is no annotation format, because no human annotated it."""
+so it is streamed and only the requested images are kept. It is not an annotation format, as no human annotated it."""
 
 import math
 import re

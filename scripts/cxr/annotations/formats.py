@@ -26,5 +26,5 @@ FOLDERS = tuple(name for name, literals in _LITERALS_BY_FORMAT.items() if litera
 
 
 def describe_formats() -> str:
-    """Return the descriptions of all formats as one text, ``coco: …; nih: …``."""
+    """Return the descriptions of all formats as one text, in the form ``coco: …; nih: …``."""
     return "; ".join(f"{name}: {literals['WHAT']}" for name, literals in _LITERALS_BY_FORMAT.items())

@@ -28,8 +28,8 @@ class SceneGraph(NamedTuple):
 
 
 def read_graphs(key: str, path: Path) -> Iterator[SceneGraph]:
-    """Yield the scene graphs of a folder or of the release, by file name. Raises UserError for no or a damaged
-    graph."""
+    """Yield the scene graphs of a folder or of the release, by file name. Raises UserError if a graph is damaged or
+    there is none."""
     inner = path / "silver_dataset" / "scene_graph"
     files = sorted((inner if inner.is_dir() else path).glob(f"*{ENDING}"))
     if not files:

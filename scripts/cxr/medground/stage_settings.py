@@ -21,7 +21,7 @@ class RegionsSettings(Section):
 
 
 class ModelsSettings(Section):
-    """Requests to the model that words queries and to the judge."""
+    """Requests to the models that write queries and judge them."""
 
     max_tokens: int = redefine(LanguageModel, "max_tokens", 2048)
     picture_tokens: int = key(1600, "Maximum tokens per image in the model's input.", unit="tokens", ge=1)
@@ -29,8 +29,7 @@ class ModelsSettings(Section):
 
 
 class ImageModelSettings(Section):
-    """A language model that takes images. It has no default, because the paper names no generator and its judge is
-    closed."""
+    """A language model that takes images. There is no default: the paper names no generator and a closed judge."""
 
     model: str = key("", "Hugging Face id or folder of a model that takes images; required.")
     revision: str = redefine(LanguageModel, "revision", "")
@@ -42,7 +41,7 @@ class ImageModelSettings(Section):
 
 
 class GeneratorSettings(ImageModelSettings):
-    """The model that words queries."""
+    """The language model that writes queries."""
 
     temperature: float = redefine(LanguageModel, "temperature", 0.7)
     form: Literal["json", "question_answer"] = key(

@@ -121,7 +121,7 @@ def _read_samples(
     lines_by_split: Mapping[str, list[dict]], regions: Sequence[str], sources: Sequence[str],
     source_names: Sequence[str], folder: Path, has_pixels: bool,
 ) -> dict[str, list[ExportedLine]]:  # fmt: skip
-    """Return {split: lines with their boxes in pixels}, and write the images."""
+    """Return {split: lines with their boxes in pixels}, and write the images as PNG if ``has_pixels``."""
     keys = {(line["source"], line["image_id"]) for split_lines in lines_by_split.values() for line in split_lines}
     image_by_key: dict[tuple[str, str], tuple[int, int, dict[int, dict]]] = {}
     for key, picture, rows in read_pictures(source_names, regions, sources, keys):

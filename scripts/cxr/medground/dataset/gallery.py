@@ -57,8 +57,7 @@ def run(
 
 
 def _sample_by_group(rows: Sequence[Mapping], names: tuple[str, ...], seed: int) -> Iterator[Mapping]:
-    """Yield up to :data:`EACH` random rows of every group, at most one per image. ``names``: columns whose values
-    define the groups."""
+    """Yield up to :data:`EACH` random rows of every group, at most one per image. ``names``: grouping columns."""
     groups: dict[tuple, list] = defaultdict(list)
     for row in sorted(rows, key=lambda row: stable_hash(seed, "gallery", row.get("query_id", row.get("first")))):
         group = groups[tuple(row[name] for name in names)]

@@ -111,7 +111,7 @@ def run(
     *, lines: list[str], labels: list[str], sources: list[str], entities: list[str], language: str, words: str,
     source_names: list[str],
 ) -> None:  # fmt: skip
-    """Write the measures of queries and label baselines. ``entities``: table of another engine's concept counts, or
+    """Write the measures of queries and label baselines. ``entities``: table of concept counts by scispaCy, or
     nothing."""
     concepts_by_query = dict(read_table(entities[0]).iter_rows()) if entities else {}
     facts = {name: Facts.read(paths[0]) for name, paths in paths_by_source(source_names, sources)}

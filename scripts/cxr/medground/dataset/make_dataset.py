@@ -36,7 +36,7 @@ def answer_words(labels: Iterable[str], facts: Facts) -> str:
 
 def make_baseline_lines(source: SimpleNamespace, kind: str) -> Iterator[dict]:
     """Yield the lines of a label baseline, in which class names stand in place of queries. ``kind`` is generic (the
-    word "region" for all candidates of an image), class (one line per class of an image) or replaced (one line per
+    word "region" for all candidates of an image), class (a line per class of an image) or replaced (a line per
     query)."""
     rows_by_image = group_by_image(source.regions.filter("candidate").iter_rows(named=True))
     for line in source.accepted if kind == "replaced" else ():
@@ -76,8 +76,8 @@ def sensitivity_pairs(lines: Sequence[Mapping], labels: Mapping[tuple, Mapping],
 
 
 def check_conservation(source: SimpleNamespace, split: str) -> list[dict]:
-    """Return how many images, components and queries of a source and split came in and out. Raises AssertionError if
-    not all came out."""
+    """Return the numbers of images, components and queries that entered and left the stages, for one source and split.
+    Raises AssertionError if they differ."""
     images, rejected, unasked = (part.filter(split=split) for part in (source.images, source.rejected, source.unasked))
     tables, names = (source.without, source.regions, source.dropped), images.select("image_id")
     without_regions, regions, dropped = (table.join(names, on="image_id", how="semi") for table in tables)
@@ -100,8 +100,7 @@ def check_conservation(source: SimpleNamespace, split: str) -> list[dict]:
 
 
 def _num_requested(per_image: int | None, regions: pl.DataFrame, candidate_lines: Sequence[Mapping]) -> int:
-    """Return the number of queries requested for images with regions. If a user's table has more for an image, all of
-    them count."""
+    """Return the number of queries requested for images with regions. Further ones of a user's table count as well."""
     if per_image is None:
         return regions["image_id"].n_unique()
     num_by_image = Counter(line["image_id"] for line in candidate_lines)
@@ -139,8 +138,7 @@ def run(
     source_names: list[str], uses: dict[str, str], stated: list[str], per_image: int, seed: int, **files: list[str],
 ) -> None:  # fmt: skip
     """Write the dataset. Raises AssertionError if counts do not add up. ``uses``: {source: dataset or zero_shot}.
-    ``stated``: sources whose queries are the images' descriptions. ``files``: {name: paths of all sources and
-    shards}."""
+    ``stated``: sources whose queries are the images' descriptions. ``files``: {name: paths of all shards}."""
     lines_by_file: dict[str, list[dict]] = {name: [] for name in FILES}
     baselines: dict[str, list[dict]] = {Path(path).parent.name: [] for path in labels}
     classes, conservation_rows = {}, []

@@ -112,8 +112,7 @@ class Decider:
         return nth_region(distance, other_regions, 1, 1, self.numbers.nearest_gap, ratio=True)
 
     def ordinal_region(self, regions: tuple[int, ...], name: str, nth: int) -> int | None:
-        """Return the nth of ``regions`` by the ordinal ``name``, such as leftmost, or None if the order is
-        uncertain."""
+        """Return the nth of ``regions`` by the ordinal ``name``, such as leftmost, or None if it is uncertain."""
         if nth > self.numbers.farthest_nth:
             return None
         attribute, direction = AXES[name]
@@ -159,7 +158,7 @@ ANSWER_CHANGES = -1  # grade of a query with another answer for one shift: it is
 
 class Outlines:
     """Grades of one image's queries, by whether their answer stays the same when all outlines are shifted outwards or
-    inwards. ``shifted_rows``: the image's rows in the table of shifted regions. If it is empty, every query is
+    inwards. ``shifted_rows``: the image's rows in the table of shifted regions. If it is empty, all queries are
     robust."""
 
     def __init__(self, image: Mapping, shifted_rows: Sequence[Mapping], facts: Facts, side: int):

@@ -123,7 +123,7 @@ def keep_audited(lines: Sequence[Mapping], audit: str) -> list[Mapping]:
     if missing_ids := set(votes["query_id"]) - {line["query_id"] for line in lines}:
         raise UserError(
             f"medground.audit has votes on {len(missing_ids)} queries that are no longer in the dataset, such as "
-            f"{min(missing_ids)}: review the present queries"
+            f"{min(missing_ids)}: review the queries again"
         )
     accepted_ids = set(votes.filter("accepted")["query_id"])
     return [line for line in lines if line["query_id"] in accepted_ids]

@@ -36,8 +36,7 @@ class Scene:
 
     These are arrays (N,): ``area`` in pixels; ``area_ratio``, the area divided by that of the image without padding;
     the centroid ``cx`` and ``cy``; ``elongation``, ``solidity``, ``contrast`` and ``texture``, NaN if unknown;
-    ``edge_gap``, the distance from the box to the image's nearest edge; ``candidate``, whether the region may be an
-    answer.
+    ``edge_gap``, the distance from the box to the image's edge; ``candidate``, whether the region may be an answer.
 
     ``shares``: fraction of each region in each of ``zones``, (N, Z), or None. ``within``: {(region, other): fraction of
     the region's pixels inside the other}, None without masks. ``radiological``: whether the image's left is the

@@ -85,8 +85,7 @@ def described_zones(read: Description, sides: Sequence[str]) -> Mapping[str, np.
     The result is empty if the description contradicts the regions, or if no region is alone on its side.
 
     A region alone on its side lies in the level that the description names there. If it names several levels, these are
-    unknown. Regions that share a side are only known to lie in no zone of the other side, so their fraction there is
-    0."""
+    unknown. Regions that share a side are only known to lie in no zone of the other side (fraction 0)."""
     alone = [side for side in SIDES if list(sides).count(side) == 1]
     if description_faults(read, sides) or not alone:
         return {}

@@ -135,8 +135,7 @@ def _list_components(row: Mapping, planes: Planes, side: int) -> Components:
 
 
 def _candidates(row: Mapping, regions: Components, seed: int) -> set[int]:
-    """Return the numbers of the regions that may be answers: at most :data:`MAX_BOXES`, and none that a tile's edge
-    cuts."""
+    """Return the numbers of the regions that may be answers: at most MAX_BOXES, and none cut by a tile's edge."""
     cut_edges = [(at, row["extent"][at]) for at, is_inner in enumerate(row["inner"]) if is_inner]
     is_cut = [any(component.box[at] == edge for at, edge in cut_edges) for _, component in regions]
     candidates = np.flatnonzero(~np.array(is_cut, bool)).tolist()

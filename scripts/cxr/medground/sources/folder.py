@@ -69,9 +69,7 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
         for column, file in row.files.items():
             is_absolute = Path(row[column]).is_absolute() or row[column].lower().startswith("file:")
             if row[column] and not is_absolute and not Path(file.path).resolve().is_relative_to(path.parent.resolve()):
-                raise UserError(
-                    f"{key}: line {line}: {column} leads out of the manifest's folder: give an absolute path"
-                )
+                raise UserError(f"{key}: line {line}: {column} leaves the manifest's folder: give an absolute path")
             if file.differences:
                 differences[f"{column} differs from the existing file in {', '.join(file.differences)}"].append(line)
         image = row.files["image_path"].path
@@ -80,7 +78,7 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
         if same and (image, split) != (same[0].files["image_path"].path, same[0]["split"]):
             raise UserError(f"{key}: lines {same[0].line} and {line} give {image_id!r} two files or splits: rename one")
         if kind == "folder" and any(row["class"] == earlier["class"] for earlier in same):
-            raise UserError(f"{key}: line {line} repeats the class {row['class']!r} of {image_id!r}: remove one")
+            raise UserError(f"{key}: line {line} repeats the class {row['class']!r} of {image_id!r}: remove one row")
         same.append(row)
         subject = row["subject_id"] or image_id
         first_split, first_line = subjects.setdefault(subject, (split, line))

@@ -1,5 +1,4 @@
-"""Results of the system ILS. Its lesion masks are the source ``ils``, and its anatomy serves radiographs of other
-sources.
+"""Results of the system ILS. Its lesion masks are the source ``ils``, and its anatomy serves other radiographs.
 
 The anatomy (lung zones, organs, anomaly map) comes from an ILS run over the same images. An image is looked up by its
 file, otherwise by its id. The pixels are compared, so that a different image with the same name is never used."""

@@ -39,7 +39,7 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
                 cells = ["" if cell is None else str(cell).strip() for cell in row] + [""] * len(head)
                 stem = clean_id(Path(cells[image].replace("\\", "/")).stem)
                 if stem in description_by_stem:
-                    raise UserError(f"{key}: row {line} of {path.name} repeats {stem!r}: remove one")
+                    raise UserError(f"{key}: row {line} of {path.name} repeats the image {stem!r}: remove one")
                 description_by_stem |= {stem: cells[description]} if stem else {}
             return description_by_stem
     finally:
@@ -70,7 +70,9 @@ def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, I
         text_by_image = {image_by_stem.get(stem, stem): (stem, text) for stem, text in texts.items()}
         for image_id in sorted(images.keys() | text_by_image.keys()):
             if split_by_image.setdefault(image_id, split) != split:
-                raise UserError(f"{key}: {image_id!r} is in {split_by_image[image_id]} and in {split}: remove one")
+                raise UserError(
+                    f"{key}: {image_id!r} is in the splits {split_by_image[image_id]} and {split}: remove one"
+                )
             stem, text = text_by_image.get(image_id, (image_id, ""))
             mask = next((masks[name] for name in (stem, PREFIX + image_id, image_id) if name in masks), None)
             yield image_id, partial(_image, image_id, split, images.get(image_id), mask, text, options)

@@ -40,8 +40,7 @@ def check_digest(path: Path, expected: Mapping[int, str]) -> None:
 
 
 class Member:
-    """An array in an npz file, which is read row by row. Raises UserError if the array is missing, damaged or not
-    uint8."""
+    """An array in an npz file, which is read row by row. Raises UserError if it is missing, damaged or not uint8."""
 
     def __init__(self, archive: zipfile.ZipFile, name: str):
         self.name, self._archive = name, archive
@@ -53,7 +52,7 @@ class Member:
             self.shape, is_by_columns, dtype = read(file)
             self._header_size = file.tell()
         if dtype.hasobject or is_by_columns or dtype != np.uint8:
-            raise self.fault(f"has the type {dtype} or another order than uint8 by rows", "give the published file")
+            raise self.fault(f"is not uint8 stored by rows (type {dtype})", "give the published file")
 
     def fault(self, problem: str, remedy: str = "download the file again") -> UserError:
         """Return the error that this array has a ``problem``."""
@@ -89,7 +88,9 @@ def read_npz(path: str, flag: str, facts: Mapping) -> Iterator[tuple[str, ImageR
             if len(pictures.shape) not in (3, 4) or pictures.shape[3:] not in ((), (1,), (3,)):
                 raise pictures.fault(f"has the shape {pictures.shape}, not that of images", "give the published file")
             if pictures.shape[:3] != labels.shape[:3] or labels.shape[3:] not in ((), (1,)):
-                raise labels.fault(f"has the shape {labels.shape}, but images {pictures.shape}", "give another file")
+                raise labels.fault(
+                    f"has the shape {labels.shape}, but the images have {pictures.shape}", "give another file"
+                )
             for at, (picture, label) in enumerate(zip(pictures.rows(), labels.rows(), strict=True)):
                 image_id = f"{flag}_{split}_{at:05d}"
                 yield image_id, partial(_image, image_id, name, picture, label.reshape(label.shape[:2]), facts)

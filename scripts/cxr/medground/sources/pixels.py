@@ -64,9 +64,8 @@ def read_mask(path: Path) -> np.ndarray:
 def _palette_indices(path: Path) -> np.ndarray | None:
     """Return the palette's index at each pixel, with 0 for background, or None if the image has no palette.
 
-    If a palette has black and one other colour, and black is not index 0, either of them may be the background. The
-    colour with which the mask does not look inverted is chosen. Raises Rejected if both or none qualify, or for several
-    pages."""
+    If a palette has black and one other colour, and black is not index 0, either may be the background. The colour with
+    which the mask does not look inverted is chosen. Raises Rejected if both or none qualify, or for several pages."""
     indices = None
     try:
         with PillowImage.open(path) as picture:

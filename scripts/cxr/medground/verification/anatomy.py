@@ -34,7 +34,7 @@ class JudgeThresholds:
 @dataclass(frozen=True)
 class Anatomy:
     """ILS results for a radiograph. ``zones`` and ``organs``: {name: bool (S, S)}. There are no organs if the source's
-    masks derive from them. ``anomaly``: anomaly map, uint8 (S, S), or None. ``opaque``: classes that this map can
+    masks derive from them. ``anomaly``: anomaly map, uint8 (S, S), or None. ``opaque``: classes that the map can
     show."""
 
     zones: Mapping[str, np.ndarray]

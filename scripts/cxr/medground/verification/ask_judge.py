@@ -82,8 +82,7 @@ def select_schema(regions: Sequence[int]) -> dict:
 def build_question(
     way: str, line: Mapping, views: Views, subject: asking.Subject, options: JudgeOptions, prompts: asking.Prompts
 ) -> asking.Request:
-    """Return the request to judge a query by the task ``way``. The model is not asked if a text contains instructions
-    to it."""
+    """Return the request to judge a query by the task ``way``. The model is not asked if a text instructs it."""
     regions, facts, domain = list(line["regions"]), subject.facts, subject.image["domain"]
     if way == "select":
         regions = candidates_to_show(regions, {row["region"]: row for row in subject.rows})

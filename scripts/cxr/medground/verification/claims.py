@@ -30,8 +30,8 @@ STOPS = {",", ".", "?", ";", ":"}
 @dataclass(frozen=True)
 class Token:
     """A word or phrase of a text. ``kind``: class, atom, position, side, zone, ordinal, nth, from, relation, number,
-    all, image, negation, comparison, silent, end or unread. ``value``: its meaning. ``plural``: whether a noun is in
-    the plural."""
+    all, image, negation, comparison, silent, end or unread. ``value``: its meaning. ``plural``: for a noun, else
+    None."""
 
     kind: str
     value: str

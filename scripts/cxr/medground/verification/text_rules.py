@@ -45,8 +45,8 @@ def allowed_words(decider: Decider, allow: Sequence[str], description: str = "")
 
 
 def check_text(text: str, regions: Sequence[int], decider: Decider, allowed: list[str]) -> tuple[Fault | None, Claims]:
-    """Return (fault, claims) of a text. The fault is (reason, detail) if the text contradicts its answer ``regions`` or
-    does not select exactly this answer, and otherwise None."""
+    """Return (fault, claims) of a text. The fault is (reason, detail) if the text has a denied word, contradicts its
+    answer ``regions`` or selects another answer, and otherwise None."""
     claims = read_claims(text, decider.scene)
     fault = find_denied_word(text, decider.scene.domain, allowed) or _find_contradiction(claims, regions, decider)
     fault = fault or _find_number_fault(text, claims, regions) or _find_selection_fault(claims, regions, decider)
