@@ -36,7 +36,7 @@ class SourceSet(Section):
         "dataset", "dataset: queries are in the files of all splits; zero_shot: only in zero_shot.jsonl, for tests."
     )
     queries: Literal["engine", "statements"] = key(
-        "engine", "Queries are generated (engine) or the images' descriptions (statements, use zero_shot).", source=PAPER
+        "engine", "Queries are generated (engine) or images' descriptions (statements; use zero_shot).", source=PAPER
     )
     anatomy: str = key("", "Folder of ILS results for the same radiographs (domain cxr); empty: no lung zones.")
     anomaly: Literal["none", "results"] = key(
