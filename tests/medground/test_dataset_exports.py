@@ -210,7 +210,7 @@ def test_only_what_experts_let_stand_is_exported(cells, tmp_path):
     assert {one["id"] for one in read_lines(out / "test.jsonl")} == set(test[1:5:2])
     assert len(list(read_lines(out / "train.jsonl"))) == len(list(read_lines(cells / "train.jsonl")))
     stale = votes("stale.parquet", [*rows, ("qgone", "cells", "", 3, 3, True, [], "")])
-    with pytest.raises(UserError, match="has votes on 1 queries that are not in the dataset any more, such as qgone"):
+    with pytest.raises(UserError, match="has votes on 1 queries that are no longer in the dataset, such as qgone"):
         export_format(cells, tmp_path, "messages", audit=stale)
 
 

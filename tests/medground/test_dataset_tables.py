@@ -184,7 +184,7 @@ def test_tokens_are_those_of_the_named_tokenizer(cells, tmp_path):
     # at least the digits and the signs of {"bbox_2d": [1, 22, 333, 1000]}, a token each
     assert rows[0]["line_tokens"] > 3 + 10 + 14
     assert rows[0]["total_tokens"] == rows[0]["line_tokens"]
-    with pytest.raises(UserError, match=r"medground\.dataset\.tokenizer: .* holds no tokenizer"):
+    with pytest.raises(UserError, match=r"medground\.dataset\.tokenizer: .* has no tokenizer"):
         tokens.load_tokenizer(str(tmp_path))
 
 

@@ -135,8 +135,8 @@ def test_what_was_not_found_is_told_once(given, tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         read_source(tmp_path, keys, name="films")
     (told,) = [record.getMessage() for record in caplog.records if "anatomy" in record.getMessage()]
-    assert "of 2 of 6 films" in told
-    assert "(1 of these are other pictures of the same name)" in told
+    assert "2 of 6 radiographs have no anatomy in " in told
+    assert "(1 of them are other images of the same name)" in told
 
 
 def test_zones_and_map_lie_where_ils_has_them(given, tmp_path):

@@ -142,8 +142,8 @@ REFUSED = {
     "three.png": (palette(BLACK, RED, WHITE, plane=THIRDS), "unknown_label", "the mask has 3 values, 0 to 2"),
     "colours.png": (palette(BLACK, RED, WHITE, plane=THIRDS).convert("RGB"), "unknown_label", "the mask has 3 colours"),
     "white_ground.png": (palette(WHITE, RED).convert("RGB"), "unknown_label", "the mask has 2 colours"),
-    "inverted.png": (Image.fromarray(255 - GREYS), "inverted_mask", "90% of the picture is foreground"),
-    "most.png": (Image.fromarray(LARGE.astype(np.uint8)), "inverted_mask", "81% of the picture is foreground"),
+    "inverted.png": (Image.fromarray(255 - GREYS), "inverted_mask", "90% of the image is foreground"),
+    "most.png": (Image.fromarray(LARGE.astype(np.uint8)), "inverted_mask", "81% of the image is foreground"),
     "ring.png": (
         Image.fromarray(np.pad(np.zeros((40, 40), np.uint8), 12, constant_values=255)),
         "inverted_mask",
@@ -207,7 +207,7 @@ def test_a_value_that_is_no_number_of_an_instance_is_refused(tmp_path, value):
     plane[50, 50] = value
     np.save(tmp_path / "m.npy", plane)
     assert excluded(tmp_path, "m.npy", keys={"mask_kind": "instances"}) == {
-        "a": ("unknown_label", f"the value {float(value)} is no number of an instance")
+        "a": ("unknown_label", f"the value {float(value)} is not an instance number")
     }
 
 

@@ -128,8 +128,13 @@ def test_paths_of_other_systems_lead_to_pictures_and_masks(tmp_path, caplog):
     draw(tmp_path, f"a/{decomposed}.PNG", "masks/M1.png")
     with caplog.at_level(logging.WARNING, "cxr"):
         assert read_splits(tmp_path, ["a\\M\u00fcller.png,Masks\\m1.png,train,lesion"]) == {"M\u00fcller": "train"}
-    assert "image_path differs from its file in separator, Unicode form or invisible signs, case" in caplog.text
-    assert caplog.text.count("mask_path differs from its file in separator, case, and that file is used: line 2") == 1
+    assert (
+        "image_path differs from the existing file in separator, Unicode form or invisible signs, case" in caplog.text
+    )
+    assert (
+        caplog.text.count("mask_path differs from the existing file in separator, case, and that file is used: line 2")
+        == 1
+    )
 
 
 def test_a_missing_file_says_which_and_what_exists(tmp_path):

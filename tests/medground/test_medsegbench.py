@@ -106,10 +106,10 @@ def test_a_file_cut_short_and_one_that_is_no_archive(tmp_path):
     path = written(tmp_path)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match=r"fhpsaop_128\.npz is no npz file"):
+    with pytest.raises(UserError, match=r"fhpsaop_128\.npz is not an npz file"):
         read_npz_source(tmp_path, path)
     path.write_bytes(b"<html>404 Not Found</html>" * 99)
-    with pytest.raises(UserError, match=r"fhpsaop_128\.npz is no npz file \(File is not a zip file\): download it"):
+    with pytest.raises(UserError, match=r"fhpsaop_128\.npz is not an npz file \(File is not a zip file\): download it"):
         read_npz_source(tmp_path, path)
 
 
@@ -132,7 +132,7 @@ def test_a_file_that_is_not_the_published_one_is_refused(tmp_path):
 
 def test_a_name_that_tells_no_set_is_refused(tmp_path):
     path = written(tmp_path).rename(tmp_path / "mine.npz")
-    with pytest.raises(UserError, match="is not named as MedSegBench"):
+    with pytest.raises(UserError, match="does not have the name of a MedSegBench file"):
         read_npz_source(tmp_path, path)
 
 

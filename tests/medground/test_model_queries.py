@@ -361,7 +361,11 @@ def test_every_wanted_query_has_one_fate():
 
 def test_a_users_prompts_are_checked(tmp_path):
     path = tmp_path / "p.yaml"
-    for text, words in (("- a", "has no keys"), ("a: [", "is no YAML"), ("genrate: {}", "has the key 'genrate'")):
+    for text, words in (
+        ("- a", "has no keys"),
+        ("a: [", "is not YAML"),
+        ("genrate: {}", "has the unknown key 'genrate'"),
+    ):
         path.write_text(text)
         with pytest.raises(UserError, match=words):
             Prompts.read(path)

@@ -144,9 +144,11 @@ def test_scispacys_own_linker_reads_its_files_from_a_folder(pipeline, linker):
 
 
 def test_what_cannot_be_read_is_one_sentence(pipeline, linker, tmp_path):
-    with pytest.raises(UserError, match=r"pipeline: .*empty holds no config.cfg: give a folder"):
+    with pytest.raises(UserError, match=r"pipeline: .*empty has no config.cfg: give a folder"):
         find_concepts(tmp_path / "empty")
-    with pytest.raises(UserError, match=r"has the component 'linker', whose files would be fetched: place them in"):
+    with pytest.raises(
+        UserError, match=r"has the component 'linker', whose files scispaCy would download: place them in"
+    ):
         find_concepts(fetching(pipeline))
     path = pipeline()
     (tmp_path / "some").mkdir()

@@ -203,7 +203,7 @@ def test_an_audit_leaves_lines_out(files, tmp_path):
     write_table(tmp_path / "audit.parquet", pl.DataFrame({"query_id": ["a", "x", "y"], "accepted": [True] * 3}))
     with pytest.raises(
         UserError,
-        match="has votes on 2 queries that are not in the dataset any more, such as x: audit the present queries",
+        match="has votes on 2 queries that are no longer in the dataset, such as x: review the queries again",
     ):
         run_scores(**files, options=OPTIONS, seed=SEED, audit=[str(tmp_path / "audit.parquet")])
 
@@ -226,7 +226,7 @@ def test_queries_that_are_not_asked_are_not_scored(files, tmp_path):
 
 def test_answers_to_other_queries_are_refused(files):
     write_lines(files["answers"], [{"sample_id": "zz"}])
-    with pytest.raises(UserError, match=r"answers zz, which is no query of .*: ask again"):
+    with pytest.raises(UserError, match=r"answers the query zz, which is not in .*: ask again"):
         run_scores(**files, options=OPTIONS, seed=SEED)
 
 

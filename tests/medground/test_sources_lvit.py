@@ -105,13 +105,16 @@ def test_a_mask_of_more_values_needs_a_threshold(qata):
 @pytest.mark.parametrize(
     ("break_", "sentence"),
     [
-        (lambda part: (part / "Train_text.xlsx").write_bytes(b"no zip"), "is no workbook that can be read"),
+        (lambda part: (part / "Train_text.xlsx").write_bytes(b"no zip"), "cannot be read as a workbook"),
         (
             lambda part: workbook(part / "Train_text.xlsx", [("a", "b")], head=("Image", "Text")),
             "no sheet with the columns",
         ),
         (lambda part: workbook(part / "second.xlsx", []), "has the workbooks Train_text.xlsx and second.xlsx"),
-        (lambda part: workbook(part / "Train_text.xlsx", [("a.png", "x"), ("a.png", "y")]), "row 3 .* repeats 'a'"),
+        (
+            lambda part: workbook(part / "Train_text.xlsx", [("a.png", "x"), ("a.png", "y")]),
+            "row 3 .* repeats the image 'a'",
+        ),
     ],
 )
 def test_a_wrong_workbook_is_one_sentence(qata, break_, sentence):
@@ -126,7 +129,7 @@ def test_a_folder_without_splits_and_an_image_in_two_are_refused(qata, tmp_path)
         list(read_lvit("qata", keys(tmp_path) | PLAIN, str(tmp_path / "empty")))
     picture = qata / "Train_Folder/img/covid_1.png"
     (qata / "Test_Folder/img/covid_1.png").write_bytes(picture.read_bytes())
-    with pytest.raises(UserError, match="'covid_1' lies in train and in test"):
+    with pytest.raises(UserError, match="'covid_1' is in the splits train and test"):
         list(read_lvit("qata", keys(qata) | PLAIN, str(qata)))
 
 

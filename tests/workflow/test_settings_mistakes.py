@@ -85,7 +85,7 @@ def refused(changes: dict) -> str:
                 "medground.verification.judge": "vllm",
                 "medground.verification.llm.model": "a/b",
             },
-            "medground: verification.llm.model is 'a/b', which also words the queries: give another model, or set "
+            "medground: verification.llm.model is 'a/b', which also writes the queries: give another model, or set "
             "verification.same_model to true.",
         ),
         (

@@ -1,1 +1,2 @@
-"""Annotations of public datasets. Each format is a module that declares ``WHAT`` (:mod:`cxr.annotations.formats`)."""
+"""Readers of public datasets' annotations. A format is a module that declares ``WHAT``
+(:mod:`cxr.annotations.formats`)."""

@@ -23,10 +23,8 @@ SCHEMA = {"image_id": pl.String, **NUMBERS, "class_name": pl.String}
 
 
 def detector_class(label: str, kind: str, classes: Mapping[str, str]) -> str | None:
-    """Return the detector class of a format's label, None if there is none.
-
-    Searched in this order: ``classes`` {label: class}, NIH's labels, the detectors' class names, lesion types.
-    """
+    """Return the detector class for a label of the format ``kind``, or None if there is none. The label is looked up in
+    ``classes`` {label: class}, then among NIH's labels, the detectors' class names and the lesion types."""
     class_by_lower_name = {name.lower(): name for name in BOX_CLASSES}
     detector_class = classes.get(label) or CLASS_BY_NIH_LABEL.get(label) or class_by_lower_name.get(label.lower())
     return detector_class or CLASS_BY_LESION.get(lesion_by_label(kind).get(label, label))
@@ -46,10 +44,8 @@ def region_box(region: Annotation) -> tuple[float, float, float, float] | None:
 
 
 def read_box_table(path: str | Path, kind: str, image_id: str, classes: Mapping) -> tuple[pl.DataFrame, Counter[str]]:
-    """Return the boxes of a file in original pixels, and {reason: number of excluded regions}.
-
-    ``image_id``: template with {name} or {stem}; ``classes``: {label: class}. Raises UserError for another format.
-    """
+    """Return the boxes of a file in original pixels, and {reason: number of excluded regions}. ``image_id``: template
+    of the image's id, with {name} or {stem}. ``classes``: {label: detector class}. Raises UserError for other files."""
     rows: list = []
     omitted_by_reason: Counter[str] = Counter()
     for region in read_annotations("the file", path, kind)[0]:

@@ -1,9 +1,8 @@
-"""Reading the MIMIC-CXR table of the CheXmask database (PhysioNet): lungs and heart segmented by a net.
+"""Reader of the CheXmask database's table for MIMIC-CXR (PhysioNet), with lungs and heart segmented by a network.
 
-A row has dicom_id, estimated Dice, 120 landmarks (x, y), run lengths of each organ, Height and Width, all in pixels of
-the original image. Run lengths are "start length" pairs along the rows; the first pixel is 1. The table is 15 GB of
-text, so it is streamed and only the requested images are kept. It is not a format, because no human annotated it.
-"""
+A row has dicom_id, estimated Dice, 120 landmarks (x, y), run lengths of each organ, Height and Width, in pixels of the
+original image. Run lengths are pairs "start length" in row order, and the first pixel is 1. The table is 15 GB of text,
+so it is streamed and only the requested images are kept. It is not an annotation format, as no human annotated it."""
 
 import math
 import re
@@ -27,7 +26,7 @@ BATCH = 64  # rows per block of the stream; one row takes about 60 kB
 
 
 class Row(NamedTuple):
-    """A row: estimated Dice, shape (rows, columns), and the undecoded texts of the landmarks and of :data:`RUNS`."""
+    """A row: estimated Dice, shape (rows, columns) of the image, and the texts of the landmarks and of :data:`RUNS`."""
 
     dice: float
     shape: tuple[int, int]
@@ -37,9 +36,7 @@ class Row(NamedTuple):
 
 def stream_rows(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[str, str]]:
     """Yield the rows of some images, {column: text}, in the table's order. ``key``: the setting that names the file.
-
-    Only one block is in memory at a time. Raises UserError if the file is damaged or is not this table.
-    """
+    Only one block is in memory at a time. Raises UserError if the file is damaged or is not this table."""
     try:
         table = pl.scan_csv(path, infer_schema=False)
         require_columns(table.collect_schema().names(), COLUMNS, path, key, REMEDY)
@@ -58,7 +55,8 @@ def stream_rows(key: str, path: str | Path, image_ids: list[str]) -> Iterator[di
 
 
 def read_rows(key: str, path: str | Path, image_ids: list[str]) -> dict[str, Row | None]:
-    """Return {image: row, or None if it cannot be parsed}; of duplicates, the row with the highest Dice is kept."""
+    """Return {image id: row, or None if it cannot be parsed}. Of several rows of an image, the one with the highest
+    Dice is kept."""
     rows: dict[str, Row | None] = {}
     for values in stream_rows(key, path, image_ids):
         image_id, row = values[IDS], _parse_row(values)

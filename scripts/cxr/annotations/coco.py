@@ -1,7 +1,5 @@
-"""COCO JSON: boxes, polygons or run lengths. Phrases are read from ``label_text``, as in MS-CXR's JSON.
-
-The label of a category is its ``finding`` if it has one, as in SemiSynCXR's exports, else its ``name``.
-"""
+"""COCO JSON with boxes, polygons or run lengths. Phrases are read from ``label_text``, as in MS-CXR's JSON. The label
+of a category is its ``finding`` if it has one, as in SemiSynCXR's exports, otherwise its ``name``."""
 
 import json
 import logging
@@ -18,10 +16,10 @@ WHAT = "COCO JSON with boxes, polygons or run-length masks"
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the JSON; all listed images count as annotated. Raises UserError.
+    """Read the JSON file ``path``, which the setting ``key`` names. All listed images count as annotated.
 
     An annotation gets the image UNLISTED if its image is not listed, and the label "" if its category is not listed.
-    """
+    Raises UserError if the file is damaged."""
     with refuse_damaged(path, f"{key} is {str(path)!r}, which is not a complete COCO JSON"):
         content = json.loads(path.read_bytes())
         labels = {_normalise_id(row["id"]): str(row.get("finding") or row["name"]) for row in content["categories"]}
@@ -36,7 +34,7 @@ def read(key: str, path: Path) -> Annotations:
 
 
 def _normalise_id(value: object) -> str:
-    """Return an id as text, because some programs write ids as numbers."""
+    """Return an id as text. The ids 7 and 7.0 are both "7", because some programs write ids as decimal numbers."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else clean_id(str(value))
 
 
@@ -58,7 +56,8 @@ def _parse_region(row: dict, images: dict[str, dict], labels: dict[str, str]) ->
 
 
 def _parse_segmentation(segmentation: Any) -> dict | list | None:
-    """Return run lengths unchanged, polygons of at least three points ({x, y} or pairs) as flat lists x, y, x, y …"""
+    """Return run lengths unchanged, and polygons of pairs or {x, y} as flat lists x, y, x, y …. Polygons of fewer than
+    three points are dropped. Return None if nothing is left."""
     if not isinstance(segmentation, list) or not segmentation:
         return segmentation or None
     if any(isinstance(part, dict) and "counts" in part for part in segmentation):

@@ -1,13 +1,14 @@
-"""Finding annotation formats by name, without importing them: the modules of this folder that declare ``WHAT``.
+"""Names of the annotation formats. A format is a module of this folder that declares ``WHAT``; it is not imported here.
 
 A format declares these literals:
 
 WHAT: description of its file, for the settings.
-FOLDER: True if it is a folder instead of a file.
+FOLDER: True if the dataset is a folder instead of a file.
 LESIONS: {label: lesion type} of the labels that have one; an infiltrate is an opacity, as in reports (our choice).
 
-It has ``read(key, path)``, which returns :class:`cxr.annotations.regions.Annotations`. Reading does not clip, map or
-exclude anything, except rows with the label "no finding", whose images count as annotated.
+Its function ``read(key, path)`` returns :class:`cxr.annotations.regions.Annotations`; ``key`` is the setting that names
+the file. Reading does not clip, map or exclude anything, except rows with the label "no finding", whose images count as
+annotated.
 """
 
 import ast
@@ -21,9 +22,9 @@ _LITERALS_BY_FORMAT = {
     if "WHAT" in (values := read_assignments(path))
 }
 FORMATS = tuple(_LITERALS_BY_FORMAT)  # the names of all formats
-FOLDERS = tuple(name for name, literals in _LITERALS_BY_FORMAT.items() if literals.get("FOLDER"))  # that are folders
+FOLDERS = tuple(name for name, literals in _LITERALS_BY_FORMAT.items() if literals.get("FOLDER"))  # formats of folders
 
 
 def describe_formats() -> str:
-    """Return the descriptions of all formats as one text, ``coco: …; nih: …``."""
+    """Return the descriptions of all formats as one text, in the form ``coco: …; nih: …``."""
     return "; ".join(f"{name}: {literals['WHAT']}" for name, literals in _LITERALS_BY_FORMAT.items())

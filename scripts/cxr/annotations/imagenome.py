@@ -19,7 +19,7 @@ CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 
 
 class SceneGraph(NamedTuple):
-    """The regions of an image: names, boxes (N, 4) in original pixels (NaN if invalid), and the patient's sex."""
+    """The regions of an image: their names, boxes (N, 4) in original pixels (NaN if invalid), and the patient's sex."""
 
     image_id: str
     names: list[str]
@@ -28,7 +28,8 @@ class SceneGraph(NamedTuple):
 
 
 def read_graphs(key: str, path: Path) -> Iterator[SceneGraph]:
-    """Yield the graphs of a folder, or of the release's folder, by file name. Raises UserError if none, or damaged."""
+    """Yield the scene graphs of a folder or of the release, by file name. Raises UserError if a graph is damaged or
+    there is none."""
     inner = path / "silver_dataset" / "scene_graph"
     files = sorted((inner if inner.is_dir() else path).glob(f"*{ENDING}"))
     if not files:
@@ -45,7 +46,7 @@ def read_graphs(key: str, path: Path) -> Iterator[SceneGraph]:
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the boxes of all graphs. Raises UserError."""
+    """Read the boxes of all scene graphs. Raises UserError if a graph is damaged or there is none."""
     regions, image_names = [], set()
     for graph in read_graphs(key, path):
         image_names.add(graph.image_id)

@@ -24,11 +24,9 @@ SEX = {"female": "F", "f": "F", "male": "M", "m": "M"}
 def read_columns(
     key: str, path: Path, kind: str, required: Names, besides: Names = (), *, ids: Names, words: Names = ()
 ) -> pl.DataFrame:
-    """Return columns of a table as stripped strings; ``besides``: optional columns, "" if absent.
-
-    ``ids``: columns of identifiers; ``words``: columns of single words, for tables with multi-line texts. Raises
-    UserError if a column of ``required`` is missing.
-    """
+    """Return the columns ``required`` and ``besides`` of a table as stripped strings. The columns ``besides`` are
+    optional and "" if absent. ``ids``: columns of identifiers. ``words``: columns of single words, for tables with
+    multi-line texts. Raises UserError if a column of ``required`` is missing."""
     table = read_frame(path, key, (*required, *besides), ids=ids, words=words)
     require_columns(table.columns, required, path, key, f"give a file of {kind}")
     more = [pl.lit("").alias(name) for name in besides if name not in table.columns]
@@ -41,12 +39,12 @@ def decode_labels(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> pl.Dat
 
 
 def decode_sex(column: str) -> pl.Expr:
-    """Return the expression that maps a column of strings to F, M or null."""
+    """Return the polars expression that maps a column of strings to F, M or null."""
     return pl.col(column).str.to_lowercase().replace_strict(SEX, default=None, return_dtype=pl.String)
 
 
 def normalise_id(column: str) -> pl.Expr:
-    """Return the expression that removes a trailing ".0", which some programs add, from ids."""
+    """Return the polars expression that removes a trailing ".0", which some programs add, from a column of ids."""
     return pl.col(column).str.replace(r"^(\d+)\.0$", "$1")
 
 

@@ -1,7 +1,5 @@
-"""MIMIC-ILS, the dataset that the authors released: a folder with a JSON file and the masks as image files.
-
-``mimic_ils_instruction_answer.json`` holds {split: {study: entry}}; a pair with a mask gives the mask's file name.
-"""
+"""MIMIC-ILS, the dataset that the authors released: a folder with a JSON file and the masks as image files. The file
+``mimic_ils_instruction_answer.json`` is {split: {study: entry}}. A pair with a mask has the name of the mask's file."""
 
 import json
 from pathlib import Path
@@ -15,7 +13,7 @@ JSON, MASKS = "mimic_ils_instruction_answer.json", "lesion_mask"
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read each distinct mask once; negative pairs give no region. Raises UserError."""
+    """Read each distinct mask once. Pairs without a mask give no region. Raises UserError for a damaged JSON file."""
     with refuse_damaged(path / JSON, f"{key} is {str(path)!r}, whose {JSON} is missing or damaged"):
         studies_by_split = json.loads((path / JSON).read_text(encoding="utf-8"))
         distinct_masks = {

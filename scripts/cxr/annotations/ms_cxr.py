@@ -1,7 +1,6 @@
 """MS-CXR (PhysioNet): phrases and their boxes on images of MIMIC-CXR.
 
-All boxes of an image with the same ``label_text`` belong to one phrase. Version 1.1.0 has the column ``split``.
-"""
+All boxes of an image with the same ``label_text`` belong to one phrase. Version 1.1.0 has the column ``split``."""
 
 from pathlib import Path
 
@@ -19,7 +18,7 @@ LESIONS = {
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the CSV or the COCO JSON of the release. Raises UserError."""
+    """Read the CSV or the COCO JSON of the release. Raises UserError for any other file."""
     if path.suffix == ".json":
         return coco.read(key, path)
     return drop_no_finding([_parse_region(row) for row in read_rows(key, path, "ms_cxr", COLUMNS, BESIDES)])

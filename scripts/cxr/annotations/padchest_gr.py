@@ -1,9 +1,8 @@
 """PadChest and PadChest-GR (BIMCV): PadChest's table of images, and grounded reports with boxes.
 
 The folder of PadChest-GR has a JSON list of reports, ``grounded_reports_*.json``. A report has StudyID, ImageID and
-``findings``; a finding has ``sentence_en``, ``boxes``, ``extra_boxes`` (x1, y1, x2, y2 as fractions of the image's
-sides) and labels. ``master_table.csv`` has the split of each image.
-"""
+``findings``. A finding has ``sentence_en``, ``boxes``, ``extra_boxes`` and labels. Boxes are x1, y1, x2, y2 as
+fractions of the image's sides. ``master_table.csv`` has the split of each image."""
 
 import json
 from pathlib import Path
@@ -31,13 +30,14 @@ def find_one_file(key: str, folder: Path, pattern: str) -> Path:
     """Return the only file in a folder that matches a pattern, gzipped or not. Raises UserError for none or several."""
     paths = sorted({*folder.glob(pattern), *folder.glob(f"{pattern}.gz")})
     if len(paths) != 1:
-        fault = "has no" if not paths else f"has {len(paths)} files"
+        fault = "has no" if not paths else f"has {len(paths)} files of the name"
         raise UserError(f"{key}: {folder} {fault} {pattern}: give the folder of the release")
     return paths[0]
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the boxes of sentences, in pixels, except on images of unknown size. Raises UserError."""
+    """Read the boxes of sentences, in pixels. Images of unknown size give no boxes. Raises UserError if a file is
+    missing or damaged."""
     images = {row["image_id"]: row for row in read_images(key, find_one_file(key, path, TABLE)).iter_rows(named=True)}
     split_by_image = dict(read_master(key, find_one_file(key, path, MASTER)).iter_rows())
     regions, image_names = [], set()
@@ -66,7 +66,7 @@ class Sentence(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The sentences about an image, in order."""
+    """A report: the sentences about one image, in their order."""
 
     image_id: str
     study_id: str
@@ -74,10 +74,8 @@ class Report(NamedTuple):
 
 
 def read_images(key: str, path: Path) -> pl.DataFrame:
-    """Return image_id, study_id, subject_id, projection, view (null if not frontal), sex, rows, columns of the table.
-
-    Ids are strings. Raises UserError for a missing column.
-    """
+    """Return the columns image_id, study_id, subject_id, projection, view, sex, rows and columns of the table. Ids are
+    strings. ``view`` is null if the image is not frontal. Raises UserError for a missing column."""
     table = read_columns(key, path, "PadChest", COLUMNS, BESIDES, ids=COLUMNS[:3], words=COLUMNS[:3])
     number = {name: pl.col(name).cast(pl.Float64, strict=False).cast(pl.Int64, strict=False) for name in BESIDES[1:]}
     return table.select(
@@ -93,7 +91,8 @@ def read_images(key: str, path: Path) -> pl.DataFrame:
 
 
 def read_master(key: str, path: Path) -> pl.DataFrame:
-    """Return ``image_id`` and ``split`` of the master table, one row per image. Raises UserError."""
+    """Return ``image_id`` and ``split`` of the master table, one row per image. Raises UserError for a missing
+    column."""
     table = read_columns(key, path, "PadChest-GR", ("ImageID", "split"), ids=("ImageID",))
     return table.select(image_id="ImageID", split="split").unique("image_id", keep="first", maintain_order=True)
 

@@ -1,4 +1,4 @@
-"""Data structures that all annotation formats share, and reading a file of any format."""
+"""Data structures that all annotation formats share, and a reader of files in any format."""
 
 import importlib
 from contextlib import suppress
@@ -25,10 +25,9 @@ class Annotation:
 
     Coordinates are continuous, in pixels of the image: the pixel (0, 0) covers 0 to 1. Absent fields are "" or None.
 
-    ``image``: the image's name in the file; ``drawn``: COCO polygons or run lengths, or the path of a mask image whose
-    pixels above 0 are inside; ``reader``: annotator; ``size``: (rows, columns) of the annotated image; ``phrase``: text
-    about the region, which several regions may share; ``split``: split as written in the file.
-    """
+    ``image``: the image's name in the file. ``drawn``: COCO polygons or run lengths, or the path of a mask image whose
+    pixels above 0 are inside. ``reader``: annotator. ``size``: (rows, columns) of the annotated image. ``phrase``: text
+    about the region, which several regions may share. ``split``: split as written in the file."""
 
     image: str
     label: str
@@ -66,14 +65,16 @@ class Annotations(NamedTuple):
 
 
 def image_name(template: str, name: str) -> str:
-    r"""Return the cohort's image_id: ``template`` with {name} (part after the last / or \) or {stem} (no ending)."""
+    r"""Return the image's id in the cohort, from a ``template`` in which {name} is the part of the file's name after
+    the last / or \, and {stem} is this part without its ending."""
     base = PurePosixPath(clean_id(name.replace("\\", "/")))
     stem = base.stem if base.suffix.lower() in ENDINGS else base.name
     return template.replace("{name}", base.name).replace("{stem}", stem)
 
 
 def polygon_mask(flat_polygons: list[list[float]], shape: tuple[int, int]) -> np.ndarray:
-    """Return the mask, bool ``shape``, of pixels whose centre is inside a polygon [x1, y1, …]. Raises ValueError."""
+    """Return the mask, bool ``shape``, of the pixels whose centre is inside a polygon [x1, y1, …]. Raises ValueError if
+    a coordinate is not a number."""
     mask, outlines = np.zeros(shape, bool), [np.array([np.nan])]
     with suppress(TypeError):
         outlines = [np.asarray(flat, np.float64).reshape(-1, 2) for flat in flat_polygons]
@@ -99,10 +100,8 @@ def format_module(kind: str) -> ModuleType:
 
 
 def read_annotations(key: str, path: str | Path, kind: str) -> Annotations:
-    """Read a file of the format ``kind``; the image of a region may be UNLISTED.
-
-    ``key``: the setting that names the file. Raises UserError for a file that is not of that format.
-    """
+    """Read a file of the format ``kind``, which the setting ``key`` names. Regions of unlisted images have the image
+    UNLISTED. Raises UserError for a file that is not of that format."""
     regions, image_names = format_module(kind).read(key, Path(path))
     return Annotations(regions, (image_names | {region.image for region in regions}) - {UNLISTED})
 

@@ -13,10 +13,8 @@ NO_FINDING = ("no finding", "normal", "no lung opacity / not normal")  # labels 
 
 
 def read_rows(key: str, path: Path, kind: str, required: Sequence[str], besides: Sequence[str] = ()) -> Iterator[dict]:
-    """Return the rows of a table, {column: text}. Raises UserError if a column of ``required`` is missing.
-
-    The first column of ``required`` holds the image's id; ``besides``: optional columns.
-    """
+    """Return the rows of a table, {column: text}. The first column of ``required`` has the image's id. The columns
+    ``besides`` are optional. Raises UserError if a column of ``required`` is missing."""
     table = read_frame(path, key, (*required, *besides), ids=required[:1])
     require_columns(table.columns, required, path, key, f"give a file of the format {kind}")
     return table.iter_rows(named=True)
@@ -33,7 +31,7 @@ Box = tuple[float, float, float, float]
 
 @contextmanager
 def refuse_damaged(path: Path, fault: str) -> Iterator[None]:
-    """Raise UserError with ``fault`` and the cause if the code inside the context cannot read a file's content."""
+    """Raise UserError with ``fault`` and the cause if the code in the context cannot read the content of a file."""
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -1,8 +1,7 @@
 """VinDr-CXR (PhysioNet) and its copy VinBigData: boxes by single readers (train) or by consensus (test).
 
 ``annotations_train.csv`` and VinBigData's ``train.csv`` have the reader in ``rad_id``; ``annotations_test.csv`` lacks
-that column. ``image_labels_*.csv`` have a row for each image and reader, with 1 or 0 for each label.
-"""
+that column. ``image_labels_*.csv`` have a row for each image and reader, with 1 or 0 for each label."""
 
 from pathlib import Path
 
@@ -33,7 +32,7 @@ LESIONS = {
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read a training or test file. Raises UserError."""
+    """Read the boxes of a training or test file. Raises UserError if it lacks a column."""
     regions = []
     for row in read_rows(key, path, "vindr", COLUMNS, BESIDES):
         box = parse_box(row[name] for name in CORNERS)
@@ -42,10 +41,8 @@ def read(key: str, path: Path) -> Annotations:
 
 
 def read_labels(key: str, path: Path) -> pl.DataFrame:
-    """Read a file of image labels as strings: image_id, rad_id ("" in a test file), and the labels.
-
-    Labels are named as in the training file. Raises UserError for a file without image_id or labels.
-    """
+    """Return a file of image labels as strings: image_id, rad_id ("" in a test file), and the labels, named as in the
+    training file. Raises UserError for a file without image_id or labels."""
     table = read_frame(path, key, ("image_id", *BESIDES, *LABELS, *SAME_LABEL), ids=("image_id", *BESIDES))
     table = table.rename({old: new for old, new in SAME_LABEL.items() if old in table.columns})
     labels = [name for name in table.columns if name not in ("image_id", *BESIDES)]

@@ -1,5 +1,5 @@
-"""What both of MedGround's language models share: options, prompts, images with boxes (a box's number is its region's
-number plus 1), and asking batch by batch."""
+"""Code that both of MedGround's language models share: options, prompts, images with boxes, and requests in batches.
+The number on a box is the number of its region plus 1."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,38 +33,39 @@ PROMPTS = RESOURCES / RESOURCE_FILES[0]
 IMAGES_PER_BATCH = 64  # images asked about at a time, all of them in memory
 ANSWERS_FOLDER, ALL = "answers", "all"  # folder of the answer cache, and its subfolder for a job of several shards
 MAX_CHARACTERS = 400  # longest text in an answer, in characters, so that a model that does not end is stopped
-SIDE = 512  # smallest side of an image with boxes, px: on a smaller one, numbers would hide the regions
+SIDE = 512  # smallest side of an image with boxes, px; on a smaller image, numbers would hide the regions
 MARKED = (230, 159, 0)  # RGB colour of an answer's outline
 
 
 @dataclass(frozen=True, kw_only=True)
 class AskingOptions(ModelOptions):
-    """shard_sources: the source of each of a job's shards; the rest: options of the model."""
+    """Options of a language model, and ``shard_sources``, the source of each of the job's shards."""
 
     shard_sources: Sequence[str] = ()
 
     def seed_of(self, *parts: object) -> int:
-        """Return the seed of a question from its source and subject, so that it does not depend on other images."""
+        """Return the seed of a question from its source and its image or query. Other images do not affect it."""
         return stable_hash(self.seed, *parts) % 2**31
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """Wordings of a user's file, completed by the default ones. ``path``: the file, for messages."""
+    """Prompts and word lists of a user's file, completed with the default ones. ``path``: that file, for messages."""
 
     wordings: Mapping
     path: str
 
     @classmethod
     def read(cls, path: str | Path = "") -> "Prompts":
-        """Read a user's file, or the default one. Raises UserError for invalid YAML or an unknown key."""
+        """Read a user's file, or the default one for "". Raises UserError for invalid YAML or an unknown key."""
         defaults, wordings = _read_yaml(str(PROMPTS)), _read_yaml(str(path or PROMPTS))
         if unknown := sorted(set(wordings) - set(defaults)):
-            raise UserError(f"{path} has the key {unknown[0]!r}: choose of {', '.join(defaults)}")
+            raise UserError(f"{path} has the unknown key {unknown[0]!r}: use only {', '.join(defaults)}")
         return cls({**defaults, **wordings}, str(path or PROMPTS))
 
     def prompt(self, name: str, domain: str, user: str = "user") -> dict[str, str]:
-        """Return {system, user} of a prompt; ``user``: key of the user text. Raises UserError if the file lacks one."""
+        """Return {system, user}, the texts of the prompt ``name``. ``user`` is the key of the user text in the file.
+        Raises UserError if the file lacks one of the texts."""
         texts = self.wordings[name]
         if not isinstance(texts, Mapping) or not all(isinstance(texts.get(role), str) for role in ("system", user)):
             raise UserError(f"{self.path}: {name} lacks system or {user}: give both as texts")
@@ -73,13 +74,13 @@ class Prompts:
         return {"system": system, "user": texts[user]}
 
     def words(self, name: str) -> tuple[str, ...]:
-        """Return a list of words: refusals, affirms or denies."""
+        """Return the words of the list ``name``, which is refusals, affirms or denies."""
         return tuple(map(str, self.wordings[name]))
 
 
 @cache
 def _read_yaml(path: str) -> Mapping:
-    with refuse_unreadable(path, f"{path} is no YAML", f"give a file such as {PROMPTS.name}", yaml.YAMLError):
+    with refuse_unreadable(path, f"{path} is not YAML", f"give a file such as {PROMPTS.name}", yaml.YAMLError):
         wordings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     if not isinstance(wordings, Mapping):
         raise UserError(f"{path} has no keys: give a file such as {PROMPTS.name}")
@@ -87,7 +88,7 @@ def _read_yaml(path: str) -> Mapping:
 
 
 class Subject(NamedTuple):
-    """An image to ask about: its source, row, rows of its regions, facts of the source, pixels uint8 (S, S, 3)."""
+    """An image to ask about: source, row, rows of its regions, facts about the source, and pixels uint8 (S, S, 3)."""
 
     source: str
     image: Mapping
@@ -97,18 +98,16 @@ class Subject(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A question, or why it is not asked; ``fields``: those of its line before the answer's."""
+    """A question, or its answer if it need not be asked. ``fields``: first fields of its output line."""
 
     fields: dict
     question: Question | Answer
 
 
 class ModelSession:
-    """A job's language model, which is loaded at the first question that is not in the cache of answers.
-
-    The cache is a folder ``answers`` beside the output of a single shard, or above the folders of several shards.
-    Raises UserError if the model cannot be reached.
-    """
+    """A job's language model, which is loaded at the first question that is not in the cache of answers. The cache is a
+    folder ``answers`` beside the output of a single shard, or above the folders of several shards. Raises UserError if
+    the model cannot be reached."""
 
     def __init__(
         self, options: AskingOptions, execution: dict, outputs: Sequence[str], code: str,
@@ -121,7 +120,7 @@ class ModelSession:
         self.generate = cache_replies(generate, folder=folder, digest=answer_digest(options, code))
 
     def list_shards(self, sources: Sequence[str], images: Sequence[str], regions: Sequence[str]) -> list[tuple]:
-        """Return (source, shard, table of the source's images, table of regions) of each of the job's shards."""
+        """Return (source, shard, table of the source's images, table of regions) for each of the job's shards."""
         names = self.options.shard_sources
         table_by_source = dict(zip(dict.fromkeys(names), images, strict=True))
         return list(zip(names, sources, map(table_by_source.__getitem__, names), regions, strict=True))
@@ -129,7 +128,8 @@ class ModelSession:
     def ask(
         self, files: tuple, build: Callable[[Subject], Iterable[Request]], image_ids: Sequence[str] | None = None
     ) -> Iterator[dict]:
-        """Yield the lines of the answers about images, by default all with regions. Raises Broken if none is usable."""
+        """Ask the questions that ``build`` returns for each image, and yield a line per answer. ``files``: an entry of
+        :meth:`list_shards`. ``image_ids``: None for all images with regions. Raises Broken if no answer is usable."""
         source, shard_path, images, regions = files
         row_by_image, rows_by_image = read_images(images), read_regions(regions)
         image_ids = sorted(rows_by_image) if image_ids is None else image_ids
@@ -150,7 +150,7 @@ class ModelSession:
 
 
 def draw_boxes(picture: np.ndarray, rows: Sequence[Mapping], *, is_numbered: bool) -> PromptImage:
-    """Return an image uint8 (S, S, 3) with the boxes of some regions: numbered, or outlined without numbers."""
+    """Return an image, uint8 (S, S, 3), with boxes of some regions drawn on it, numbered or only outlined."""
     boxes = {row["region"] + 1: [row[side] for side in CORNERS] for row in rows}
     colours = {} if is_numbered else dict.fromkeys(boxes, MARKED)
     side = max(SIDE, *picture.shape[:2])

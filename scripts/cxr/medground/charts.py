@@ -35,7 +35,8 @@ def run_scores(*, comparison: str, chart: str, dpi: int) -> None:
 
 
 def _draw_bars(axes: Axes, bars: Sequence[tuple[Sequence[Mapping], dict]], spread: float) -> None:
-    """Draw groups of bars: ``bars``: (a row {value, low, high} for each group, style); ``spread``: width of a group."""
+    """Draw groups of bars that are ``spread`` wide. ``bars`` has (rows, style) for each colour, and ``rows`` has
+    {value, low, high} for each group."""
     width = spread / max(1, len(bars))
     for at, (rows, style) in enumerate(bars):
         places = [group + (at - (len(bars) - 1) / 2) * width for group in range(len(rows))]
@@ -47,7 +48,7 @@ def _draw_bars(axes: Axes, bars: Sequence[tuple[Sequence[Mapping], dict]], sprea
 
 
 def draw_language(table: pl.DataFrame) -> Figure:
-    """Return the figure: a row for each split, a panel for each measure, a group of bars for each domain."""
+    """Return a figure with a row for each split, a panel for each measure and a group of bars for each domain."""
     domains = [name for name in table["domain"].unique(maintain_order=True) if name != "total"]
     sets = table["set"].unique(maintain_order=True).to_list()
     figure = Figure(figsize=(10, 5.4), layout="constrained")
@@ -67,7 +68,8 @@ def draw_language(table: pl.DataFrame) -> Figure:
 
 
 def draw_scores(table: pl.DataFrame) -> Figure:
-    """Return the figure: a panel per measure, a bar per run and blind baseline; the paper's sources differ."""
+    """Return a figure with a panel for each measure and a bar for each run and blind baseline. The paper's values are
+    left out, because they belong to other sources."""
     figure = Figure(figsize=(10, 7), layout="constrained")
     for axes, (name, label) in zip(figure.subplots(len(SCORES), 1), SCORES.items(), strict=True):
         part = table.filter(pl.col("table") == name, pl.col("by") != "paper")
@@ -91,7 +93,7 @@ def draw_scores(table: pl.DataFrame) -> Figure:
 
 
 def _bar_style(by: str, model: str, runs: Sequence[str], at: int) -> dict:
-    """Return a bar's style: runs in their colours, their own blind baselines hatched in the same, others grey."""
+    """Return the style of a bar: a run in its colour, its blind baselines hatched in that colour, others grey."""
     if by == "ours":
         return {"color": RUN_COLOURS[runs.index(model) % len(RUN_COLOURS)], "label": model}
     label, run = f"blind: {model}", model.partition(": ")[0]

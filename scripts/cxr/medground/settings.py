@@ -13,23 +13,23 @@ from cxr.medground.stage_settings import (
 
 
 class MedgroundSettings(Section):
-    """MedGround: referring queries about masks, and a verified dataset of these queries."""
+    """Settings of MedGround, which writes referring queries about masked regions and verifies them."""
 
     sources: SourcesSettings = key(SourcesSettings, "Images and masks.")
     regions: RegionsSettings = key(RegionsSettings, "Boxes and attributes of regions.")
-    llm: ModelsSettings = key(ModelsSettings, "Requests to language models (engine or judge vllm).")
+    llm: ModelsSettings = key(ModelsSettings, "Requests to the language models (engine vllm and judge vllm).")
     queries: QueriesSettings = key(QueriesSettings, "Referring queries.")
     verification: VerificationSettings = key(VerificationSettings, "Verification of the queries.")
     dataset: DatasetSettings = key(DatasetSettings, "The dataset and its exports.")
     scoring: ScoringSettings = key(ScoringSettings, "Scores of models.")
-    audit: str = key("", "Experts' verdicts on the test split: audit.parquet of an earlier review of queries.")
+    audit: str = key("", "audit.parquet of an expert review; only queries accepted there are scored; empty: all.")
 
     @constraint
     def _engines_have_their_input(self) -> None:
         queries, verification = self.queries, self.verification
         remedy = "give a model that takes images"
         if queries.engine == "table" and not queries.table:
-            raise ValueError("queries.table is empty, but queries.engine is table: give the file of the texts")
+            raise ValueError("queries.table is empty, but queries.engine is table: name the file of your queries")
         if queries.engine == "vllm" and not queries.llm.model:
             raise ValueError(f"queries.llm.model is empty, but queries.engine is vllm: {remedy}")
         if verification.judge == "vllm" and not verification.llm.model:
@@ -46,11 +46,11 @@ class MedgroundSettings(Section):
         is_same = queries.llm.model_revision == verification.llm.model_revision
         if both_use_models and is_same and not verification.same_model:
             raise ValueError(
-                f"verification.llm.model is {verification.llm.model!r}, which also words the queries: give "
+                f"verification.llm.model is {verification.llm.model!r}, which also writes the queries: give "
                 "another model, or set verification.same_model to true"
             )
 
     @constraint
     def _audited_by_someone(self) -> None:
         if self.dataset.audited and not self.audit:
-            raise ValueError("dataset.audited is true, but audit names no votes: give the audit.parquet of a review")
+            raise ValueError("dataset.audited is true, but audit is empty: name the audit.parquet of a review there")

@@ -8,14 +8,20 @@ from cxr.llm.settings import LanguageModel
 
 
 class RegionsSettings(Section):
-    """Components, their boxes and attributes."""
+    """Regions, which are the connected components of masks, with their boxes and attributes."""
 
-    min_px: int = key(20, "Minimum size of a component; others are dropped (kind ils: at least 64).", unit="px", ge=1)
-    outline_px: int = key(1, "Shift of outlines that must not change a robust query's answer.", unit="px", ge=0, le=10)
+    min_px: int = key(20, "Minimum area of a component; smaller ones are dropped (kind ils: 64).", unit="px", ge=1)
+    outline_px: int = key(
+        1,
+        "Distance by which outlines are shifted outwards and inwards to test queries; 0: no test.",
+        unit="px",
+        ge=0,
+        le=10,
+    )
 
 
 class ModelsSettings(Section):
-    """Requests to the model that words queries and to the judge."""
+    """Requests to the models that write queries and judge them."""
 
     max_tokens: int = redefine(LanguageModel, "max_tokens", 2048)
     picture_tokens: int = key(1600, "Maximum tokens per image in the model's input.", unit="tokens", ge=1)
@@ -23,23 +29,23 @@ class ModelsSettings(Section):
 
 
 class ImageModelSettings(Section):
-    """A language model that takes images. No default: the paper names no generator, and its judge is closed."""
+    """A language model that takes images. There is no default: the paper names no generator and a closed judge."""
 
     model: str = key("", "Hugging Face id or folder of a model that takes images; required.")
     revision: str = redefine(LanguageModel, "revision", "")
 
     @property
     def model_revision(self) -> tuple[str, str]:
-        """The model and, unless it is a folder, its revision."""
+        """(model, revision). The revision is "" if the model is a folder."""
         return self.model, "" if Path(self.model).is_dir() else self.revision
 
 
 class GeneratorSettings(ImageModelSettings):
-    """The model that words queries."""
+    """The language model that writes queries."""
 
     temperature: float = redefine(LanguageModel, "temperature", 0.7)
     form: Literal["json", "question_answer"] = key(
-        "json", "json: answers in JSON; question_answer: the paper's `Question:` and `Answer:` lines."
+        "json", "Format of the answers. json: JSON; question_answer: the paper's `Question:` and `Answer:` lines."
     )
 
 
@@ -50,30 +56,32 @@ class QueriesSettings(Section):
     """Referring queries."""
 
     engine: Literal["rules", "vllm", "table"] = key(
-        "rules", "rules: a grammar of decidable queries; vllm: a language model that sees the image; table: your texts."
+        "rules", "Writer of the queries. rules: a grammar; vllm: a language model that sees the image; table: you."
     )
     selection: Literal["ours", "model"] = key(
-        "ours", "Targets of the engine vllm. ours: sampled among decidable ones; model: chosen by the model (paper)."
+        "ours", "Choice of the regions to ask for (engine vllm). ours: at random; model: by the model (paper)."
     )
     llm: GeneratorSettings = key(GeneratorSettings, "The language model of the engine vllm.")
     table: str = key(
         "", "Queries of the engine table: JSON Lines (image_id, query, regions or boxes) or a folder of {image_id}.txt."
     )
-    per_image: int = key(3, "Queries per image; twice as many with more than five candidates.", ge=1, le=100)
-    fragile: Share = key(0.25, "Maximum fraction of an image's queries that a shift of outlines may make undecidable.")
+    per_image: int = key(3, "Queries per image; twice as many if more than five regions may be answers.", ge=1, le=100)
+    fragile: Share = key(0.25, "Maximum fraction of an image's queries that become ambiguous if outlines are shifted.")
     families: list[Family] = key(
         lambda: list(get_args(Family)), "Families of attributes that queries may use.", min_length=1
     )
 
 
 class VerificationSettings(Section):
-    """Three stages: form, rules that read the text, and a judge."""
+    """Verification of queries in three stages: their form, rules that read the text, and a judge."""
 
     judge: Literal["rules", "vllm", "none"] = key(
-        "rules", "rules: pixel measurements; vllm: a model that sees the image; none: no third stage.", source=PAPER
+        "rules",
+        "Judge of stage III. rules: pixel measurements; vllm: a language model; none: stage III is skipped.",
+        source=PAPER,
     )
     mode: Literal["confirm", "select", "both"] = key(
-        "both", "Task of the judge vllm. confirm: verify the given answer, as in the paper; select: find the answer."
+        "both", "Task of the judge vllm. confirm: verify the given answer (paper); select: find the answer."
     )
     same_model: bool = key(False, "Whether the judge may be the model that wrote the queries.")
     llm: ImageModelSettings = key(ImageModelSettings, "The language model of the judge vllm.")
@@ -81,7 +89,7 @@ class VerificationSettings(Section):
 
 
 class ProcessorSettings(Section):
-    """The image processor of a Qwen model, for coordinates in the pixels of its input."""
+    """Image processor of a Qwen model. It determines the size of the resized image in which pixels are counted."""
 
     patch: int = key(14, "Side of the model's patches; 14 for Qwen2.5-VL.", unit="px", ge=1)
     max_pixels: int = key(12_845_056, "Maximum area of the resized image.", unit="px", ge=1)
@@ -105,15 +113,16 @@ class DatasetSettings(Section):
     scispacy: ScispacySettings = key(ScispacySettings, "Settings of the engine scispacy.")
     tokenizer: str = key("", "Folder of a model whose tokenizer counts tokens (tokens.tsv); empty: no token counts.")
     export: list[Literal["messages", "sharegpt", "swift", "coco", "refcoco", "hf"]] = key(
-        lambda: ["messages"], "Export formats of OpenAI, LLaVA (sharegpt), ms-swift, COCO, RefCOCO and Parquet (hf)."
+        lambda: ["messages"], "Export formats: OpenAI (messages), LLaVA (sharegpt), swift, coco, refcoco, Parquet (hf)."
     )
     coordinates: Literal["grid1000", "pixels_original", "pixels_resized"] = key(
-        "grid1000", "Coordinates in texts: 0 to 1000, pixels of the image, or pixels after a Qwen image processor."
+        "grid1000",
+        "Unit of boxes in texts: 1/1000 of a side, original pixels, or pixels after resizing for Qwen models.",
     )
-    resized: ProcessorSettings = key(ProcessorSettings, "Image processor that defines pixels_resized.")
-    withhold: list[Literal["pixels"]] = key(list, "What exports omit: pixels, or nothing.")
+    resized: ProcessorSettings = key(ProcessorSettings, "Image processor whose output size defines pixels_resized.")
+    withhold: list[Literal["pixels"]] = key(list, "Content that exports omit. pixels: the images; empty: nothing.")
     allow_nd: bool = key(False, "Whether exports with pixels include sources whose licence forbids derivatives (ND).")
-    audited: bool = key(False, "Whether the exported test split is limited to accepted queries (medground.audit).")
+    audited: bool = key(False, "Whether exports limit the test split to queries that experts accepted (audit).")
 
     @constraint
     def _a_pipeline_is_given(self) -> None:
@@ -129,6 +138,6 @@ class ScoringSettings(Section):
 
 
 class ScoringOptions(ScoringSettings):
-    """Settings that affect the scores."""
+    """Settings that affect the scores, with the number of bootstrap replicates for their intervals."""
 
     replicates: int = 1000

@@ -25,7 +25,7 @@ from cxr.plotting.encoding import encode_image
 from cxr.vlm.conventions import InputSize, find_convention, localization_question
 
 MERGE, MIN_PIXELS = 2, 3136
-"""Of the processors of the Qwen family: patches per side that become one token, and smallest area of an image, px."""
+"""Qwen's image processors: patches per side that become one token, and smallest area of an image in pixels."""
 COPIED_FIELDS = ("source", "split", "domain", "modality", "licence", "kind", "trivial")
 """Fields of a line that every conversation includes."""
 PARQUET = {
@@ -36,11 +36,11 @@ PARQUET = {
     "grid": pl.List(pl.List(pl.Int64)),
     **dict.fromkeys(("source", "domain", "modality", "licence", "kind", "image_id"), pl.String),
 }
-"""Columns of the format hf; boxes in pixels of the picture."""
+"""{column of the format hf: its type}. ``boxes`` are in pixels of the exported image."""
 
 
 class ExportedLine(NamedTuple):
-    """A line with its image's size (px), and its boxes in pixels."""
+    """A query's line with its image's width and height (px), its boxes in pixels, and their classes."""
 
     line: Mapping
     width: int
@@ -61,10 +61,8 @@ def forbids_derivatives(licence: str) -> bool:
 def resized_sides(
     width: int, height: int, patch: int, max_pixels: int, merge: int = MERGE, min_pixels: int = MIN_PIXELS
 ) -> InputSize:
-    """Return the size, in multiples of ``patch * merge``, to which Qwen's processors resize an image.
-
-    Each side is rounded; an area outside the limits is scaled to the limit.
-    """
+    """Return the size, in multiples of ``patch * merge``, to which Qwen's processors resize an image. Each side is
+    rounded. An area outside the limits is scaled to the limit."""
     unit = patch * merge
     sides = np.array([width, height], np.float64)
     resized = np.maximum(unit, np.round(sides / unit) * unit)
@@ -79,7 +77,8 @@ def run(
     *, lines: list[str], regions: list[str], sources: list[str], folder: str, format: str, options: DatasetSettings,
     source_names: list[str], audit: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write one format into ``folder``, whole or not at all; ``audit``: votes that filter the test split."""
+    """Write one format to ``folder``, which appears only when it is complete. ``audit``: table of experts' votes. With
+    ``options.audited``, the test split is limited to the queries that they accepted."""
     lines_by_split = {Path(path).stem: list(read_lines(path)) for path in lines}
     has_pixels = "pixels" not in options.withhold
     num_unaudited = num_nd = 0
@@ -122,7 +121,7 @@ def _read_samples(
     lines_by_split: Mapping[str, list[dict]], regions: Sequence[str], sources: Sequence[str],
     source_names: Sequence[str], folder: Path, has_pixels: bool,
 ) -> dict[str, list[ExportedLine]]:  # fmt: skip
-    """Return {split: lines with their boxes in pixels}, and write the images."""
+    """Return {split: lines with their boxes in pixels}, and write the images as PNG if ``has_pixels``."""
     keys = {(line["source"], line["image_id"]) for split_lines in lines_by_split.values() for line in split_lines}
     image_by_key: dict[tuple[str, str], tuple[int, int, dict[int, dict]]] = {}
     for key, picture, rows in read_pictures(source_names, regions, sources, keys):
@@ -142,7 +141,7 @@ def _read_samples(
 
 
 def to_conversation(sample: ExportedLine, options: DatasetSettings) -> Conversation:
-    """Return a line as a question and an answer with boxes, in the options' coordinates."""
+    """Return a line as a question and an answer, whose boxes have the coordinates that ``options`` name."""
     line = sample.line
     convention = find_convention("grid1000" if options.coordinates == "grid1000" else "pixels_resized")
     if options.coordinates == "pixels_original":
@@ -158,7 +157,7 @@ def to_conversation(sample: ExportedLine, options: DatasetSettings) -> Conversat
 
 
 def _write_instances(path: Path, samples: Sequence[ExportedLine]) -> dict[tuple[str, int], tuple[int, int, int]]:
-    """Write the file of one split; returns {(image file, region): numbers of annotation, image, category}."""
+    """Write one file of COCO annotations. Return {(image file, region): ids of (annotation, image, category)}."""
     kinds = make_categories(sorted({label for sample in samples for label in sample.labels}), "region")
     categories = {kind["name"]: kind["id"] for kind in kinds}
     samples_by_image: dict[str, list[ExportedLine]] = defaultdict(list)
@@ -182,7 +181,7 @@ def _write_instances(path: Path, samples: Sequence[ExportedLine]) -> dict[tuple[
 
 
 def _write_refcoco(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]]) -> None:
-    """Write instances.json of all splits and refs.json beside it."""
+    """Write instances.json with the boxes of all splits, and refs.json with the queries."""
     refs, numbers = [], _write_instances(folder / "instances.json", list(chain(*samples_by_split.values())))
     for name, split_samples in samples_by_split.items():
         for sample in split_samples:
@@ -195,7 +194,7 @@ def _write_refcoco(folder: Path, samples_by_split: Mapping[str, list[ExportedLin
 
 
 def _write_hf(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]], has_pixels: bool) -> None:
-    """Write data/{split}.parquet with the pictures inside, and the head of the card."""
+    """Write data/{split}-00000.parquet with the images inside, and the YAML header of README.md."""
     columns = {name: kind for name, kind in PARQUET.items() if name != "image" or has_pixels}
     files = {name: samples for name, samples in samples_by_split.items() if samples}
     for name, samples in files.items():
@@ -217,7 +216,7 @@ def _write_hf(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]], 
 
 
 def _readme(samples_by_split: Mapping[str, list[ExportedLine]], notes: list[str], format: str, coordinates: str) -> str:
-    """Return the README of the folder: counts, licences, coordinates, and ``notes`` on what is excluded."""
+    """Return the README of the folder: counts, licences, coordinates, and ``notes`` on excluded lines."""
     counts = ", ".join(f"{name} {len(samples)}" for name, samples in samples_by_split.items())
     all_lines = (sample.line for sample in chain(*samples_by_split.values()))
     licences = Counter((line["source"], line["licence"] or "none stated") for line in all_lines)

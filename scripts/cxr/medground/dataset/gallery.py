@@ -1,4 +1,4 @@
-"""Images for people: the gallery of queries and sensitivity pairs, and the units that experts judge."""
+"""Images for people: a gallery of queries and sensitivity pairs, and the units of the experts' review."""
 
 import hashlib
 from collections import defaultdict
@@ -23,18 +23,18 @@ MAX_OBSERVED = 120  # longest observation of a language model in a caption, in c
 WIDTH = 520  # side of a picture of the gallery, px
 EACH = 3  # images per source (accepted and pairs) and per reason (rejected)
 QUESTION = "Does this query mean exactly the marked boxes?"
-FRAME = 256  # image side per pixel of a frame's line width
+FRAME = 256  # a box's line is 1 px wide for each so many pixels of the image's side
 
 
 Case = tuple[str, Sequence[Mapping], Mapping[str, str]]
-"""One image of the gallery: its kind (accepted, rejected or pair), the query or the two of a pair, and captions."""
+"""(kind, lines, captions) of one image of the gallery. Its kind is accepted, rejected or pair; a pair has two lines."""
 
 
 def run(
     *, accepted: list[str], queries: list[str], rejected: str, sensitivity: str, regions: list[str], sources: list[str],
     folder: str, source_names: list[str], quality: int, seed: int,
 ) -> None:  # fmt: skip
-    """Write ``gallery.jsonl`` and its images, JPEG of ``quality``, into ``folder``."""
+    """Write ``gallery.jsonl`` and its images to ``folder``. The images are JPEG files of the given ``quality``."""
     accepted_lines = [line for path in accepted for line in read_lines(path)]
     line_by_id = {line["query_id"]: line for path in queries for line in read_lines(path)}
     pairs = list(read_lines(sensitivity))
@@ -57,7 +57,7 @@ def run(
 
 
 def _sample_by_group(rows: Sequence[Mapping], names: tuple[str, ...], seed: int) -> Iterator[Mapping]:
-    """Yield the first :data:`EACH` rows of every group, by the hash of their ids, at most one per image."""
+    """Yield up to :data:`EACH` random rows of every group, at most one per image. ``names``: grouping columns."""
     groups: dict[tuple, list] = defaultdict(list)
     for row in sorted(rows, key=lambda row: stable_hash(seed, "gallery", row.get("query_id", row.get("first")))):
         group = groups[tuple(row[name] for name in names)]
@@ -70,7 +70,7 @@ def _sample_by_group(rows: Sequence[Mapping], names: tuple[str, ...], seed: int)
 def _list_cases(
     accepted: Sequence[Mapping], rejected: Sequence[Mapping], pairs: Sequence[Mapping], lines: Mapping, seed: int
 ) -> Iterator[Case]:
-    """Yield the cases: accepted, rejected, pairs. ``lines``: {query: its line}."""
+    """Yield the cases: accepted queries, rejected queries, then pairs. ``lines``: {query id: its line}."""
     for line in _sample_by_group([line for line in accepted if not line["trivial"]] or accepted, ("source",), seed):
         captions = {name: line["checks"][name] for name in ("verdict", "judge")}
         yield "accepted", (line,), captions | {"reason": _describe_checks(line["checks"])}
@@ -108,13 +108,11 @@ def run_units(
     *, lines: str, images: list[str], regions: list[str], sources: list[str], units: str, source_names: list[str],
     queries: int, seed: int,
 ) -> None:  # fmt: skip
-    """Write the table of REVIEW_UNITS of ``queries`` sampled queries, 0 for all; the unit is the query's id.
-
-    Raises UserError where the test split has no query.
-    """
+    """Write the table of units for the experts' review, with ``queries`` random test queries, or all for 0. Raises
+    UserError if the test split has no query."""
     all_lines = sorted(read_lines(lines), key=lambda line: stable_hash(seed, "audit", line["query_id"]))
     if not all_lines:
-        raise UserError(f"{lines} holds no query, so there is nothing to audit: give a source with a test split")
+        raise UserError(f"{lines} has no query, so there is nothing to review: add a source with a test split")
     row_by_image = dict(zip(source_names, map(read_images, images), strict=True))
     lines_by_key = defaultdict(list)
     for line in all_lines[: queries or None]:

@@ -1,4 +1,4 @@
-"""Variety and clinical content of the queries' language, compared with the label baselines (paper, 3.5)."""
+"""Variety and clinical content of the queries' language, compared with class names as texts (paper, Section 3.5)."""
 
 import re
 from collections import Counter, defaultdict
@@ -24,7 +24,8 @@ SLOTS = ("class", "attribute", "number", "order", "place")
 
 
 class Lexicon:
-    """Phrases of one source: {phrase: (slot, concept)}; a slot is one of :data:`SLOTS` or empty."""
+    """Known phrases of a source. ``phrases``: {phrase: (slot, concept)}. A slot is the phrase's role in the sentence,
+    one of :data:`SLOTS` or "". A concept is its clinical meaning or ""."""
 
     def __init__(self, facts: Facts, domain: str):
         logic, language = map(load_resource, RESOURCE_FILES[:2])
@@ -60,13 +61,14 @@ class Lexicon:
         self.longest = max(len(phrase.split()) for phrase in entry_by_phrase)
 
     def read(self, text: str) -> list[tuple[str, str, str]]:
-        """Return (words, slot, concept) of a text, the longest phrase first."""
+        """Split a text into phrases, the longest known ones first, and return (phrase, slot, concept) of each."""
         parts = re.findall(r"[\w&'-]+", text.lower())
         return [(phrase, *(entry or ("", ""))) for phrase, entry in split_phrases(parts, self.phrases, self.longest)]
 
 
 class TextMeasures(NamedTuple):
-    """One query: its text and skeleton; numbers of words, concepts, terms of morphology, and phrases of place."""
+    """Measures of a query. ``skeleton``: its text with slots in place of phrases. ``words``, ``concepts``,
+    ``morphology`` and ``spatial``: numbers of words, of clinical concepts, and of words on appearance and on place."""
 
     text: str
     skeleton: str
@@ -89,7 +91,7 @@ def measure_text(text: str, lexicon: Lexicon, concepts: int | None = None) -> Te
 
 
 def summarise(queries: Sequence[TextMeasures]) -> dict:
-    """Return the measures of a group of queries."""
+    """Return the means and percentages of the measures of a group of queries."""
     count, words = len(queries), sum(query.words for query in queries)
     common = Counter(query.skeleton for query in queries)
     return {
@@ -109,7 +111,8 @@ def run(
     *, lines: list[str], labels: list[str], sources: list[str], entities: list[str], language: str, words: str,
     source_names: list[str],
 ) -> None:  # fmt: skip
-    """Write the measures of queries and baselines; ``entities``: another engine's concept counts, or nothing."""
+    """Write the measures of queries and label baselines. ``entities``: table of concept counts by scispaCy, or
+    nothing."""
     concepts_by_query = dict(read_table(entities[0]).iter_rows()) if entities else {}
     facts = {name: Facts.read(paths[0]) for name, paths in paths_by_source(source_names, sources)}
     files = [(QUERIES, path) for path in lines]

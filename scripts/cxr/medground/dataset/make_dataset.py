@@ -1,4 +1,4 @@
-"""Join the verified queries of all sources: lines per split, label baselines, pairs, statistics, conservation."""
+"""Join the verified queries of all sources, and write splits, baselines, pairs, statistics and the check of counts."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,19 +23,21 @@ STATISTICS = read_columns("medground_dataset", "statistics")
 CONSERVATION = read_columns("medground_dataset", "conservation")
 UNITS = read_columns("medground_dataset", "units")
 LABEL_FIELDS = ("source", "image_id", "subject_id", "split", "domain", "modality")
-"""Fields of a query's line that the lines of the baselines generic and class have as well."""
+"""Fields that the lines of the baselines generic and class copy from a query's line."""
 PAIR_OVERLAP = 0.1  # largest IoU of the two answers of a sensitivity pair
 PAIRS_PER_IMAGE = 3  # most sensitivity pairs of an image
 
 
 def answer_words(labels: Iterable[str], facts: Facts) -> str:
-    """Return the class words of the regions of an answer, the text of the baseline "replaced"."""
+    """Return the class names of an answer's regions, such as "nuclei and rod", from their classes ``labels``."""
     nouns, counts = parse_class_words(facts.classes), Counter(labels)
     return " and ".join(nouns[name].many if counts[name] > 1 else nouns[name].one for name in sorted(counts))
 
 
 def make_baseline_lines(source: SimpleNamespace, kind: str) -> Iterator[dict]:
-    """Yield the lines of a label baseline: generic, class or replaced."""
+    """Yield the lines of a label baseline, in which class names stand in place of queries. ``kind`` is generic (the
+    word "region" for all candidates of an image), class (a line per class of an image) or replaced (a line per
+    query)."""
     rows_by_image = group_by_image(source.regions.filter("candidate").iter_rows(named=True))
     for line in source.accepted if kind == "replaced" else ():
         labels = {row["region"]: row["label"] for row in rows_by_image[line["image_id"]]}
@@ -53,7 +55,8 @@ def make_baseline_lines(source: SimpleNamespace, kind: str) -> Iterator[dict]:
 
 
 def sensitivity_pairs(lines: Sequence[Mapping], labels: Mapping[tuple, Mapping], seed: int) -> Iterator[dict]:
-    """Yield pairs of single queries of a test image that hardly overlap. ``labels``: {image: {region: its class}}."""
+    """Yield pairs of queries, each for one region, about the same test image. Their boxes hardly overlap. ``labels``:
+    {image: {region: its class}}."""
     by_image: dict[tuple[str, str], list] = defaultdict(list)
     for line in lines:
         if line["split"] == "test" and line["kind"] == "single" and not line["trivial"]:
@@ -73,7 +76,8 @@ def sensitivity_pairs(lines: Sequence[Mapping], labels: Mapping[tuple, Mapping],
 
 
 def check_conservation(source: SimpleNamespace, split: str) -> list[dict]:
-    """Return the counts that went into and came out of one source and split. Raises AssertionError if they differ."""
+    """Return the numbers of images, components and queries that entered and left the stages, for one source and split.
+    Raises AssertionError if they differ."""
     images, rejected, unasked = (part.filter(split=split) for part in (source.images, source.rejected, source.unasked))
     tables, names = (source.without, source.regions, source.dropped), images.select("image_id")
     without_regions, regions, dropped = (table.join(names, on="image_id", how="semi") for table in tables)
@@ -96,7 +100,7 @@ def check_conservation(source: SimpleNamespace, split: str) -> list[dict]:
 
 
 def _num_requested(per_image: int | None, regions: pl.DataFrame, candidate_lines: Sequence[Mapping]) -> int:
-    """Return how many queries the images with regions should have; if a table has more for an image, all count."""
+    """Return the number of queries requested for images with regions. Further ones of a user's table count as well."""
     if per_image is None:
         return regions["image_id"].n_unique()
     num_by_image = Counter(line["image_id"] for line in candidate_lines)
@@ -115,11 +119,9 @@ def _conservation_row(source: str, split: str, quantity: str, num_in: int, parts
 def _read_sources(
     source_names: Sequence[str], per_image: int, stated: Sequence[str], files: Mapping[str, list[str]]
 ) -> Iterator[SimpleNamespace]:
-    """Yield each source's name, facts, tables and lines, by the names of ``files``, and queries per image.
-
-    These are None where an image has its description as query. ``files``: {name: paths}, images of each source, the
-    rest of each source and shard.
-    """
+    """Yield a namespace for each source with its name, facts, tables and lines. Its ``per_image`` is None if
+    descriptions are its queries (``stated``). ``files``: {name: paths}, with one path per source for images, and one
+    per source and shard for all other names."""
     parts_by_file = {name: dict(paths_by_source(source_names, paths)) for name, paths in files.items()}
     for source in source_names:
         paths = {name: parts[source] for name, parts in parts_by_file.items()}
@@ -135,11 +137,8 @@ def run(
     *, lines: list[str], labels: list[str], sensitivity: str, units: str, statistics: str, counts: str,
     source_names: list[str], uses: dict[str, str], stated: list[str], per_image: int, seed: int, **files: list[str],
 ) -> None:  # fmt: skip
-    """Write the dataset. Raises AssertionError if counts do not add up.
-
-    ``uses``: {source: dataset or zero_shot}; ``stated``: sources whose queries are statements, one an image; ``files``:
-    of all sources and shards.
-    """
+    """Write the dataset. Raises AssertionError if counts do not add up. ``uses``: {source: dataset or zero_shot}.
+    ``stated``: sources whose queries are the images' descriptions. ``files``: {name: paths of all shards}."""
     lines_by_file: dict[str, list[dict]] = {name: [] for name in FILES}
     baselines: dict[str, list[dict]] = {Path(path).parent.name: [] for path in labels}
     classes, conservation_rows = {}, []

@@ -1,4 +1,5 @@
-"""This dataset compared with the paper's Tables 1, 2, 5 and 6, and its sources in both of the paper's units."""
+"""This dataset compared with the paper's Tables 1, 2, 5 and 6. Sources are counted in images and in pairs of image and
+class, because the paper uses both."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ def _row(table: str, row: str, column: str, paper: object, ours: object, unit: s
 def count_sources(
     names: Sequence[str], images: Sequence[pl.DataFrame], regions: Sequence[pl.DataFrame], excluded: Sequence[int]
 ) -> list[dict]:
-    """Return the rows of :data:`SOURCE_COUNTS` of each source and split, and of all. ``excluded``: images of each."""
+    """Return the rows of :data:`SOURCE_COUNTS` per source and split, and for all. ``excluded``: images per source."""
     splits, rows = (*PRINTED_SPLITS.values(), "all"), []
     for name, table, part, num_excluded in zip(names, images, regions, excluded, strict=True):
         split_by_image = dict(table.select("image_id", "split").iter_rows())
@@ -45,7 +46,7 @@ def count_sources(
 
 
 def table1_rows(tables: Mapping, queries: int) -> Iterator[dict]:
-    """Yield Table 1: number of annotations of published datasets and of ours."""
+    """Yield the rows of Table 1: numbers of annotations in published datasets and in this one."""
     for row in tables["table1"]:
         note = tables["totals"]["notes"][0] if row["dataset"] == "MedGround-35K" else ""
         yield _row("Table 1", row["dataset"], "annotations", row["annotations"], None, "annotations", note)
@@ -53,7 +54,7 @@ def table1_rows(tables: Mapping, queries: int) -> Iterator[dict]:
 
 
 def table2_rows(tables: Mapping, statistics: pl.DataFrame, domains: Mapping[str, str]) -> Iterator[dict]:
-    """Yield Table 2: sizes, words per query, and percentages of the domains."""
+    """Yield the rows of Table 2: sizes, words per query, and percentages of the domains."""
     printed = tables["table2"]
     total = {row["split"]: row for row in statistics.filter(source="total").to_dicts()}
     for split in ("train", "test"):
@@ -71,7 +72,7 @@ def table2_rows(tables: Mapping, statistics: pl.DataFrame, domains: Mapping[str,
 
 
 def table5_rows(tables: Mapping, rows: Sequence[Mapping]) -> Iterator[dict]:
-    """Yield Table 5: images of each source and split."""
+    """Yield the rows of Table 5: numbers of images of each source and split."""
     ours = {(row["source"].lower(), row["split"]): row for row in rows if row["split"] in PRINTED_SPLITS.values()}
     for name, printed in tables["table5"]["rows"].items():
         for column, split in PRINTED_SPLITS.items():
@@ -82,7 +83,7 @@ def table5_rows(tables: Mapping, rows: Sequence[Mapping]) -> Iterator[dict]:
 
 
 def table6_rows(tables: Mapping, rates: pl.DataFrame) -> Iterator[dict]:
-    """Yield Table 6: queries kept by each stage, as a percentage of the candidates."""
+    """Yield the rows of Table 6: queries kept by each stage, as a percentage of all candidate queries."""
     printed = tables["table6"]
     ours = {(row["source"].lower(), row["split"], row["stage"]): row for row in rates.to_dicts()}
     for name, printed_row in printed["rows"].items():

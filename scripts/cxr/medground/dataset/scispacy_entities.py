@@ -1,8 +1,6 @@
-"""Clinical concepts found by a user's spaCy pipeline, and linked by scispaCy's linker if the user has its files.
-
-spaCy reads settings and weights of a pipeline folder and runs none of its code. Published linkers contain a pickle
-(``tfidf_vectorizer.joblib``), which may run any code; files are read from the disk, never downloaded.
-"""
+"""Clinical concepts found by a user's spaCy pipeline, and linked by scispaCy's linker if the user has its files. spaCy
+reads settings and weights of a pipeline folder and runs none of its code. Published linkers contain a pickle
+(``tfidf_vectorizer.joblib``), which may run any code. Nothing is downloaded."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -27,27 +25,24 @@ ENTITIES = read_columns("medground_dataset", "entities")
 
 
 def load_pipeline(path: str, linker: str = "") -> Callable[[Iterable[str]], Iterator[set[str]]]:
-    """Return a function that yields the distinct concepts of each text.
-
-    ``path``: folder that spaCy saved; ``linker``: folder of a linker's files, or empty. With a linker, concepts are
-    ids of its knowledge base, and unlinked entities are ignored. Without one, a concept is the entity's own id or
-    lower-case text. Raises UserError for a folder that cannot be read.
-    """
-    import spacy  # the columns are read without it
+    """Return a function that yields the distinct concepts of each text. ``path``: folder that spaCy saved. ``linker``:
+    folder of a linker's files, or "". With a linker, concepts are ids of its knowledge base, and unlinked entities are
+    ignored. Without one, a concept is the entity's id or lower-case text. Raises UserError for an unreadable folder."""
+    import spacy  # not at the top: the columns are read without spaCy
     from spacy.tokens import Span
 
-    if Span.has_extension(LINKED):  # another pipeline's
+    if Span.has_extension(LINKED):  # set by another pipeline
         Span.remove_extension(LINKED)
     folder = Path(path)
     if not (folder / "config.cfg").is_file():
-        raise UserError(f"{KEY}.pipeline: {folder} holds no config.cfg: give a folder to which spaCy saved a pipeline")
+        raise UserError(f"{KEY}.pipeline: {folder} has no config.cfg: give a folder to which spaCy saved a pipeline")
     problem = f"{KEY}.pipeline: {folder} cannot be read by spaCy"
-    with refuse_unreadable(folder, problem, "place one that it can", KeyError, ImportError):
+    with refuse_unreadable(folder, problem, "give a pipeline that it can read", KeyError, ImportError):
         components = spacy.util.load_config(folder / "config.cfg").get("components", {})
         linkers = {name: component for name, component in components.items() if component.get("factory") == LINKER}
         pipeline = spacy.load(folder, exclude=list(linkers))
     if linkers and not linker:
-        problem = f"{folder} has the component {next(iter(linkers))!r}, whose files would be fetched"
+        problem = f"{folder} has the component {next(iter(linkers))!r}, whose files scispaCy would download"
         raise UserError(f"{KEY}.pipeline: {problem}: place them in a folder and name it in {KEY}.linker")
     link = _linker(linker, pipeline, next(iter(linkers.values()), {})) if linker else lambda doc: doc
     linked = Span.has_extension(LINKED)
@@ -73,7 +68,7 @@ def run(
 
 
 def _linker(path: str, pipeline: "Language", keys: dict) -> Callable[["Doc"], "Doc"]:
-    """Return scispaCy's linker with the files of a folder, and the settings that the pipeline has for it."""
+    """Return scispaCy's linker, with the files of the folder ``path`` and the pipeline's settings ``keys`` for it."""
     from scispacy.candidate_generation import CandidateGenerator, LinkerPaths
     from scispacy.linking import EntityLinker
     from scispacy.linking_utils import KnowledgeBase

@@ -21,11 +21,11 @@ TOKENS = read_columns("medground_dataset", "tokens")
 
 
 def load_tokenizer(path: str) -> "PreTrainedTokenizerBase":
-    """Return the tokenizer in a folder. Raises UserError for one that cannot be read."""
-    from transformers import AutoTokenizer  # the columns are read without it
+    """Return the tokenizer of a model's folder, or of a tokenizer.json. Raises UserError if it cannot be read."""
+    from transformers import AutoTokenizer  # not at the top: the columns are read without it
 
     folder = Path(path).parent if Path(path).is_file() else Path(path)
-    problem = f"medground.dataset.tokenizer: {path} holds no tokenizer"
+    problem = f"medground.dataset.tokenizer: {path} has no tokenizer that can be read"
     with refuse_unreadable(path, problem, "give a model's folder"):
         return AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
 

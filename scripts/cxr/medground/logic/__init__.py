@@ -1,1 +1,1 @@
-"""The logic of queries: atoms with three values, scenes, and which queries are decidable."""
+"""The logic of queries: atoms, which are statements about a region, and whether a query has exactly one answer."""

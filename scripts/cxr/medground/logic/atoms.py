@@ -1,4 +1,4 @@
-"""Atoms: statements about a region, such as "size:small", with the values no, unclear and yes."""
+"""Atoms: statements about a region, such as "size:small". The value of an atom for a region is no, unclear or yes."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,13 +15,13 @@ OPPOSITE_SIDE = {"left": "right", "right": "left"}
 
 @dataclass(frozen=True)
 class LogicOptions:
-    """Where an attribute begins, and how near to a threshold it is unclear: this project's choices, none a setting."""
+    """Thresholds of attributes, and margins around them within which an attribute is unclear. All are our choices."""
 
     tiny: float = 0.005  # areas below this fraction of the image are tiny
     small: float = 0.03  # areas from tiny up to this fraction are small
     medium: float = 0.15  # areas from small up to this fraction are medium-sized; above it, large
     size_margin: float = 0.15  # areas this near to a threshold, as a fraction of it, are unclear
-    relative_from: int = 4  # fewest regions of a class of which some are the larger or the smaller ones
+    relative_from: int = 4  # fewest regions of a class for which "larger" and "smaller" are defined
     round: float = 0.25  # elongation below which a region is round
     elongated: float = 0.5  # elongation from which a region is elongated; below it, oval
     oval_solidity: float = 0.9  # smallest solidity of an oval region
@@ -43,13 +43,14 @@ class LogicOptions:
 
 
 def atom_family(atom: str) -> str:
-    """Return the family of an atom ``family:value``."""
+    """Return the family of an atom, which is written ``family:value``; a side of the patient is of the family zone."""
     name = atom.partition(":")[0]
     return "zone" if name == "side" else name
 
 
 def atom_in_range(value: np.ndarray, low: float, high: float, margins: tuple[float, float]) -> np.ndarray:
-    """Return the atom low <= value < high, uint8 (N,): unclear within a margin of a finite bound, or for NaN."""
+    """Return whether low <= value < high, as NO, UNCLEAR or YES, uint8 (N,). It is unclear for NaN, and for values
+    within a margin of a finite bound. ``margins``: (of low, of high)."""
     under, over = margins
     sure = (value >= low + under) & (value < high - over)
     ruled_out = (value < low - under) | (value >= high + over)
@@ -57,12 +58,12 @@ def atom_in_range(value: np.ndarray, low: float, high: float, margins: tuple[flo
 
 
 def atom_at_least(value: np.ndarray, no: float, yes: float) -> np.ndarray:
-    """Return the atom "at least", uint8 (N,): yes for ``yes`` or more, no below ``no``, else unclear."""
+    """Return YES for values from ``yes`` upwards, NO for values below ``no``, otherwise UNCLEAR, uint8 (N,)."""
     return np.where(value >= yes, YES, np.where(value < no, NO, UNCLEAR)).astype(np.uint8)
 
 
 def evaluate_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
-    """Return {atom: values uint8 (N,)} of every atom that needs no reference region."""
+    """Return {atom: its value for each region, uint8 (N,)} for all atoms that do not relate a region to another one."""
     words = {word for noun in scene.classes.values() for word in (noun.one, *noun.parents)}
     atoms = {f"class:{word}": np.where(scene.of_class(word), YES, NO).astype(np.uint8) for word in sorted(words)}
     parts = (_size_atoms, _shape_atoms, _place_atoms, _appearance_atoms)
@@ -127,7 +128,8 @@ def _appearance_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarr
 
 
 def evaluate_relation(kind: str, reference: int, scene: Scene, numbers: LogicOptions) -> np.ndarray:
-    """Return the atom "``kind`` the region ``reference``", uint8 (N,); it is no for the reference itself."""
+    """Return whether each region has the relation ``kind``, such as left_of, to the region ``reference``, uint8 (N,).
+    The value for the reference itself is NO."""
     if kind != "inside":
         place = scene.cx if kind in ("left_of", "right_of") else scene.cy
         distance = (place - place[reference]) * (-1 if kind in ("left_of", "above") else 1)

@@ -10,7 +10,8 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Component:
-    """One component. box: half-open (x1, y1, x2, y2); pixels: bool (y2 - y1, x2 - x1) inside the box; area in px."""
+    """A connected component or an instance. ``box``: half-open (x1, y1, x2, y2). ``pixels``: its mask inside the box,
+    bool (y2 - y1, x2 - x1). ``area``: number of its pixels."""
 
     box: tuple[int, int, int, int]
     pixels: np.ndarray
@@ -18,24 +19,24 @@ class Component:
 
     @property
     def window(self) -> tuple[slice, slice]:
-        """The box as an index of a plane."""
+        """The box as an index into an array (H, W)."""
         x1, y1, x2, y2 = self.box
         return np.s_[y1:y2, x1:x2]
 
     @cached_property
     def points(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and columns of its pixels inside the box, int64 (area,) each."""
+        """(rows, columns) of the component's pixels, counted from the corner of the box, int64 (area,) each."""
         return np.nonzero(self.pixels)
 
     @cached_property
     def means(self) -> tuple[float, float]:
-        """Mean row and column of its pixels inside the box."""
+        """(mean row, mean column) of the component's pixels, counted from the corner of the box."""
         y, x = self.points
         return int(y.sum()) / self.area, int(x.sum()) / self.area
 
     @property
     def centroid(self) -> tuple[float, float]:
-        """Mean of the pixels' centres (x, y), px."""
+        """Mean position (x, y) of the pixels' centres in the image, px."""
         y, x = self.means
         return x + 0.5 + self.box[0], y + 0.5 + self.box[1]
 
@@ -47,7 +48,8 @@ class Component:
 
     @property
     def elongation(self) -> float:
-        """1 - sqrt(l2 / l1); l1, l2 are the eigenvalues of the pixels' covariance plus a pixel's own (1/12)."""
+        """1 - sqrt(l2 / l1), which is 0 for a disc. l1 >= l2 are the eigenvalues of the covariance of the pixels'
+        positions, to which the variance 1/12 of a single pixel is added."""
         y, x = (at - mean for at, mean in zip(self.points, self.means, strict=True))
         a, b, c = (float(np.add.reduce(product)) / self.area for product in (x * x, y * y, x * y))
         a, b = a + 1 / 12, b + 1 / 12
@@ -93,7 +95,8 @@ def find_components(mask: np.ndarray) -> list[Component]:
 
 
 def find_instances(numbers: np.ndarray, mask: np.ndarray) -> list[Component]:
-    """Return the instances (H, W; 0 outside) with most of their pixels in a class's mask, in the same order."""
+    """Return the instances that have most of their pixels in the mask of a class, in the same order. ``numbers``:
+    number of the instance at each pixel, (H, W), 0 outside."""
     rows, columns = np.nonzero(numbers)
     order = np.argsort(numbers[rows, columns], kind="stable")
     values, starts = np.unique(numbers[rows, columns][order], return_index=True)
@@ -108,10 +111,10 @@ def find_instances(numbers: np.ndarray, mask: np.ndarray) -> list[Component]:
 
 
 def contrast_and_texture(component: Component, grey: np.ndarray, taken: np.ndarray) -> tuple[float, float]:
-    """Return contrast (difference of means over pooled SD) and texture (ratio of SDs) against a ring of equal area.
+    """Return (contrast, texture) of a component compared with a surrounding ring of equal area; NaN without a ring.
 
-    The ring is the nearest pixels outside every component (``taken``, bool (H, W)); NaN without a ring.
-    """
+    Contrast is the mean grey level inside minus that of the ring, divided by the pooled SD. Texture is the SD inside
+    divided by that of the ring. The ring has the nearest pixels outside all components (``taken``, bool (H, W))."""
     reach = math.ceil(math.sqrt(component.area)) + 3
     x1, y1, x2, y2 = component.box
     y_min, x_min = max(0, y1 - reach), max(0, x1 - reach)

@@ -1,4 +1,4 @@
-"""Which regions a query selects, and whether it is decidable: has exactly one answer."""
+"""The answer of a query, which is the regions that it selects. A query is decidable if it has exactly one answer."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ AXES = {
     "largest": ("area", -1), "smallest": ("area", 1), "leftmost": ("cx", 1), "rightmost": ("cx", -1),
     "topmost": ("cy", 1), "lowest": ("cy", -1),
 }  # fmt: skip
-"""{ordinal: (attribute, 1 for the smallest value, -1 for the largest)}."""
+"""{ordinal: (attribute, sign)}. The sign is 1 if the smallest value comes first, and -1 if the largest value does."""
 NUMBERS = LogicOptions()
 RELATIONS = ("left_of", "right_of", "above", "below", "inside")
 
@@ -31,11 +31,10 @@ class Reference:
 
 @dataclass(frozen=True)
 class Query:
-    """A conjunction of atoms, at most one relation to a reference, then at most one ordinal.
+    """A query in logical form: a conjunction of atoms, at most one relation to a reference, and at most one ordinal.
 
-    ``ordinal``: a key of :data:`AXES`, or ``nearest`` to ``reference`` (``relation`` is then empty); ``nth``: 1 for the
-    first; ``number``: the size of the answer that the words state, 0 for none.
-    """
+    ``ordinal``: a key of :data:`AXES`, or "nearest", which refers to ``reference`` and excludes a ``relation``.
+    ``nth``: 2 in "the second from the left". ``number``: number of regions that the text states, or 0."""
 
     atoms: tuple[str, ...]
     relation: str = ""
@@ -45,14 +44,14 @@ class Query:
     number: int = 0
 
     def families(self) -> set[str]:
-        """Return the families that the query uses."""
+        """Return the families of attributes that the query uses, such as size, relation or number."""
         has_ordinal = self.ordinal and self.ordinal != "nearest"
         parts = {"relation": self.reference, "ordinal": has_ordinal, "number": self.number}
         return {atom_family(atom) for atom in self.atoms} | {name for name, part in parts.items() if part}
 
 
 class Answer(NamedTuple):
-    """``selected``: numbers of regions; ``reason``: why the query is not decidable, "" if it is."""
+    """Answer of a query: the numbers of the regions, and the reason why it is not decidable, "" if it is decidable."""
 
     selected: tuple[int, ...]
     reason: str = ""
@@ -64,13 +63,15 @@ class Answer(NamedTuple):
 
 
 def answer_from_values(values: np.ndarray) -> Answer:
-    """Return the regions whose value is yes; none may be unclear. ``values`` (N,): of a conjunction."""
+    """Return the answer of a conjunction from its value for each region, ``values`` (N,). It is decidable if at least
+    one value is YES and none is UNCLEAR."""
     selected = tuple((values == YES).nonzero()[0].tolist())
     return Answer(selected, "doubtful" if (values == UNCLEAR).any() else "" if selected else "empty")
 
 
 def nth_region(value: np.ndarray, regions: Sequence[int], sign: int, nth: int, gap: float, ratio: bool) -> int | None:
-    """Return the nth of ``regions`` by a value times ``sign``; None if the next is within ``gap``, or its ``ratio``."""
+    """Return the nth of ``regions`` in the order of ``sign * value``, or None if its place in this order is uncertain,
+    because a neighbour differs by less than ``gap``. With ``ratio``, ``gap`` is a fraction of the smaller value."""
     if len(regions) < max(2, nth) or any(math.isnan(value[region]) for region in regions):
         return None
     order = sorted(regions, key=lambda region: (sign * value[region], region))
@@ -82,24 +83,25 @@ def nth_region(value: np.ndarray, regions: Sequence[int], sign: int, nth: int, g
 
 
 class Decider:
-    """Answer queries about one image."""
+    """Logic of one image, which finds the answers of queries about it."""
 
     def __init__(self, scene: Scene, numbers: LogicOptions = NUMBERS):
         self.scene, self.numbers = scene, numbers
         self.atoms: Mapping[str, np.ndarray] = evaluate_atoms(scene, numbers)
 
     def conjunction(self, atoms: tuple[str, ...]) -> np.ndarray:
-        """Return the values (N,) of a conjunction. Raises KeyError for an atom that the scene lacks."""
+        """Return a conjunction's value for each region, uint8 (N,). Raises KeyError if the scene lacks an atom."""
         return np.minimum.reduce([np.full(len(self.scene), YES, np.uint8), *(self.atoms[atom] for atom in atoms)])
 
     def is_closed(self, atoms: tuple[str, ...]) -> bool:
-        """Return whether every class that the atoms allow is closed, that is, all its regions are listed."""
+        """Return whether the atoms allow no open class. A class is open if regions of it were dropped because they are
+        too small."""
         class_names = [atom.partition(":")[2] for atom in atoms if atom.startswith("class:")]
         open_classes = [self.scene.classes[name] for name in self.scene.open_classes]
         return not any(all(map(words.includes, class_names)) for words in open_classes)
 
     def resolve_reference(self, reference: Reference) -> int | None:
-        """Return the region that a reference means; None unless it is exactly one."""
+        """Return the only region that a reference describes, or None if it describes none or several."""
         answer = self.answer(Query(reference.atoms, ordinal=reference.ordinal))
         return answer.selected[0] if answer.decidable and len(answer.selected) == 1 else None
 
@@ -110,7 +112,7 @@ class Decider:
         return nth_region(distance, other_regions, 1, 1, self.numbers.nearest_gap, ratio=True)
 
     def ordinal_region(self, regions: tuple[int, ...], name: str, nth: int) -> int | None:
-        """Return the nth of ``regions`` by an ordinal; None if it is not clear."""
+        """Return the nth of ``regions`` by the ordinal ``name``, such as leftmost, or None if it is uncertain."""
         if nth > self.numbers.farthest_nth:
             return None
         attribute, direction = AXES[name]
@@ -155,10 +157,9 @@ ANSWER_CHANGES = -1  # grade of a query with another answer for one shift: it is
 
 
 class Outlines:
-    """Grades queries of one image by whether their answer survives outlines shifted by a pixel, their uncertainty.
-
-    ``shifted_rows``: the image's rows of the table of shifted regions; if empty, every query is robust.
-    """
+    """Grades of one image's queries, by whether their answer stays the same when all outlines are shifted outwards or
+    inwards. ``shifted_rows``: the image's rows in the table of shifted regions. If it is empty, all queries are
+    robust."""
 
     def __init__(self, image: Mapping, shifted_rows: Sequence[Mapping], facts: Facts, side: int):
         self._deciders = []
@@ -169,7 +170,8 @@ class Outlines:
             self._deciders.append((Decider(build_scene(image, rows, facts, side)), twins))
 
     def grade(self, query: Query, target: tuple[int, ...]) -> int:
-        """Return for how many shifts a query keeps its answer; ANSWER_CHANGES if one gives it another answer."""
+        """Return after how many shifts a query still has the answer ``target``, or ANSWER_CHANGES if a shift gives it
+        another answer."""
         grade = self._least
         for decider, twins in self._deciders:
             if not decider.supports(query) or not (answer := decider.answer(query)).decidable:

@@ -1,4 +1,4 @@
-"""What the stages share: facts about a source, stored in its shards, and readers of its tables."""
+"""Facts about a source, which its shards store, and readers of tables that several stages share."""
 
 import json
 from collections import defaultdict
@@ -23,9 +23,9 @@ MANY = 5  # number of candidates above which an image gets twice as many queries
 
 @dataclass(frozen=True)
 class Facts:
-    """labels: classes in the order of the field ``mask``; classes: {class: {one, many, parents, ask}}; fields: further
-    fields of the images; zones: labels of the field ``zones``; allow: words exempt from the deny lists.
-    """
+    """Facts about a source. ``labels``: classes in the order of the field ``mask``. ``classes``: {class: {one, many,
+    parents, ask}}. ``fields``: further fields of the shards. ``zones``: labels of the field ``zones``. ``allow``: words
+    that queries may use although they belong to another domain."""
 
     labels: Sequence[str]
     classes: Mapping[str, Mapping]
@@ -49,7 +49,8 @@ class Facts:
 
 @dataclass(frozen=True)
 class Planes:
-    """An image's picture uint8 (S, S, 3), masks {class: bool (S, S)}, instances uint16 (S, S) and zones (Z, S, S)."""
+    """Arrays of one image: picture uint8 (S, S, 3), masks {class: bool (S, S)}, instances uint16 (S, S) or None, and
+    zones {name: bool (S, S)}."""
 
     picture: np.ndarray
     mask: Mapping[str, np.ndarray]
@@ -58,7 +59,7 @@ class Planes:
 
 
 def read_planes(shard: Shard, facts: Facts, image_id: str) -> Planes:
-    """Return the planes of an image. Raises StoreError for a damaged chunk."""
+    """Read the arrays of an image from a shard. Raises StoreError for a damaged chunk."""
     masks = dict(zip(facts.labels, shard.get("mask", image_id), strict=True))
     instances = shard.get("instances", image_id) if "instances" in facts.fields else None
     zones = dict(zip(facts.zones, shard.get("zones", image_id), strict=True)) if "zones" in facts.fields else {}
@@ -66,7 +67,7 @@ def read_planes(shard: Shard, facts: Facts, image_id: str) -> Planes:
 
 
 def count_queries(num_candidates: int, per_image: int) -> int:
-    """Return the number of queries for an image with so many candidates: ``per_image``, or twice as many."""
+    """Return the number of queries for an image: ``per_image``, or twice as many above :data:`MANY` candidates."""
     return 2 * per_image if num_candidates > MANY else per_image
 
 
@@ -76,7 +77,7 @@ def read_images(path: str | Path) -> dict[str, dict]:
 
 
 def group_by_image(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Return {image_id: its rows or lines, in their order}; [] for an image without any."""
+    """Return {image id: its rows, in their order}. An image without rows gives []."""
     rows_by_image: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         rows_by_image[row["image_id"]].append(row)
@@ -84,12 +85,12 @@ def group_by_image(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def read_regions(path: str | Path) -> dict[str, list[dict]]:
-    """Return {image_id: rows of its regions} of a shard; [] for an image without any."""
+    """Return {image id: rows of its regions} from a shard's table. An image without regions gives []."""
     return group_by_image(read_table(path).iter_rows(named=True))
 
 
 def paths_by_source(names: Sequence[str], paths: Sequence[File]) -> Iterator[tuple[str, Sequence[File]]]:
-    """Yield each source's name with its files, from the files of all sources in their order, equally many of each."""
+    """Yield (source, its files). ``paths``: files of all sources, in the order of ``names``, equally many of each."""
     count = len(paths) // max(1, len(names))
     return ((name, paths[at * count : (at + 1) * count]) for at, name in enumerate(names))
 
@@ -97,7 +98,7 @@ def paths_by_source(names: Sequence[str], paths: Sequence[File]) -> Iterator[tup
 def read_pictures(
     names: Sequence[str], regions: Sequence[str], sources: Sequence[str], keys: Container[tuple[str, str]]
 ) -> Iterator[tuple[tuple[str, str], np.ndarray, list[dict]]]:
-    """Yield (key, pixels, rows of its regions) of images by their keys (source, image)."""
+    """Yield ((source, image id), pixels, rows of the image's regions) for all images in ``keys``."""
     for source, files in paths_by_source(names, list(zip(regions, sources, strict=True))):
         for table, path in files:
             rows_by_image = read_regions(table)
@@ -107,7 +108,8 @@ def read_pictures(
 
 
 def find_answer(answers: Mapping[str, dict], subject: str, name: str, stage: str) -> dict:
-    """Return the line of a model's answer about a ``subject``, image or query. Raises UserError if there is none."""
+    """Return the line with a model's answer about the image or query ``name``. ``subject`` is "image" or "query".
+    Raises UserError if there is no answer."""
     if name not in answers:
         rule = f"medground_{stage}_told"
         raise UserError(f"{rule} has no answer for the {subject} {name}: ask again with `snakemake --forcerun {rule}`")
@@ -115,12 +117,13 @@ def find_answer(answers: Mapping[str, dict], subject: str, name: str, stage: str
 
 
 def keep_audited(lines: Sequence[Mapping], audit: str) -> list[Mapping]:
-    """Return the lines that experts accepted; ``audit``: their votes. Raises UserError for votes on unknown queries."""
+    """Return the lines of the queries that experts accepted. ``audit``: the table of their votes. Raises UserError if a
+    vote is about a query that is not in ``lines``."""
     votes = read_table(audit)
     if missing_ids := set(votes["query_id"]) - {line["query_id"] for line in lines}:
         raise UserError(
-            f"medground.audit has votes on {len(missing_ids)} queries that are not in the dataset any more, such "
-            f"as {min(missing_ids)}: audit the present queries"
+            f"medground.audit has votes on {len(missing_ids)} queries that are no longer in the dataset, such as "
+            f"{min(missing_ids)}: review the queries again"
         )
     accepted_ids = set(votes.filter("accepted")["query_id"])
     return [line for line in lines if line["query_id"] in accepted_ids]

@@ -11,12 +11,13 @@ from cxr.medground.logic.facts import Facts
 from cxr.medground.logic.text import described_zones, parse_statement, patient_side
 
 MEASURES = ("area", "area_ratio", "cx", "cy", "elongation", "solidity", "contrast", "texture")
-"""Columns of regions that a scene has as arrays."""
+"""Columns of the table of regions that become arrays of a scene."""
 
 
 @dataclass(frozen=True)
 class ClassWords:
-    """Words of a class (parents: hypernyms). ask, inside: whether queries may ask for it, may say it lies inside."""
+    """Words of a class: its singular, its plural, and {broader term: its plural} in ``parents``. ``ask``: whether
+    queries may ask for the class. ``inside``: whether queries may say that it lies inside another region."""
 
     one: str
     many: str
@@ -25,20 +26,22 @@ class ClassWords:
     inside: bool = True
 
     def includes(self, word: str) -> bool:
-        """Return whether a word means the class: its own in the singular, or a hypernym."""
+        """Return whether a word is the singular noun of the class or one of its broader terms."""
         return word == self.one or word in self.parents
 
 
 @dataclass(frozen=True)
 class Scene:
-    """The N regions of an image, candidates and distractors, by their number.
+    """The N regions of an image, in the order of their numbers. Lengths are fractions of the frame's side.
 
-    Arrays (N,): area_ratio (of the image without padding), area (px), cx and cy (centroid over the side), elongation,
-    solidity, contrast and texture (NaN: unknown), edge_gap (from the box to the image's nearest edge, over the side),
-    candidate (bool). shares: (N, Z) fraction of each region in each of ``zones``, or None. within: {(region, other):
-    fraction of the region's pixels inside the other}, None without masks. radiological: whether the image's left is
-    the patient's right, None where sides are unknown. extent: the image without its padding, over the side.
-    """
+    These are arrays (N,): ``area`` in pixels; ``area_ratio``, the area divided by that of the image without padding;
+    the centroid ``cx`` and ``cy``; ``elongation``, ``solidity``, ``contrast`` and ``texture``, NaN if unknown;
+    ``edge_gap``, the distance from the box to the image's edge; ``candidate``, whether the region may be an answer.
+
+    ``shares``: fraction of each region in each of ``zones``, (N, Z), or None. ``within``: {(region, other): fraction of
+    the region's pixels inside the other}, None without masks. ``radiological``: whether the image's left is the
+    patient's right, None if unknown. ``open_classes``: classes of which regions were dropped because they are too
+    small. ``extent``: box of the image without padding."""
 
     label: Sequence[str]
     area: np.ndarray
@@ -64,12 +67,13 @@ class Scene:
         return len(self.label)
 
     def of_class(self, name: str) -> np.ndarray:
-        """Return which regions, bool (N,), the word ``name`` includes: of a class of that word or hypernym."""
+        """Return for each region whether the word ``name`` is the noun of its class or a broader term, bool (N,)."""
         return np.array([self.classes[label].includes(name) for label in self.label], bool)
 
 
 def parse_class_words(classes: Mapping[str, Mapping]) -> dict[str, ClassWords]:
-    """Return {class: words} from {class: {one, many, parents, ask, inside}}; absent entries follow from the name."""
+    """Return {class: its words} from {class: {one, many, parents, ask, inside}}. The default of ``one`` is the class's
+    name, and the default of ``many`` adds an s to it."""
     noun_by_class = {}
     for name, forms in classes.items():
         singular, flags = forms.get("one") or name, [forms.get(flag, True) for flag in ("ask", "inside")]
@@ -88,7 +92,8 @@ def zone_phrases(zone: str) -> tuple[str, ...]:
 
 
 def build_scene(image: Mapping, rows: Sequence[Mapping], facts: Facts, side: int) -> Scene:
-    """Return the scene of an image. ``image``: its row; ``rows``: its regions by number; ``side``: of the frame, px."""
+    """Return the scene of an image from its row in the table of images and the rows of its regions, in order. ``side``:
+    side of the frame, px."""
 
     def column(name: str) -> np.ndarray:
         return np.array([np.nan if row[name] is None else row[name] for row in rows], np.float64)
@@ -126,6 +131,6 @@ def build_scene(image: Mapping, rows: Sequence[Mapping], facts: Facts, side: int
 
 
 def region_sides(image: Mapping, rows: Sequence[Mapping], side: int) -> list[str]:
-    """Return the patient's side of each region of a radiological image, by its centroid."""
+    """Return the patient's side of each region by its centroid. The image's left must be the patient's right."""
     middle = (image["extent"][0] + image["extent"][2]) / 2 / side
     return [patient_side(row["cx"], middle) for row in rows]

@@ -1,8 +1,9 @@
-"""Texts about images: descriptions that come with them, and the form that every query must have.
+"""Texts about images: the descriptions that come with images, and the form that every query must have.
 
-Known forms of descriptions, of LViT's datasets and of its copy of MoNuSeg: "(bilateral|unilateral) pulmonary infection,
-NUMBER infected area(s), PLACE[, PLACE]* [and PLACE].", where PLACE is all, or one or more of upper, middle, lower, then
-left or right lung; and "The nuclei density in the upper right is high."
+Two forms of descriptions are understood. LViT's datasets have "(bilateral|unilateral) pulmonary infection, NUMBER
+infected area(s), PLACE[, PLACE]* [and PLACE].", where PLACE is "all", or one or more of "upper", "middle" and "lower",
+followed by "left lung" or "right lung". LViT's copy of MoNuSeg has sentences such as "The nuclei density in the upper
+right is high."
 """
 
 import re
@@ -18,7 +19,7 @@ from cxr.llm.guards import addresses_the_model, neutralize
 Entry = TypeVar("Entry")
 WORD_LIMITS = (4, 60)
 FIELDS = ("queries", "text", "targets", "bbox_2d", "observed", "grounded", "unambiguous")
-"""Fields of models' answers; a text that has one in quotes before a colon addresses the model."""
+"""Field names of models' answers. A text with one in quotes before a colon is taken as an instruction to a model."""
 COORDINATES = re.compile(r"\d|\bbox(?:es)? (?:number|no\.?|[a-z] )|\bbbox|\bcoordinates?\b|\bpixels?\b", re.IGNORECASE)
 MARKS = re.compile(r"[<>{}\[\]\\`*#|_~]|[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 SENTENCE = re.compile(r"[.!?](?=\s+\S)")
@@ -30,19 +31,20 @@ _DENSITY = re.compile(r"the nuclei density in the (upper|lower)?\s?(left|right)?
 
 
 class Description(NamedTuple):
-    """number: infected areas, None if not stated; places: (levels, side), sides of the patient in LViT's form."""
+    """Content of a description. ``number``: number of infected areas, None if it is not stated. ``places``: (levels,
+    side) of each place. In LViT's form, sides are the patient's."""
 
     number: int | None
     places: tuple[tuple[tuple[str, ...], str], ...]
 
     @property
     def sides(self) -> set[str]:
-        """The sides that are named."""
+        """The sides that the description names."""
         return {side for _, side in self.places if side}
 
 
 def parse_description(text: str) -> Description | None:
-    """Return the content of a description; None if it has no known form."""
+    """Return the content of a description, or None if it has no known form."""
     text = text.strip().lower()
     if match := _DENSITY.fullmatch(text):
         level, side = (part or "" for part in match.groups())
@@ -61,27 +63,29 @@ def parse_description(text: str) -> Description | None:
 
 
 def parse_statement(text: str, radiological: bool | None) -> Description | None:
-    """Return the content of a description that states a number and known sides of the patient; else None."""
+    """Return the content of a description that states a number of areas and sides of the patient. Return None for any
+    other description, or if ``radiological`` is not true, so that the image's sides are unknown."""
     description = parse_description(text) if radiological else None
     return description if description is not None and description.number is not None and description.sides else None
 
 
 def patient_side(x: float, middle: float) -> str:
-    """Return the patient's side of a column in radiological orientation: the image's left is the patient's right."""
+    """Return the patient's side at the column ``x``, given that the image's left is the patient's right."""
     return "right" if x < middle else "left"
 
 
 def description_faults(read: Description, sides: Sequence[str]) -> list[str]:
-    """Return which of "side" and "number" a description has wrong. ``sides``: the patient's side of each region."""
+    """Return the errors of a description: "side" if it names other sides than the regions have, and "number" if it
+    states another number of regions. ``sides``: the patient's side of each region."""
     return ["side"] * (read.sides != set(sides)) + ["number"] * (read.number != len(sides))
 
 
 def described_zones(read: Description, sides: Sequence[str]) -> Mapping[str, np.ndarray]:
-    """Return {zone: fraction of each region in it, float (N,), NaN: unknown} that a description implies.
+    """Return {zone: fraction of each region in the zone, float (N,)} that a description implies, with NaN if unknown.
+    The result is empty if the description contradicts the regions, or if no region is alone on its side.
 
-    Empty if it contradicts the regions. A region alone on its side lies in the level given there; of several levels
-    each is unknown. For regions that share a side, only the zones of the other side are known (0).
-    """
+    A region alone on its side lies in the level that the description names there. If it names several levels, these are
+    unknown. Regions that share a side are only known to lie in no zone of the other side (fraction 0)."""
     alone = [side for side in SIDES if list(sides).count(side) == 1]
     if description_faults(read, sides) or not alone:
         return {}
@@ -101,7 +105,8 @@ _INVISIBLE = re.compile(r"[\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
 def clean_description(text: str) -> tuple[str, str]:
-    """Return (neutralized text, state): none, refused (it addresses a model), read (known form) or unread."""
+    """Return (text that is safe in a prompt, state). The state is "none" (empty), "refused" (the text gives a model
+    instructions), "read" (it has a known form) or "unread"."""
     plain = " ".join(neutralize(_INVISIBLE.sub("", text)).split())
     if not plain:
         return "", "none"
@@ -112,7 +117,7 @@ def clean_description(text: str) -> tuple[str, str]:
 
 
 def sides_disagree(text: str, masks: Mapping[str, np.ndarray], radiological: bool) -> bool | None:
-    """Return whether a description's sides differ from those of the components in masks; None if it states none."""
+    """Return whether a description names other sides of the patient than the masks have, or None if it names none."""
     statement, sides = parse_statement(text, radiological), set()
     if statement is None:
         return None
@@ -123,7 +128,8 @@ def sides_disagree(text: str, masks: Mapping[str, np.ndarray], radiological: boo
 
 
 def split_phrases(parts: list[str], entries: Mapping[str, Entry], longest: int) -> Iterator[tuple[str, Entry | None]]:
-    """Yield (phrase, its entry) of a text's words, longest known phrase first; (word, None) of unknown ones."""
+    """Split a text into known phrases, and yield (phrase, its entry). Longer phrases are preferred. An unknown word
+    gives (word, None). ``longest``: number of words of the longest phrase."""
     at = 0
     while at < len(parts):
         counts = range(min(longest, len(parts) - at), 0, -1)
@@ -134,7 +140,7 @@ def split_phrases(parts: list[str], entries: Mapping[str, Entry], longest: int) 
 
 
 def find_text_fault(text: str) -> tuple[str, str] | None:
-    """Return (reason, detail) of a text that cannot be a query; None if it can."""
+    """Return (reason, detail) if a text cannot be a query, and None if it can."""
     count = len(text.split())
     if MARKS.search(text):
         return "markup", ""

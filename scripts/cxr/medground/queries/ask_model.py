@@ -1,9 +1,8 @@
-"""Ask a language model that sees pictures for the queries of shards, one question an image.
+"""Ask a language model that sees images for the queries of shards, with one question per image.
 
-A line of JSON Lines for each image: image_id, wanted (queries), targets ([[number, regions]], null where the model
-chose), lost ([[number, reason]] of targets that could not be sampled), described (whether the description was sent),
-answer or null, problem, raw (an unusable answer), attempts, model.
-"""
+Each image gives one line of JSON Lines: image_id; wanted, the number of requested queries; targets, [[number,
+regions]], or null if the model chose them; lost, [[number, reason]] of targets that could not be sampled; described,
+whether the description was sent; answer or null; problem; raw, an unusable answer; attempts; model."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from cxr.medground.queries.written_queries import parse_raw_queries
 
 QUERIES_FACTOR = 4  # most queries of a model that chooses targets, as a multiple of the requested number
 RETRIED_FAULTS = ("markup", "speaks_to_model", "coordinates")
-"""Faults of a text for which the model is asked again; the verification counts the others."""
+"""Faults of a text for which the model is asked again. The verification deals with all other faults."""
 TRIES = 12  # draws until a target is new
 
 
@@ -40,7 +39,8 @@ class QuestionOptions(asking.AskingOptions):
 
 
 def build_request(subject: asking.Subject, options: QuestionOptions, prompts: asking.Prompts) -> asking.Request:
-    """Return the request about an image."""
+    """Return the request for queries about an image. The model is not asked if there is no target to ask for, or if the
+    description contains instructions to a model."""
     image, facts, source = subject.image, subject.facts, subject.source
     candidates = [row for row in subject.rows if row["candidate"]]
     num_queries = count_queries(len(candidates), options.per_image)
@@ -85,8 +85,9 @@ def build_request(subject: asking.Subject, options: QuestionOptions, prompts: as
 
 
 def answer_schema(numbers: list[int], targets: Sequence[tuple[int, Sequence[int]]] | None, num_queries: int) -> dict:
-    """Return the schema of an answer: numbers of candidates, or the sampled targets in order; never coordinates."""
-    text = {"type": "string", "maxLength": asking.MAX_CHARACTERS}  # an empty one declines
+    """Return the JSON schema of an answer. Each query has a sampled target, in order, or numbers of candidate boxes if
+    the model chooses. It has no coordinates."""
+    text = {"type": "string", "maxLength": asking.MAX_CHARACTERS}  # empty if the model declines
     if targets is None:
         regions = {"type": "array", "items": {"enum": numbers}, "minItems": 1, "maxItems": len(numbers)}
         most = QUERIES_FACTOR * num_queries
@@ -122,10 +123,8 @@ def run(
     options: QuestionOptions, execution: dict, code: str = "", compute: dict | None = None,
     prompts: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Ask about every image with regions; the model is loaded once.
-
-    Raises UserError if the model cannot be reached, Broken if none of its answers can be used.
-    """
+    """Write the model's answers about every image with regions. The model is loaded once for all shards. Raises
+    UserError if the model cannot be reached, and Broken if none of its answers can be used."""
     session = asking.ModelSession(options, execution, answers, code, compute, prompts)
     for files, output in zip(session.list_shards(sources, images, regions), answers, strict=True):
         lines = session.ask(files, lambda subject: [build_request(subject, options, session.prompts)])
@@ -135,7 +134,8 @@ def run(
 def sample_targets(
     forms: FormSearch, num_queries: int, *key: object
 ) -> tuple[list[tuple[int, Target]], list[tuple[int, str]]]:
-    """Return [(number, target)], no target twice, and [(number, reason)] of an image's requested queries."""
+    """Return ([(number, target)], [(number, reason)]) for the requested queries of an image. The first list has
+    distinct targets, and the second list the queries without a target. ``key``: parts of the seed."""
     by_kind: dict[str, list[Target]] = defaultdict(list)
     for target in sorted(forms.by_target):
         by_kind[target_kind(target, forms.decider)].append(target)

@@ -1,4 +1,5 @@
-"""Search for the decidable queries about an image: targets, and the logical forms that select each."""
+"""Search for the decidable queries about an image. A target is a set of regions, and a form is a query in logical form
+that selects the target."""
 
 import random
 from collections import Counter
@@ -11,9 +12,9 @@ from cxr.medground.logic.atoms import NO, YES, atom_family, evaluate_relation
 from cxr.medground.logic.decide import AXES, RELATIONS, Decider, Query, Reference, answer_from_values
 
 KINDS = {"single": 0.6, "subset": 0.25, "all": 0.15}
-"""Fraction of queries whose answer is one region, several, or all regions of a class or of the image."""
-MAX_ATOMS = 4  # most attributes of a query, before those that lengthen it
-BUDGET = 20_000  # combinations of attributes that are tried in an image
+"""{kind: fraction of queries}. The answer is one region, several regions, or all of a class or of the image."""
+MAX_ATOMS = 4  # most atoms of a form; atoms that only lengthen its text are added later
+BUDGET = 20_000  # most combinations of atoms that are tried per image
 REFERENCES = 5  # most references tried per image
 FORMS = 40  # most forms kept per target
 SEARCHED = ("class", "size", "shape", "appearance", "position", "zone")  # families of atoms in the order of the search
@@ -25,7 +26,8 @@ Target = tuple[int, ...]
 
 
 def find_references(decider: Decider, draw: random.Random) -> list[tuple[Reference, int]]:
-    """Return unambiguous references with their regions, by class and possibly an ordinal; at most REFERENCES."""
+    """Return up to :data:`REFERENCES` pairs (reference, region). Each reference means one region, by its class and
+    possibly an ordinal."""
     words = [atom for atom in decider.atoms if atom.startswith("class:") and _may_name(atom, decider)]
     reference_by_region: dict[int, Reference] = {}
     options = [Reference((word,), name) for word in words for name in ("", *AXES)]
@@ -43,10 +45,8 @@ def _may_name(atom: str, decider: Decider) -> bool:
 
 
 class FormSearch:
-    """Enumerate conjunctions family by family; a branch ends as soon as it selects nothing.
-
-    ``by_target``: {target: forms}; ``spent``: whether the budget ended the search.
-    """
+    """Search that adds atoms family by family, and drops a conjunction as soon as it selects no region. ``by_target``:
+    {target: its logical forms}. ``spent``: whether :data:`BUDGET` ended the search."""
 
     def __init__(self, decider: Decider, families: Sequence[str], draw: random.Random, max_atoms: int = MAX_ATOMS):
         self.decider, self.max_atoms, self.families, self.draw = decider, max_atoms, families, draw
@@ -183,7 +183,8 @@ def mirror_query(query: Query) -> Query:
 
 
 def target_kind(target: Target, decider: Decider) -> str:
-    """Return single, subset or all; "" for all regions of a class that is open or has distractors."""
+    """Return the kind of a target: single, subset or all. The kind is "" for all candidates of a class that also has
+    distractors or dropped regions, because "all" would include these."""
     scene = decider.scene
     if len(target) == 1:
         return "single"

@@ -1,4 +1,4 @@
-"""Wording of queries: a sentence with exactly the query's atoms, relation, ordinal and number."""
+"""Wording of queries: sentences that state exactly the atoms, relation, ordinal and number of a logical form."""
 
 import random
 from collections.abc import Sequence
@@ -16,21 +16,21 @@ MIN_WORDS = 4  # fewest words of a query
 FRAMES = (("imperatives", 0.5), ("questions", 0.26), ("phrases", 0.24))
 BARE = 0.5  # probability that a position omits "of the image", in images without sides of the patient
 FRONTED = (0.15, 0.4)
-"""Probabilities that a position begins the sentence: without, and with an ordinal that counts within it."""
-AMONG = 0.2  # probability that a query with an ordinal names the group first, where it need not
+"""Probabilities that a position begins the sentence. The second is for an ordinal that counts within the position."""
+AMONG = 0.2  # probability that a query with an ordinal names the group first although it need not
 COMPARING = ("higher", "lower than", "nearest", "closest", "contained")
 """Beginnings of relations that follow "is", not "lies"."""
-NUM_SYNONYMS = 3  # words of a size or shape that queries use, the first of the lexicon; the rest is only understood
+NUM_SYNONYMS = 3  # synonyms of a size or shape that queries use; further ones of the lexicon are only understood
 AGREEMENT = {
     "is": ("is", "are"), "box": ("box", "boxes"), "a_box": ("a box", "boxes"), "position": ("position", "positions"),
     "extent": ("extent", "extents"), "Position": ("Position", "Positions"), "Extent": ("Extent", "Extents"),
 }  # fmt: skip
-"""{slot of a frame: (with one region, with several)}."""
+"""{slot of a sentence pattern: (its word for one region, its word for several)}."""
 
 
 @dataclass
 class QueryWriter:
-    """Put queries about one scene into words. ``draw``: random choices of synonyms and frames."""
+    """Writer of queries about one scene. ``draw`` chooses synonyms and sentence patterns at random."""
 
     scene: Scene
     draw: random.Random
@@ -70,7 +70,7 @@ class QueryWriter:
         return frame.format(np=phrase, Np=np, Place=place, **words)
 
     def _among(self, query: Query, places: Sequence[str], *, image: bool) -> str:
-        """Return "among …, the largest one": the group in the plural, then its member."""
+        """Return a sentence such as "among the cells, the largest one", which names the group before its member."""
         group = replace(query, ordinal="", nth=1, number=0)
         if query.ordinal == "nearest":
             which = f"one {self._relation(query, image=image)}"
@@ -83,7 +83,7 @@ class QueryWriter:
         return self.draw.choice(self.grammar["among"]).format(group=group_phrase, which=which)
 
     def phrase(self, query: Query, many: bool, places: Sequence[str], *, image: bool) -> str:
-        """Return the noun phrase: article, number, ordinal, adjectives, noun, places, relation, "on the image"."""
+        """Return the noun phrase of a query, in the plural if ``many``. ``image``: whether to add "on the image"."""
         adjectives, clause = self._adjectives(query), ""
         if adjectives and not query.ordinal and self.draw.random() < 0.2:
             clause = self.draw.choice(self.grammar["predicate"]["many" if many else "one"])

@@ -27,7 +27,7 @@ from cxr.medground.stage_settings import QueriesSettings
 RESOURCE_FILES = ("columns/medground_queries.toml",)
 UNASKED = read_columns("medground_queries", "unasked")
 Made = tuple[list[dict], list[dict]]
-"""The lines of an image's queries, and rows of :data:`UNASKED` of requested queries that could not be made."""
+"""(lines of an image's queries, rows of :data:`UNASKED` for requested queries that could not be made)."""
 
 
 def query_id(image_id: str, query: str, regions: Iterable[int]) -> str:
@@ -38,7 +38,8 @@ def query_id(image_id: str, query: str, regions: Iterable[int]) -> str:
 
 @dataclass(frozen=True)
 class ImageQueries:
-    """The queries of one image. image: its row; rows: of its regions; side: of its frame, px."""
+    """Maker of the queries of one image. ``image``: its row in the table of images. ``rows``: its regions. ``side``:
+    side of its frame, px."""
 
     image: Mapping
     rows: list[dict]
@@ -49,7 +50,7 @@ class ImageQueries:
 
     @cached_property
     def decider(self) -> Decider:
-        """The logic of the image."""
+        """The logic that finds the answers of queries about the image."""
         return Decider(build_scene(self.image, self.rows, self.facts, self.side))
 
     @property
@@ -58,7 +59,7 @@ class ImageQueries:
         return sum(row["candidate"] for row in self.rows)
 
     def sample(self, shifted_rows: list[dict], options: QueriesSettings, seed: int) -> Made:
-        """Return queries by rules. ``shifted_rows``: of the regions with shifted outlines."""
+        """Return queries that are sampled and worded by rules. ``shifted_rows``: regions with shifted outlines."""
         outlines = Outlines(self.image, shifted_rows, self.facts, self.side)
         key = seed, self.source, self.image["image_id"]
         forms = FormSearch(self.decider, options.families, make_rng(*key, "forms")).run()
@@ -74,7 +75,7 @@ class ImageQueries:
         return lines, unasked
 
     def write(self, requests: Iterable[written_queries.Request], is_described: bool = False) -> Made:
-        """Return the queries of a user's table or of a model; ``is_described``: whether it saw the description."""
+        """Return the queries that a user or a model wrote. ``is_described``: whether the model saw the description."""
         lines, missing = [], []
         for number, query, reason in requests:
             if query is None:
@@ -84,7 +85,8 @@ class ImageQueries:
         return lines, sorted(missing, key=lambda row: row["number"])
 
     def state(self) -> Made:
-        """Return the image's description, if it is a correct statement, as a query whose answer is all regions."""
+        """Return the image's description as a query whose answer is all regions. If the description is absent or states
+        a wrong side or number, there is no query."""
         text, reason = self.image["description"], ""
         statement = parse_statement(text, self.image["radiological"])
         if statement is None:
@@ -116,7 +118,7 @@ class ImageQueries:
         return line | {"families": sorted(query.query.families()), "logic": asdict(query.query)}
 
     def _line(self, name: str, text: str, kind: str, regions: list[int]) -> dict:
-        """Return the fields of a line in their order."""
+        """Return the output line of a query, with its fields in order. ``name``: the query's id."""
         image, region_rows = self.image, [self.rows[region] for region in regions]
         frame_boxes = np.array([[row[corner] for corner in CORNERS] for row in region_rows], np.float64)
         original_boxes = boxes_to_original(frame_boxes, np.reshape(image["to_original"], (2, 3))).tolist()
@@ -135,11 +137,9 @@ def run_shard(
     source: str, seed: int, statements: bool = False, text_files: list[str] | None = None,
     model_answers: list[str] | None = None,
 ) -> None:  # fmt: skip
-    """Write the queries of one shard (JSON Lines) and the requested queries that could not be made.
-
-    ``statements``: whether the queries are the sentences of its descriptions; ``text_files``: of the engine table;
-    ``model_answers``: of the engine vllm. Raises UserError if an answer is missing.
-    """
+    """Write the queries of one shard (JSON Lines) and the requested queries that could not be made. ``statements``:
+    whether the images' descriptions are the queries. ``text_files``: the user's file of the engine table.
+    ``model_answers``: the answers of the engine vllm. Raises UserError if an answer is missing."""
     queries_by_image = written_queries.read_written_queries(text_files[0]) if text_files else {}
     answers = {line["image_id"]: line for line in read_lines(model_answers[0])} if model_answers else {}
     rows_by_image, shifted_by_image, row_by_image = read_regions(regions), read_regions(shifted), read_images(images)

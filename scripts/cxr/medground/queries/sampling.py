@@ -1,4 +1,5 @@
-"""Sampling an image's queries by kind of answer and family of atoms, robust ones before fragile ones."""
+"""Sampling of an image's queries by kind of answer and family of atoms. Robust queries, whose answer stays the same
+when outlines are shifted, come before fragile ones."""
 
 import random
 from collections import Counter
@@ -13,8 +14,8 @@ from cxr.medground.queries.forms import KINDS, FormSearch, Target, mirror_query,
 from cxr.medground.queries.grammar import QueryWriter
 from cxr.medground.stage_settings import QueriesSettings
 
-TRIES = 12  # families drawn until one has a robust query
-TRIES_A_KIND = 4  # families drawn before another kind of answer is drawn
+TRIES = 12  # most families that are tried per query
+TRIES_A_KIND = 4  # families that are tried before another kind of answer is drawn
 FORMS_A_TRY = 24  # forms tried per family
 WORDINGS = 6
 NUMBERED = 0.6  # probability that the text states the number of regions, if there are several
@@ -34,7 +35,7 @@ class SampledQuery(NamedTuple):
 
 
 class QuerySampler:
-    """Samples the queries of one image. ``withheld``: whether the last draw found only too fragile queries."""
+    """Sampler of one image's queries. ``withheld``: whether the last draw gave only queries that are too fragile."""
 
     def __init__(self, outlines: Outlines, forms: FormSearch, options: QueriesSettings, key: tuple):
         self.decider, self.outlines, self.options, self.key = forms.decider, outlines, options, key
@@ -50,7 +51,8 @@ class QuerySampler:
         self._ranks: dict[tuple[Target, Query], tuple[int, bool]] = {}
 
     def draw(self, number: int) -> SampledQuery | None:
-        """Return a new query, robust if possible; None if there is none within the limit of fragile ones."""
+        """Return a new query, robust if possible. Return None if no form is left, or if one more fragile query would
+        exceed the limit. ``number``: number of the query, part of the seed."""
         draw = make_rng(*self.key, number)
         best: tuple[tuple[int, bool], str, Target, Query] | None = None
         for kind, target, form in self._tried(draw):
@@ -73,7 +75,7 @@ class QuerySampler:
         return SampledQuery(kind, target, *self._worded(form, target, kind, draw))
 
     def _tried(self, draw: random.Random) -> Iterator[tuple[str, Target, Query]]:
-        """Yield unused forms in the order in which they are tried: (kind, target, form)."""
+        """Yield (kind of answer, target, form) of unused forms, in the order in which they are tried."""
         kind = ""
         for at in range(TRIES if self.by_kind else 0):
             if at % TRIES_A_KIND == 0:
@@ -88,7 +90,7 @@ class QuerySampler:
                     yield kind, target, form
 
     def _rank(self, target: Target, form: Query) -> tuple[int, bool]:
-        """Return a form's grade, and whether its answer changes when left and right are exchanged."""
+        """Return (grade of a form, whether left and right matter for its answer or do not occur in it)."""
         if (target, form) not in self._ranks:
             mirrored_form = mirror_query(form)
             says = mirrored_form == form or self.decider.answer(mirrored_form).selected != target
@@ -96,7 +98,8 @@ class QuerySampler:
         return self._ranks[target, form]
 
     def _worded(self, form: Query, target: Target, kind: str, draw: random.Random) -> tuple[Query, str]:
-        """Return a form, lengthened by atoms that do not make it more fragile, and its text."""
+        """Return (form, text). Atoms that change neither the answer nor the grade are added to the form until the text
+        has a random length."""
         speaker = QueryWriter(self.decider.scene, draw)
         length = draw.gauss(NUM_WORDS, SPREAD)
         grade = self.outlines.grade(form, target)
@@ -121,7 +124,7 @@ class QuerySampler:
         return _drop_all(form), text
 
     def _counted(self, form: Query, target: Target, kind: str, draw: random.Random) -> Query:
-        """Return a form that may state the number of regions; -1 stands for "all"."""
+        """Return a form to which the number of regions may have been added. The number -1 stands for "all"."""
         may_state_number = "number" in self.options.families and self.decider.is_closed(form.atoms)
         if len(target) == 1 or not may_state_number or form.ordinal:
             return form
@@ -141,12 +144,12 @@ class QuerySampler:
 
 
 def _drop_all(form: Query) -> Query:
-    """Return a form without the mark for "all", which states no number."""
+    """Return a form with the number 0 in place of -1, which stands for "all"."""
     return replace(form, number=max(0, form.number))
 
 
 def _closest_wording(speaker: QueryWriter, form: Query, count: int, length: float) -> str:
-    """Return the wording, of several drawn ones, whose number of words is nearest to ``length``."""
+    """Word a form several times, and return the text whose number of words is nearest to ``length``."""
     return min((speaker.say(form, count) for _ in range(WORDINGS)), key=lambda text: _length_error(text, length))
 
 

@@ -1,4 +1,5 @@
-"""Queries that others wrote: a user's table (JSON Lines, or the paper's raw form), or a language model's answers."""
+"""Queries that the rules did not write. They come from a user's table, which is JSON Lines or the paper's raw form, or
+from a language model's answers."""
 
 import json
 import re
@@ -33,11 +34,12 @@ class WrittenQuery(NamedTuple):
 
 
 Request = tuple[int, WrittenQuery | None, str]
-"""Number of a requested query, the query or None, and the reason why there is none."""
+"""(number of a requested query, the query or None, reason why there is none)."""
 
 
 def read_written_queries(path: str | Path) -> dict[str, list[WrittenQuery]]:
-    """Return {image_id: queries} of a JSON Lines file, or of a folder of raw files. Raises UserError for a bad line."""
+    """Return {image id: queries} of a JSON Lines file, or of a folder with the paper's raw form. Raises UserError for a
+    line that cannot be read."""
     path = Path(path)
     if path.is_dir():
         texts = {clean_id(file.stem): read_text(file, KEY) for file in sorted(path.glob("*.txt"))}
@@ -52,13 +54,14 @@ def read_written_queries(path: str | Path) -> dict[str, list[WrittenQuery]]:
             boxes = tuple(tuple(box) for box in row["boxes"]) if regions is None else ()
             queries_by_image[clean_id(row["image_id"])].append(WrittenQuery(str(row["query"]), regions, boxes))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            message = f"{KEY}: line {number} of {path.name} lacks or misstates {error}"
+            message = f"{KEY}: line {number} of {path.name} has a missing or wrong value ({error})"
             raise UserError(f"{message}: give image_id, query, and regions or boxes") from None
     return dict(queries_by_image)
 
 
 def parse_raw_queries(text: str) -> Iterator[WrittenQuery]:
-    """Yield the queries of the paper's raw form; an answer that is not JSON gets no box, so that it fails stage I."""
+    """Yield the queries of the paper's raw form, ``Question:`` and ``Answer:`` lines. An answer that is not JSON gets
+    no box, so that its query is rejected later."""
     for question, answer in _RAW.findall(text.strip()):
         boxes: tuple[tuple[int, ...], ...] = ()
         with suppress(ValueError, KeyError, TypeError):
@@ -68,7 +71,8 @@ def parse_raw_queries(text: str) -> Iterator[WrittenQuery]:
 
 
 def match_regions(query: WrittenQuery, rows: Sequence[Mapping]) -> tuple[tuple[int, ...], list[list[int]]]:
-    """Return a query's regions and its boxes on the grid; no regions if a box is not exactly a candidate's."""
+    """Return (regions, boxes on the grid of 1000) of a query. There are no regions if one of its boxes is not exactly
+    the box of a candidate."""
     if query.regions is not None:
         row_by_region = {row["region"]: row for row in rows}
         region_rows = [row_by_region[region] for region in query.regions if region in row_by_region]
@@ -81,10 +85,8 @@ def match_regions(query: WrittenQuery, rows: Sequence[Mapping]) -> tuple[tuple[i
 def run_unused(
     *, text_files: list[str], queries: Sequence[str], images: Sequence[str], excluded: Sequence[str], unused: str
 ) -> None:
-    """Write the unused texts of the table with a reason each, and log their number.
-
-    Raises AssertionError if a text about an image with candidates is missing among these.
-    """
+    """Write the user's texts about images without queries, each with a reason, and log their number. Raises
+    AssertionError if only some texts about an image became queries."""
     queries_by_image = read_written_queries(text_files[0])
     texts_by_image: dict[str, set[str]] = defaultdict(set)
     for line in chain.from_iterable(map(read_lines, queries)):
@@ -101,7 +103,7 @@ def run_unused(
             reason = known_reason if image_id in image_ids | excluded_ids else "unknown_image"
             rows += [(image_id, number, query.text, reason) for number, query in enumerate(texts)]
         elif missing := [query.text for query in texts if query.text not in texts_by_image[image_id]]:
-            problem = f"{len(missing)} of {len(texts)} supplied texts are no candidate"
+            problem = f"{len(missing)} of {len(texts)} supplied texts are missing among the queries"
             raise AssertionError(f"medground, {image_id}: {problem}")
     if rows:
         log.warning(
@@ -113,7 +115,8 @@ def run_unused(
 
 
 def parse_answer(line: Mapping) -> Iterator[Request]:
-    """Yield every requested query from a line of a model's answer, and those that a model wrote beyond these."""
+    """Yield a request for each query that a model was asked for, and for each further query that it wrote, from the
+    line of its answer."""
     for number, reason in line["lost"]:
         yield number, None, reason
     numbers = range(line["wanted"]) if line["targets"] is None else [at for at, _ in line["targets"]]
@@ -126,7 +129,7 @@ def parse_answer(line: Mapping) -> Iterator[Request]:
         entries = ((entry["text"], entry["targets"]) for entry in line["answer"]["queries"])
         queries = [WrittenQuery(" ".join(text.split()), tuple(at - 1 for at in boxes)) for text, boxes in entries]
     if line["targets"] is None:
-        # the model chose: declined queries count as missing, beyond those that it worded
+        # the model chose: its empty texts count as missing queries, after the queries that it worded
         num_texts, queries = len(queries), [query for query in queries if query.text]
         yield from ((number, query, "") for number, query in enumerate(queries))
         for number in range(len(queries), line["wanted"]):

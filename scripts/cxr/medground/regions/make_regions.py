@@ -1,4 +1,4 @@
-"""Make the regions of one shard: boxes on the grid of 1000, attributes, and candidates for answers."""
+"""Measure the regions of one shard: their boxes, their attributes, and whether they may be answers (candidates)."""
 
 import math
 from collections import Counter
@@ -33,12 +33,13 @@ SHIFTED = read_columns("medground_regions", "shifted") | {
 
 
 Rows = list[dict]
-MAX_BOXES = 60  # most candidates of an image; the other regions are distractors
-OPEN_FRACTION = 0.01  # fraction of a class's pixels in dropped specks above which the class is open
+MAX_BOXES = 60  # most regions per image that may be answers (candidates); all other regions are distractors
+OPEN_FRACTION = 0.01  # a class is open if more than this fraction of its area was dropped as too small
 
 
 def box_on_grid(box: Sequence[int], side: int) -> tuple[int, int, int, int]:
-    """Return a half-open frame box on the grid of 1000, rounded outwards and never empty."""
+    """Return a box in frame pixels on the grid of 1000 cells per ``side``. Both boxes are half-open (x1, y1, x2, y2).
+    The result is rounded outwards and never empty."""
     x1, y1, x2, y2 = (int(edge) for edge in box)
     low = [max(0, min(GRID - 1, GRID * edge // side)) for edge in (x1, y1)]
     high = [min(GRID, -(-GRID * edge // side)) for edge in (x2, y2)]
@@ -46,7 +47,8 @@ def box_on_grid(box: Sequence[int], side: int) -> tuple[int, int, int, int]:
 
 
 def measure_image(row: Mapping, planes: Planes, options: RegionsSettings, seed: int) -> tuple[Rows, Rows, Rows]:
-    """Return one image's rows of :data:`REGIONS`, :data:`DROPPED` and :data:`SHIFTED`. ``row``: its row."""
+    """Return three lists of rows: an image's regions, its components that are too small, and its regions after a shift
+    of all outlines. ``row`` is the image's row in the table of images."""
     rows, dropped_rows, components = _measure(row, planes, options, seed)
     shifted_rows = []
     for px in (options.outline_px, -options.outline_px) if options.outline_px else ():
@@ -54,7 +56,7 @@ def measure_image(row: Mapping, planes: Planes, options: RegionsSettings, seed: 
         twin_by_region = _match_twins(components, shifted_components, planes.picture.shape[0])
         for shifted_row in rows_at_px:
             twin = twin_by_region.get(shifted_row["region"], len(rows))
-            # a speck that grew is no region's twin
+            # a dropped component that grew matches no region
             shifted_rows.append(shifted_row | {"px": px, "twin": twin if twin < len(rows) else None})
     return rows, dropped_rows, shifted_rows
 
@@ -63,7 +65,7 @@ Components = list[tuple[str, Component]]  # (class, component) of all components
 
 
 def _number_planes(components: Components, side: int) -> dict[str, np.ndarray]:
-    """Return {class: plane of the numbers of its components plus 1, int32 (side, side)}, 0 outside."""
+    """Return {class: int32 (side, side)}: the number of the component plus 1 at each pixel, 0 without a component."""
     planes: dict[str, np.ndarray] = {}
     for number, (label, component) in enumerate(components, 1):
         plane = planes.setdefault(label, np.zeros((side, side), np.int32))
@@ -72,7 +74,7 @@ def _number_planes(components: Components, side: int) -> dict[str, np.ndarray]:
 
 
 def _match_twins(before: Components, after: Components, side: int) -> dict[int, int]:
-    """Return {index of a shifted component: index of the original}, for pairs that overlap only each other."""
+    """Return {index of a shifted component: index of the original one} for pairs that overlap only each other."""
     planes, nothing = _number_planes(before, side), np.zeros((side, side), np.int32)
     pixels = (planes.get(label, nothing)[component.window][component.pixels] for label, component in after)
     overlaps = [np.setdiff1d(values, [0]).tolist() for values in pixels]
@@ -81,7 +83,7 @@ def _match_twins(before: Components, after: Components, side: int) -> dict[int, 
 
 
 def _measure(image: Mapping, planes: Planes, options: RegionsSettings, seed: int) -> tuple[Rows, Rows, Components]:
-    """Return an image's rows, the rows of its specks, and all its components."""
+    """Return the rows of an image's regions, the rows of its components that are too small, and all its components."""
     side, (x_min, y_min, x_max, y_max) = planes.picture.shape[0], image["extent"]
     grey, taken = cv2.cvtColor(planes.picture, cv2.COLOR_RGB2GRAY), np.ones((side, side), bool)
     taken[y_min:y_max, x_min:x_max] = False
@@ -133,7 +135,7 @@ def _list_components(row: Mapping, planes: Planes, side: int) -> Components:
 
 
 def _candidates(row: Mapping, regions: Components, seed: int) -> set[int]:
-    """Return the numbers of the candidates: not cut by a tile's edge, at most :data:`MAX_BOXES`."""
+    """Return the numbers of the regions that may be answers: at most MAX_BOXES, and none cut by a tile's edge."""
     cut_edges = [(at, row["extent"][at]) for at, is_inner in enumerate(row["inner"]) if is_inner]
     is_cut = [any(component.box[at] == edge for at, edge in cut_edges) for _, component in regions]
     candidates = np.flatnonzero(~np.array(is_cut, bool)).tolist()
@@ -153,7 +155,7 @@ def _geometry(component: Component, extent: Sequence[int], side: int) -> dict:
 
 
 SHAPE = ("extent", "solidity", "elongation", "compactness", "contrast", "texture")
-"""Columns that are null without a mask."""
+"""Columns that are null if the source has boxes instead of masks."""
 
 
 def _shape(component: Component, grey: np.ndarray, taken: np.ndarray) -> dict:
@@ -163,7 +165,8 @@ def _shape(component: Component, grey: np.ndarray, taken: np.ndarray) -> dict:
 
 
 def _overlaps(label: str, component: Component, planes: Mapping[str, np.ndarray]) -> list[dict]:
-    """Return the fractions of a component's pixels inside each region of another class."""
+    """Return {region, share} for each region of another class that overlaps a component. The share is the fraction of
+    the component's pixels inside that region. ``planes``: result of :func:`_number_planes`."""
     overlaps = []
     for other_label, plane in sorted(planes.items()):
         if other_label != label:
@@ -177,7 +180,8 @@ def run_shard(
     *, sources: str, images: str, output: str, dropped: str, shifted: str, excluded: str, options: RegionsSettings,
     seed: int,
 ) -> None:  # fmt: skip
-    """Write one shard's regions, those of shifted outlines, the dropped specks and the images without a region."""
+    """Write four tables of one shard: its regions, its regions with shifted outlines, its dropped components, and its
+    images without a region."""
     cv2.setNumThreads(1)
     files, ledger = ((output, REGIONS), (dropped, DROPPED), (shifted, SHIFTED)), Ledger("medground_regions")
     all_rows: tuple[Rows, ...] = tuple([] for _ in files)
@@ -194,10 +198,8 @@ def run_shard(
 
 
 def shift_outlines(row: Mapping, planes: Planes, px: int) -> tuple[dict, Planes]:
-    """Return an image's row and planes with all outlines shifted outwards by ``px``, or inwards if it is negative.
-
-    The edge of the image without padding is no outline. Instances grow only into background.
-    """
+    """Return an image's row and planes with all outlines shifted outwards by ``px``, or inwards if ``px`` is negative.
+    The edge of the image is not an outline. Instances grow only into the background."""
     x_min, y_min, x_max, y_max = row["extent"]
     window, square = np.s_[y_min:y_max, x_min:x_max], np.ones((2 * abs(px) + 1,) * 2, np.uint8)
 

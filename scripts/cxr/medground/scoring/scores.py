@@ -1,4 +1,4 @@
-"""Scores of runs: each run's answers to the test split, and one table of all runs, blind baselines and the paper."""
+"""Scores of each run's answers to the test split, and a table of all runs, blind baselines and the paper's models."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ BLIND = {
     "picture": "the whole picture",
     "shuffled": "the model's own answer to another query of the image",
 }
-"""Answers that no query is read for."""
+"""{blind baseline: its answer}. Blind baselines answer without reading the query."""
 QUERIES = read_columns("medground_scoring", "queries")
 SCORES = read_columns("medground_scoring", "scores")
 SENSITIVITY = read_columns("medground_scoring", "sensitivity")
@@ -50,7 +50,8 @@ NO_BOXES = np.zeros((0, 4), np.int64)
 
 
 def read_baselines(regions: Sequence[str], train: str) -> tuple[dict[Key, np.ndarray], dict[str, np.ndarray]]:
-    """Return what blind baselines answer: {image: candidates' boxes, largest first}, {source: mean training box}."""
+    """Return the boxes that blind baselines answer: {(source, image id): candidates, largest first} and {source: mean
+    box of the training lines}."""
     candidates: dict[Key, np.ndarray] = {}
     for path in regions:
         table = read_table(path).filter("candidate")
@@ -69,7 +70,8 @@ def score_queries(
     lines: Sequence[Mapping], answers: Mapping[str, Mapping], candidates: Mapping[Key, np.ndarray],
     mean_boxes: Mapping[str, np.ndarray],
 ) -> Iterator[dict]:  # fmt: skip
-    """Yield a row of :data:`QUERIES` for each test line, in order; a query without an answer counts as wrong."""
+    """Yield a row of :data:`QUERIES` for each test line, in order. A query without an answer counts as wrong.
+    ``answers``: {query id: line of the answer}. The last two arguments are the results of :func:`read_baselines`."""
     readings = {line["query_id"]: _read_answer_line(answers.get(line["query_id"])) for line in lines}
     lines_by_image: dict[Key, list[Mapping]] = defaultdict(list)
     for line in lines:
@@ -97,7 +99,8 @@ def score_queries(
 
 
 def _read_answer_line(line: Mapping | None) -> dict:
-    """Return an answer as it was read; ``found``: its boxes, ``paper``: its numbers read on a grid of 1000."""
+    """Return the content of an answer. ``found``: its boxes in the model's convention. ``paper``: its boxes if every
+    number is read on a grid of 1000, as in the paper."""
     if line is None or line["failure"]:
         reason, convention = (line["failure"], line["convention"]) if line else ("not_given", "")
         answer = {"convention": convention, "outcome": "failed", "reason": reason, "notes": []}
@@ -110,7 +113,8 @@ def _read_answer_line(line: Mapping | None) -> dict:
 
 
 def scores(table: pl.DataFrame, options: ScoringOptions, seed: int) -> Iterator[dict]:
-    """Yield a row of :data:`SCORES` for each source and part that has a query, and for all sources."""
+    """Yield a row of :data:`SCORES` for each source, and for all sources together. There is one row for each of
+    :data:`PARTS` that has a query."""
     columns = ["iou", "acc", "matched", "paper", "unreadable", *BLIND]
     table = table.with_columns(
         acc=(pl.col("iou") > options.tau).cast(pl.Float64),
@@ -139,7 +143,8 @@ def _nulls(values: np.ndarray) -> list[float | None]:
 def sensitivity(
     pairs: Sequence[Mapping], table: pl.DataFrame, truth: Mapping[str, np.ndarray], options: ScoringOptions, seed: int
 ) -> Iterator[dict]:
-    """Yield a row of :data:`SENSITIVITY` for each source, kind of pair and threshold; ``truth``: {query: its boxes}."""
+    """Yield a row of :data:`SENSITIVITY` for each source, kind of pair and threshold. Semantic Sensitivity is the
+    percentage of pairs of which both answers are correct. ``truth``: {query id: its true boxes}."""
     rows = {row["query_id"]: row for row in table.iter_rows(named=True)}
     ious = {query_id: row["iou"] for query_id, row in rows.items() if row["iou"] is not None}
     scored_pairs = [pair for pair in pairs if {pair["first"], pair["second"]} <= ious.keys()]
@@ -169,16 +174,14 @@ def run_scores(
     *, answers: str, lines: str, train: str, pairs: str, regions: list[str], queries: str, scored: str,
     pairs_scored: str, options: ScoringOptions, seed: int, audit: Sequence[str] = (), sampled: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Score the ``answers`` to the test ``lines``; write tables of queries, scores and sensitivity.
-
-    ``train``: lines for the mean box; ``audit``: votes: only accepted lines are scored; ``sampled``: the lines that
-    were asked, if not all were. Raises UserError for answers to other queries.
-    """
+    """Score the ``answers`` to the test ``lines``, and write tables of queries, scores and Semantic Sensitivity.
+    ``train``: lines for the mean box. ``audit``: votes of experts; only accepted queries are scored. ``sampled``: the
+    queries that were asked, if not all were. Raises UserError for answers to other queries."""
     refuse_empty(lines, "to score")
     test_lines = list(read_lines(lines))
     answer_by_id = {line["sample_id"]: line for line in read_lines(answers)}
     if unknown := answer_by_id.keys() - {line["query_id"] for line in test_lines}:
-        raise UserError(f"{answers} answers {min(unknown)}, which is no query of {lines}: ask again")
+        raise UserError(f"{answers} answers the query {min(unknown)}, which is not in {lines}: ask again")
     scored_lines = keep_audited(test_lines, audit[0]) if audit else test_lines
     if sampled:
         sampled_ids = {line["query_id"] for line in read_lines(sampled[0])}
@@ -193,7 +196,8 @@ def run_scores(
 
 
 def matched_iou(predicted: np.ndarray, reference: np.ndarray) -> float:
-    """Return the largest sum of IoU over one-to-one matches of boxes, divided by the larger number; 0 without boxes."""
+    """Return the largest sum of IoU over one-to-one matches of boxes, divided by the larger number of boxes. It is 0
+    without boxes."""
     if not len(predicted) or not len(reference):
         return 0.0
     table = box_iou(predicted.astype(np.float64), reference.astype(np.float64))
@@ -203,7 +207,8 @@ def matched_iou(predicted: np.ndarray, reference: np.ndarray) -> float:
 def mean_with_interval(
     values: np.ndarray, subjects: Sequence[str], *, replicates: int, level: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return mean, lower and upper end, (K,) each, of columns of values (N, K); intervals by subject, NaN excluded."""
+    """Return (mean, lower end, upper end) of each column of ``values`` (N, K), each (K,). NaN is ignored. The interval
+    is a bootstrap over subjects."""
     has_value = ~np.isnan(values)
     _, subject = np.unique(np.asarray(subjects, str), return_inverse=True)
     count = int(subject.max(initial=-1)) + 1
@@ -215,7 +220,7 @@ def mean_with_interval(
 
 
 def both_correct(pairs: Sequence[Mapping], ious: Mapping[str, float], tau: float) -> np.ndarray:
-    """Return whether both IoUs of each pair exceed ``tau``, 1 or 0, float64 (N,)."""
+    """Return for each pair whether both IoUs exceed ``tau``, as 1 or 0, float64 (N,)."""
     return np.array([float(min(ious[pair["first"]], ious[pair["second"]]) > tau) for pair in pairs])
 
 
@@ -250,7 +255,7 @@ def paper_rows() -> Iterator[dict]:
 
 
 def read_declared(path: str | Path, columns: Columns) -> pl.DataFrame:
-    """Return a table; a column without values gets its declared type, which a text file does not store."""
+    """Read a table. A column without values gets its declared type, because a text file does not store types."""
     table = read_table(path)
     empty = [name for name in table.columns if table[name].dtype == pl.String and columns[name].kind != pl.String]
     return table.with_columns(pl.lit(None, columns[name].kind).alias(name) for name in empty)
@@ -260,7 +265,8 @@ def run_comparison(
     *, scored: list[str], pairs_scored: list[str], comparison: str, runs: list[str], zero_shot_runs: list[str],
     tau: float, zero_shot: list[str] | None = None,
 ) -> None:  # fmt: skip
-    """Write the scores of the runs, in their order, on zero-shot sources as well, and of the paper's models."""
+    """Write one table with the scores of the runs, of the blind baselines and of the paper's models. ``zero_shot``:
+    scores of ``zero_shot_runs`` on zero-shot sources."""
     rows = []
     for run, scores, pairs in zip(runs, scored, pairs_scored, strict=True):
         rows += run_rows(run, read_declared(scores, SCORES), read_declared(pairs, SENSITIVITY), tau)

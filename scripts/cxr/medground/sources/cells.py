@@ -1,4 +1,4 @@
-"""The source cells: synthetic microscopy with exact instances, embedded so that queries need no files."""
+"""The source cells, which draws synthetic microscopy images with exact instances. It needs no files."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -11,18 +11,18 @@ from cxr.medground.sources.image import Image, ImageReader
 
 SIDE = 256
 SPLIT_ENDS = {"train": 600, "validate": 701, "test": 1000}
-"""{split: number, of 1,000, below which an image's hash lies}."""
+"""{split: upper limit}. An image is in the first split whose limit exceeds the hash of the image's id modulo 1,000."""
 KINDS = {"nucleus": (6.0, 17.0), "rod": (11.0, 24.0)}  # {class: smallest and largest major half axis, px}
 
 
 def read_cells(count: int, seed: int) -> Iterator[tuple[str, ImageReader]]:
-    """Yield (image_id, function that draws it) of the synthetic images; their instances are exact."""
+    """Yield (image id, function that draws the image) for ``count`` synthetic images."""
     image_ids = (f"cells{number:04d}" for number in range(count))
     return ((image_id, partial(draw_cells, image_id, seed)) for image_id in image_ids)
 
 
 def draw_cells(image_id: str, seed: int) -> Image:
-    """Draw one image: 3 to 14 cells on a noisy background; some touch, some are cut by the edge."""
+    """Draw an image with up to 14 cells on a noisy background. Some cells touch, and the image's edge cuts some."""
     rng = np.random.default_rng(stable_hash("cells", seed, image_id))
     ground = rng.uniform(70, 150)
     picture = cv2.GaussianBlur(rng.normal(ground, 9.0, (SIDE, SIDE)), (0, 0), 1.2)
@@ -48,7 +48,8 @@ def draw_cells(image_id: str, seed: int) -> Image:
 
 
 def _draw_cell(name: str, taken: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
-    """Return the pixels of a new cell that overlaps no other (some touch), or None without a free place."""
+    """Return the pixels of a new cell, bool (SIDE, SIDE), or None if no free place is found. ``taken`` is above 0 on
+    other cells, which the new cell may touch but not overlap."""
     for _ in range(20):
         long = rng.uniform(*KINDS[name]) * (1.8 if rng.random() < 0.15 else 1.0)
         thin = long * (rng.uniform(0.22, 0.38) if name == "rod" else rng.choice([0.55, 0.72, 0.85, 1.0]))

@@ -1,4 +1,4 @@
-"""Sources of the kinds folder and boxes: a table of images with masks or with boxes."""
+"""Sources of the kinds folder and boxes, which are tables of images with masks or with boxes."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ REQUIRED = {
     "folder": ("image_path", "mask_path", "split"),
     "boxes": ("image_path", "split", "x", "y", "w", "h", "class"),
 }
-"""Required columns of a manifest, by kind."""
+"""{kind of source: required columns of its manifest}."""
 IDS = ("image_id", "subject_id")
 OPTIONAL = (*IDS, "mask_path", "class", "domain", "licence", "description")
 WORDS = ("image_path", "split")  # columns whose cells are single words, unless paths have blanks
@@ -31,7 +31,7 @@ PATHS = ("image_path", "mask_path")
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the manifest. ``files``: its paths, resolved."""
+    """A row of the manifest. ``line`` is its line number, and ``files`` has the resolved path of each path column."""
 
     line: int
     cells: Mapping[str, str]
@@ -41,7 +41,7 @@ class Row:
         return self.cells.get(column, "")
 
     def file(self, column: str) -> Path:
-        """Return the file of ``image_path`` or ``mask_path``. Raises Rejected if it is missing."""
+        """Return the path in the column ``image_path`` or ``mask_path``. Raises Rejected if the file is missing."""
         file, role = self.files[column], "the picture" if column == "image_path" else "the mask"
         if not Path(file.path).is_file():
             raise Rejected("missing_file", f"{role}: {file.problem}" if file.problem else role)
@@ -49,7 +49,8 @@ class Row:
 
 
 def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
-    """Return {image_id: rows} of a manifest, sorted. Raises UserError for an invalid manifest."""
+    """Return {image id: rows of the image} from a manifest, sorted by id. ``name`` is the name of the source. Raises
+    UserError for an invalid manifest."""
     key = f"medground.sources.sets.{name}.manifest"
     columns = (*REQUIRED[kind], *OPTIONAL)
     sheet = read_sheet(path, key, columns, ids=IDS, words=WORDS, single_lines=columns[:-1])
@@ -68,29 +69,29 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
         for column, file in row.files.items():
             is_absolute = Path(row[column]).is_absolute() or row[column].lower().startswith("file:")
             if row[column] and not is_absolute and not Path(file.path).resolve().is_relative_to(path.parent.resolve()):
-                raise UserError(f"{key}: line {line} leaves the manifest's folder by {column}: give an absolute path")
+                raise UserError(f"{key}: line {line}: {column} leaves the manifest's folder: give an absolute path")
             if file.differences:
-                differences[f"{column} differs from its file in {', '.join(file.differences)}"].append(line)
+                differences[f"{column} differs from the existing file in {', '.join(file.differences)}"].append(line)
         image = row.files["image_path"].path
         image_id = row["image_id"] or clean_id(Path(image.replace("\\", "/")).stem)
         same = rows_of[image_id]
         if same and (image, split) != (same[0].files["image_path"].path, same[0]["split"]):
-            raise UserError(f"{key}: lines {same[0].line} and {line} give {image_id!r} two files or splits: rename")
+            raise UserError(f"{key}: lines {same[0].line} and {line} give {image_id!r} two files or splits: rename one")
         if kind == "folder" and any(row["class"] == earlier["class"] for earlier in same):
-            raise UserError(f"{key}: line {line} repeats the class {row['class']!r} of {image_id!r}: leave one out")
+            raise UserError(f"{key}: line {line} repeats the class {row['class']!r} of {image_id!r}: remove one row")
         same.append(row)
         subject = row["subject_id"] or image_id
         first_split, first_line = subjects.setdefault(subject, (split, line))
         if first_split != split:
             lines = f"lines {first_line} and {line}"
-            raise UserError(f"{key}: {lines} put {subject!r} into {first_split} and {split}: use one")
+            raise UserError(f"{key}: {lines} put {subject!r} into {first_split} and {split}: use one split")
     for note, differing_lines in differences.items():
         log.warning("%s: %s, and that file is used: %s", key, note, listed_lines(differing_lines))
     return dict(sorted(rows_of.items()))
 
 
 def read_folder_image(image_id: str, rows: list[Row], options: Mapping) -> Image:
-    """Return the image of a manifest's rows. Raises Rejected if it cannot be used."""
+    """Read the image that some rows of a manifest describe. Raises Rejected if it cannot be used."""
     first = rows[0]
     picture = pixels.read_image(first.file("image_path"))
     masks, instances, boxes = {}, None, None
@@ -106,7 +107,7 @@ def read_folder_image(image_id: str, rows: list[Row], options: Mapping) -> Image
             else:
                 masks |= pixels.read_class_masks(path, shape, label, options)
         if unknown := sorted(masks.keys() - options["classes"].keys()):
-            raise Rejected("unknown_label", f"the class {unknown[0]!r} is not one of the source's")
+            raise Rejected("unknown_label", f"the class {unknown[0]!r} is not in the source's classes")
         pixels.refuse_uniform(masks)
     return Image(
         image_id, first["subject_id"] or image_id, first["split"], picture, masks, instances, boxes,
@@ -121,10 +122,10 @@ def _boxes(rows: list[Row], shape: tuple[int, int], classes: Mapping) -> dict[st
         try:
             x, y, w, h = (float(row[side]) for side in ("x", "y", "w", "h"))
         except ValueError:
-            raise Rejected("bad_row", f"line {row.line} has no box") from None
+            raise Rejected("bad_row", f"line {row.line} has no number in x, y, w or h") from None
         if not (w > 0 and h > 0 and 0 <= x < x + w <= shape[1] + 1 and 0 <= y < y + h <= shape[0] + 1):
-            raise Rejected("bad_row", f"line {row.line} has a box outside its picture")
+            raise Rejected("bad_row", f"line {row.line} has a box that is empty or outside its image")
         if row["class"] not in classes:
-            raise Rejected("unknown_label", f"the class {row['class']!r} is not one of the source's")
+            raise Rejected("unknown_label", f"the class {row['class']!r} is not in the source's classes")
         boxes_by_class[row["class"]].append((x, y, x + w, y + h))
     return {label: np.array(boxes) for label, boxes in boxes_by_class.items()}

@@ -1,8 +1,7 @@
-"""Results of the system ILS: the source ils, its lesion masks, and the anatomy of other sources' radiographs.
+"""Results of the system ILS. Its lesion masks are the source ``ils``, and its anatomy serves other radiographs.
 
-The anatomy of a radiograph (zones, organs, anomaly map) comes from a run over the same images. An image is looked up by
-its file, else by its id. Its pixels are compared, so that another image of the same name is never used.
-"""
+The anatomy (lung zones, organs, anomaly map) comes from an ILS run over the same images. An image is looked up by its
+file, otherwise by its id. The pixels are compared, so that a different image with the same name is never used."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,12 +26,13 @@ ANATOMY_FOUND, ABSENT, DIFFERENT = "found", "absent", "different"  # states of a
 
 
 def finding_class(word: str, certainty: str) -> str:
-    """Return the class of a finding: its word, and whether it is only possible."""
+    """Return the class of a finding: its word, with "possible" in front unless the finding is definitive."""
     return word if certainty == "definitive" else f"possible {word}"
 
 
 def read_ils(cohort: str, findings: str, **shards: Sequence[str]) -> Iterator[tuple[str, ImageReader]]:
-    """Yield (image_id, its reader) of every image with zones; ``shards``: frames, organs, anatomy and masks."""
+    """Yield (image id, function that reads the image) for every image with lung zones. ``cohort`` and ``findings`` are
+    tables, and ``shards`` has the paths of the stages frames, organs, anatomy and masks."""
     row_by_image, all_findings = read_images(cohort), read_table(findings).iter_rows(named=True)
     findings_by_image = group_by_image(row for row in all_findings if row["mask_id"] and row["word"])
     for paths in zip(*(shards[name] for name in ("frames", "organs", "anatomy", "masks")), strict=True):
@@ -60,7 +60,8 @@ def _image(row: Mapping, findings: list[dict], lesions: Shard, frames: Shard, or
 
 
 class IlsResults:
-    """The results of a run over the same radiographs: a rule's inputs film_{stage}, open until ``stack`` ends."""
+    """Results of an ILS run over another source's radiographs. ``inputs`` names the files of each stage as
+    ``film_{stage}``. The files stay open until ``stack`` is closed."""
 
     def __init__(self, inputs: Mapping, stack: ExitStack):
         self._image_by_path: dict[str, str] = {}
@@ -74,7 +75,9 @@ class IlsResults:
                     self._image_by_path.setdefault(os.path.realpath(path), image_id)
 
     def add_anatomy(self, image: Image, shape: tuple[int, int]) -> Image:
-        """Return an image with its anatomy from the results, in its frame; ``shape``: rows, columns before fitting."""
+        """Return an image with zones, organs and anomaly map of the same radiograph, resampled to the image's frame. If
+        there are none, only the image's state ``anatomy`` is set. ``shape``: (rows, columns) before the image was
+        fitted to the frame."""
         name = self._image_by_path.get(os.path.realpath(image.path), image.image_id)
         if name not in self._shards_by_image:
             return replace(image, anatomy=ABSENT)

@@ -1,4 +1,4 @@
-"""The image that each source's reader yields, its tiles, and its fitting to the source's frame."""
+"""The image that a source's reader returns, its division into tiles, and its fitting to the source's square frame."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,15 +11,15 @@ PERCENTILES = (0.1, 99.9)  # percentiles that become 0 and 255 in images of more
 
 @dataclass(frozen=True)
 class Image:
-    """One image with its annotation.
+    """One image with its annotation. The image has (H, W) pixels, and the source's frame has (S, S).
 
-    picture: uint8 (H, W) or (H, W, 3); masks: {class: bool (H, W)}; instances: uint16 (H, W), 0 outside, or None;
-    boxes: {class: float (N, 4: x1, y1, x2, y2)}, for a source without masks; path: the image file. Radiographs, already
-    in the frame: zones and organs {name: bool (S, S)}, anomaly: uint8 (S, S), grey levels, or None; anatomy: their
-    state (:mod:`cxr.medground.sources.ils`). inner: which edges (left, top, right, bottom) were cut from a
-    larger image; extent: the image without padding (x1, y1, x2, y2); to_original: affine (2, 3) from these pixels to
-    the original ones, pixel centres at .5.
-    """
+    ``picture``: uint8 (H, W) or (H, W, 3). ``masks``: {class: bool (H, W)}. ``instances``: number of the instance at
+    each pixel, uint16 (H, W), 0 outside, or None. ``boxes``: {class: float (N, 4: x1, y1, x2, y2)} of a source without
+    masks. ``path``: the image file. ``inner``: whether each edge (left, top, right, bottom) was cut from a larger
+    image. ``extent``: box (x1, y1, x2, y2) of the image without padding. ``to_original``: affine (2, 3) from these
+    pixels to the original ones, with pixel centres at .5. Radiographs also have, in the frame, ``zones`` and
+    ``organs``, {name: bool (S, S)}, and ``anomaly``, the anomaly map, uint8 (S, S), or None. ``anatomy`` is the state
+    of these three (:mod:`cxr.medground.sources.ils`)."""
 
     image_id: str
     subject_id: str
@@ -45,7 +45,7 @@ ImageReader = Callable[[], Image]  # reads one image; raises Rejected to exclude
 
 
 def to_grey8(values: np.ndarray) -> np.ndarray:
-    """Return an image as uint8; with more than 8 bits, its 0.1 and 99.9 percentiles become 0 and 255."""
+    """Return an image as uint8. If it has more than 8 bits, its 0.1 and 99.9 percentiles become 0 and 255."""
     if values.dtype == np.uint8:
         return values
     low, high = np.percentile(values, PERCENTILES)
@@ -54,7 +54,8 @@ def to_grey8(values: np.ndarray) -> np.ndarray:
 
 
 def cut_tiles(image: Image, side: int) -> list[Image]:
-    """Return the complete tiles of an image, row by row; incomplete ones at the right and lower edges are dropped."""
+    """Return the complete tiles of ``side`` × ``side`` pixels, row by row. Incomplete tiles at the right and lower
+    edges are dropped. An image smaller than a tile becomes one tile."""
     height, width = image.picture.shape[:2]
     rows, columns = max(1, height // side), max(1, width // side)
 
@@ -78,7 +79,8 @@ def cut_tiles(image: Image, side: int) -> list[Image]:
 
 
 def fit_to_frame(image: Image, side: int, *, is_tile: bool = False) -> Image:
-    """Return an image in a square frame, scaled and centred, a tile unscaled at the upper left, with its ``extent``."""
+    """Return an image in a square frame of ``side`` pixels, with its ``extent``. An image is scaled and centred. A tile
+    is placed at the upper left without scaling."""
     height, width = image.picture.shape[:2]
     scale = side / max(height, width)
     new = (width, height) if is_tile else (max(1, round(width * scale)), max(1, round(height * scale)))

@@ -1,4 +1,4 @@
-"""Sources in LViT's layout: ``{Train,Val,Test}_Folder/{img,labelcol,*_text.xlsx}``, a description for each image."""
+"""Sources in LViT's layout, with descriptions of images: ``{Train,Val,Test}_Folder/{img,labelcol,*_text.xlsx}``."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -17,14 +17,15 @@ PREFIX = "mask_"  # optional prefix of a mask's name before the image's name
 
 
 def read_workbook(path: Path, key: str) -> dict[str, str]:
-    """Return {file stem: description or ""} of the first sheet that has the columns. Raises UserError."""
+    """Return {file stem: description, or ""} from the first sheet with the columns Image and Description. Raises
+    UserError if the workbook is unreadable, has no such sheet, or repeats an image."""
     import openpyxl
 
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    except Exception as error:  # openpyxl raises what its parts raise: KeyError, BadZipFile, ValueError ...
+    except Exception as error:  # openpyxl raises KeyError, BadZipFile, ValueError ...
         refuse_machine_fault(path, error)
-        message = f"{key}: {path.name} is no workbook that can be read ({type(error).__name__}): save it as .xlsx again"
+        message = f"{key}: {path.name} cannot be read as a workbook ({type(error).__name__}): save it as .xlsx again"
         raise UserError(message) from None
     try:
         for sheet in book.worksheets:
@@ -38,7 +39,7 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
                 cells = ["" if cell is None else str(cell).strip() for cell in row] + [""] * len(head)
                 stem = clean_id(Path(cells[image].replace("\\", "/")).stem)
                 if stem in description_by_stem:
-                    raise UserError(f"{key}: row {line} of {path.name} repeats {stem!r}: leave one out")
+                    raise UserError(f"{key}: row {line} of {path.name} repeats the image {stem!r}: remove one")
                 description_by_stem |= {stem: cells[description]} if stem else {}
             return description_by_stem
     finally:
@@ -47,7 +48,8 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
 
 
 def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, ImageReader]]:
-    """Yield (image_id, its reader), split by split; the id is the file's stem. Raises UserError."""
+    """Yield (image id, function that reads the image), split by split. The id is the stem of the file's name. Raises
+    UserError if the folder does not have LViT's layout."""
     key, root = f"medground.sources.sets.{name}.folder", Path(folder)
     folder_by_split = {split: root / part for split, part in FOLDERS.items() if (root / part).is_dir()}
     if not folder_by_split:
@@ -56,19 +58,21 @@ def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, I
     for split, part in folder_by_split.items():
         books = sorted(path for path in part.glob("*.xlsx") if not path.name.startswith("~"))
         if len(books) > 1:
-            raise UserError(f"{key}: {part.name} has the workbooks {books[0].name} and {books[1].name}: leave one")
+            raise UserError(f"{key}: {part.name} has the workbooks {books[0].name} and {books[1].name}: keep one")
         texts = read_workbook(books[0], key) if books else {}
         images, masks = (
             {clean_id(path.stem): path for path in sorted((part / name).glob("*")) if path.suffix.lower() in ENDINGS}
             for name in ("img", "labelcol")
         )
-        # some workbooks name the mask
+        # some workbooks name the mask instead of the image
         plain_names = {stem: stem.removeprefix(PREFIX) for stem in texts if stem not in images}
         image_by_stem = {stem: name for stem, name in plain_names.items() if name in images}
         text_by_image = {image_by_stem.get(stem, stem): (stem, text) for stem, text in texts.items()}
         for image_id in sorted(images.keys() | text_by_image.keys()):
             if split_by_image.setdefault(image_id, split) != split:
-                raise UserError(f"{key}: {image_id!r} lies in {split_by_image[image_id]} and in {split}: remove one")
+                raise UserError(
+                    f"{key}: {image_id!r} is in the splits {split_by_image[image_id]} and {split}: remove one"
+                )
             stem, text = text_by_image.get(image_id, (image_id, ""))
             mask = next((masks[name] for name in (stem, PREFIX + image_id, image_id) if name in masks), None)
             yield image_id, partial(_image, image_id, split, images.get(image_id), mask, text, options)

@@ -1,4 +1,4 @@
-"""Sources of the kind medsegbench: the published npz files, streamed row by row."""
+"""Sources of the kind medsegbench, which are the published npz files. They are read image by image."""
 
 import hashlib
 import math
@@ -23,7 +23,7 @@ SPLITS = {"train": "train", "val": "validate", "test": "test"}
 
 
 def read_flag_facts(flag: str) -> dict:
-    """Return the facts of one of the published sets. Raises UserError for an unknown flag."""
+    """Return the facts about the published set ``flag``, such as fhpsaop. Raises UserError for an unknown set."""
     facts_by_flag = load_resource(RESOURCE_FILES[0])["medsegbench"]
     if flag not in facts_by_flag:
         raise UserError(f"there is no MedSegBench set {flag!r}: choose one of {', '.join(sorted(facts_by_flag))}")
@@ -31,7 +31,7 @@ def read_flag_facts(flag: str) -> dict:
 
 
 def check_digest(path: Path, expected: Mapping[int, str]) -> None:
-    """Raise UserError unless a file is one of the published ones, by its MD5."""
+    """Raise UserError unless the MD5 of a file is a published one. ``expected``: {image side in pixels: MD5}."""
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     if digest not in expected.values():
@@ -40,7 +40,7 @@ def check_digest(path: Path, expected: Mapping[int, str]) -> None:
 
 
 class Member:
-    """An array in an npz file, read by rows. Raises UserError for a damaged, missing or unsuitable member."""
+    """An array in an npz file, which is read row by row. Raises UserError if it is missing, damaged or not uint8."""
 
     def __init__(self, archive: zipfile.ZipFile, name: str):
         self.name, self._archive = name, archive
@@ -52,10 +52,10 @@ class Member:
             self.shape, is_by_columns, dtype = read(file)
             self._header_size = file.tell()
         if dtype.hasobject or is_by_columns or dtype != np.uint8:
-            raise self.fault(f"holds {dtype}, not unsigned bytes by rows", "give the published file")
+            raise self.fault(f"is not uint8 stored by rows (type {dtype})", "give the published file")
 
     def fault(self, problem: str, remedy: str = "download the file again") -> UserError:
-        """Return the error about this member."""
+        """Return the error that this array has a ``problem``."""
         return UserError(f"{Path(str(self._archive.filename)).name}: the member {self.name} {problem}: {remedy}")
 
     @contextmanager
@@ -67,28 +67,30 @@ class Member:
             raise self.fault(f"is damaged ({type(error).__name__})") from None
 
     def rows(self) -> Iterator[np.ndarray]:
-        """Yield the rows, each uint8 (H, W) or (H, W, C)."""
+        """Yield the rows of the array, one per image, each uint8 (H, W) or (H, W, C)."""
         size = math.prod(self.shape[1:])
         with self._open() as file:
             file.read(self._header_size)
             for _ in range(self.shape[0]):
                 data = file.read(size)
                 if len(data) < size:
-                    raise self.fault("is shorter than it says")
+                    raise self.fault("is shorter than its header states")
                 yield np.frombuffer(data, np.uint8).reshape(self.shape[1:])
 
 
 def read_npz(path: str, flag: str, facts: Mapping) -> Iterator[tuple[str, ImageReader]]:
-    """Yield (image_id, its reader) of a file, split by split. Raises UserError."""
-    with refuse_unreadable(path, f"{Path(path).name} is no npz file", "download it again", zipfile.BadZipFile):
+    """Yield (image id, function that reads the image), split by split. Raises UserError for a damaged file."""
+    with refuse_unreadable(path, f"{Path(path).name} is not an npz file", "download it again", zipfile.BadZipFile):
         archive = zipfile.ZipFile(path)
     with archive:
         for split, name in SPLITS.items():
             pictures, labels = Member(archive, f"{split}_images"), Member(archive, f"{split}_label")
             if len(pictures.shape) not in (3, 4) or pictures.shape[3:] not in ((), (1,), (3,)):
-                raise pictures.fault(f"has the shape {pictures.shape}, no pictures", "give the published file")
+                raise pictures.fault(f"has the shape {pictures.shape}, not that of images", "give the published file")
             if pictures.shape[:3] != labels.shape[:3] or labels.shape[3:] not in ((), (1,)):
-                raise labels.fault(f"has the shape {labels.shape}, the images {pictures.shape}", "give another file")
+                raise labels.fault(
+                    f"has the shape {labels.shape}, but the images have {pictures.shape}", "give another file"
+                )
             for at, (picture, label) in enumerate(zip(pictures.rows(), labels.rows(), strict=True)):
                 image_id = f"{flag}_{split}_{at:05d}"
                 yield image_id, partial(_image, image_id, name, picture, label.reshape(label.shape[:2]), facts)
@@ -105,8 +107,9 @@ def _image(image_id: str, split: str, picture: np.ndarray, label: np.ndarray, fa
 
 
 def parse_flag(path: str) -> tuple[str, int]:
-    """Return the flag and side in a file's name, such as fhpsaop_256.npz. Raises UserError for another name."""
+    """Return (set's name, image side in pixels) from a file's name, such as fhpsaop_256.npz. Raises UserError if the
+    file is not named like a published one."""
     if match := re.fullmatch(r"([a-z0-9]+)_(128|256|512)", Path(path).stem):
         return match[1], int(match[2])
-    problem = "is not named as MedSegBench names its files"
-    raise UserError(f"{Path(path).name} {problem}: use fhpsaop_256.npz and the like")
+    problem = "does not have the name of a MedSegBench file"
+    raise UserError(f"{Path(path).name} {problem}: use a name such as fhpsaop_256.npz")

@@ -1,4 +1,4 @@
-"""Reading images and masks of any encoding from files: first planes of values, then a mask for each class."""
+"""Readers of image and mask files in many encodings. A mask file becomes a plane of values, then one mask per class."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,12 +22,13 @@ from cxr.medground.sources.image import PERCENTILES, to_grey8
 SHOWN_COLOURS = 3  # most colours named in the reason for excluding a coloured mask
 PROPORTIONS = 0.01  # largest relative difference between the aspect ratios of a resized mask and its image
 INVERTED_AREA, INVERTED_EDGE = 0.5, 0.75
-"""Fractions of the image and of its outermost pixels above which a foreground looks inverted."""
+"""A mask looks inverted if it covers more than these fractions of the image and of the image's outermost pixels."""
 MOST_INSTANCES = np.iinfo(np.uint16).max
 
 
 def read_array(path: Path) -> np.ndarray:
-    """Return the stored pixels of a PNG, JPEG, TIFF or NPY file; colours in the order R, G, B, A. Raises Rejected."""
+    """Return the stored pixels of a PNG, JPEG, TIFF or NPY file, with colours in the order R, G, B, A. Raises Rejected
+    if the file is missing or cannot be decoded."""
     if not path.is_file():
         raise Rejected("missing_file")
     is_array = path.suffix.lower() == ".npy"
@@ -48,10 +49,11 @@ def read_array(path: Path) -> np.ndarray:
 
 
 def read_mask(path: Path) -> np.ndarray:
-    """Return the values (H, W) of a mask; 0 is background. Raises Rejected for several pages, frames or colours.
+    """Return the values (H, W) of a mask file. The background is 0. Raises Rejected for several pages, frames or
+    colours.
 
-    A palette gives its indices, a DICOM file its stored values, varying transparency the visible pixels.
-    """
+    A file with a palette gives the palette's indices, and a DICOM file its stored values. If transparency varies, the
+    visible pixels are the foreground."""
     if is_dicom(path):
         return _plane_from_colours(read_dicom_values(path))
     is_image = path.suffix.lower() != ".npy" and path.is_file()
@@ -60,17 +62,17 @@ def read_mask(path: Path) -> np.ndarray:
 
 
 def _palette_indices(path: Path) -> np.ndarray | None:
-    """Return the indices of an image with a palette, 0 background; None for any other image.
+    """Return the palette's index at each pixel, with 0 for background, or None if the image has no palette.
 
-    Of two colours, one of them black, the background is the one that looks like it. Raises Rejected if ambiguous.
-    """
+    If a palette has black and one other colour, and black is not index 0, either may be the background. The colour with
+    which the mask does not look inverted is chosen. Raises Rejected if both or none qualify, or for several pages."""
     indices = None
     try:
         with PillowImage.open(path) as picture:
             pages = getattr(picture, "n_frames", 1)
             if pages == 1 and picture.mode == "P":
                 indices, colours = np.asarray(picture), picture.getpalette("RGB") or []
-    except Exception as error:  # Pillow raises what its parts raise; OpenCV reads the file, or gives the reason
+    except Exception as error:  # Pillow raises many kinds of errors; OpenCV then reads the file or reports the reason
         if out_of_memory(error) or broken_part(error):
             raise
         return None
@@ -86,12 +88,13 @@ def _palette_indices(path: Path) -> np.ndarray | None:
     if used[0] == 0:
         planes = [plane for plane in (indices != 0, *planes) if not looks_inverted(plane)]
     if len(planes) != 1:
-        raise Rejected("unknown_label", "either of the palette's two colours may be the background")
+        raise Rejected("unknown_label", "either of the palette's two colours may be background")
     return planes[0].astype(np.uint8)
 
 
 def _plane_from_colours(values: np.ndarray) -> np.ndarray:
-    """Return the only plane of a mask; for black and one colour, its coloured, visible pixels. Raises Rejected."""
+    """Return the plane (H, W) of a mask, of which all colour channels must be equal. In a mask of black and one other
+    colour, the coloured, visible pixels are foreground. Raises Rejected for more colours."""
     if values.ndim == 2:
         return values
     if values.shape[2] == 4:
@@ -111,12 +114,13 @@ def _plane_from_colours(values: np.ndarray) -> np.ndarray:
 
 
 def match_image_size(values: np.ndarray, shape: tuple[int, int], resize: str) -> np.ndarray:
-    """Return a mask's values in the size of its image. Raises Rejected for another size, or another aspect ratio."""
+    """Return a mask in the size ``shape`` of its image. A mask of another size is resized if ``resize`` is "nearest"
+    and the aspect ratios agree. Otherwise Rejected is raised."""
     if values.shape == shape:
         return values
     same = abs(values.shape[1] * shape[0] / (values.shape[0] * shape[1]) - 1) <= PROPORTIONS
     if resize != "nearest" or not same:
-        raise Rejected("shape_mismatch", f"mask {values.shape[::-1]}, picture {shape[::-1]}")
+        raise Rejected("shape_mismatch", f"the mask is {values.shape[::-1]}, its image {shape[::-1]}")
     plain = values.astype(np.float64) if values.dtype.kind not in "u" or values.dtype.itemsize > 2 else values
     return cv2.resize(plain, shape[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
 
@@ -128,11 +132,11 @@ def looks_inverted(mask: np.ndarray) -> bool:
 
 
 def binary_mask(values: np.ndarray, threshold: float, most_foreground: float) -> np.ndarray:
-    """Return a binary mask as bool (H, W). Raises Rejected for more values, or for a mask that looks inverted.
+    """Return the foreground of a mask with one class, bool (H, W). Raises Rejected for more than two values without a
+    threshold, or for a mask that looks inverted.
 
-    ``threshold``: value above which pixels of masks with values above 1 are foreground; ``most_foreground``: largest
-    fraction of foreground; 1: any.
-    """
+    Values above ``threshold`` are foreground. In a mask without values above 1, values above 0 are foreground.
+    ``most_foreground``: largest fraction of foreground; 1: no limit."""
     levels = np.unique(values)
     if threshold <= 0 and (len(levels) > 2 or (len(levels) == 2 and levels[0] != 0)):
         remedy = "set medground.sources.mask_threshold" if levels[0] >= 0 else "give one of two values"
@@ -140,15 +144,13 @@ def binary_mask(values: np.ndarray, threshold: float, most_foreground: float) ->
     mask = values > (threshold if (values > 1).any() else 0)
     share = float(mask.mean())
     if most_foreground < 1 and share < 1 and (share > most_foreground or looks_inverted(mask)):
-        raise Rejected("inverted_mask", f"{share:.0%} of the picture is foreground")
+        raise Rejected("inverted_mask", f"{share:.0%} of the image is foreground")
     return mask
 
 
 def masks_by_value(values: np.ndarray, names: Mapping) -> dict[str, np.ndarray]:
-    """Return {class: mask} of a mask whose values stand for classes. Raises Rejected for a value without a name.
-
-    ``names``: {value, as number or text: class}; several values may stand for one class.
-    """
+    """Return {class: bool (H, W)} from a mask whose values stand for classes. Raises Rejected for a value without a
+    class. ``names``: {value, as number or text: class}. Several values may stand for one class."""
     class_by_value = {float(value): name for value, name in names.items()}
     if unknown := sorted(set(np.unique(values).tolist()) - class_by_value.keys() - {0}):
         raise Rejected("unknown_label", f"the value {unknown[0]} has no class")
@@ -159,15 +161,16 @@ def masks_by_value(values: np.ndarray, names: Mapping) -> dict[str, np.ndarray]:
 
 
 def instance_numbers(values: np.ndarray) -> np.ndarray:
-    """Return a mask of instance numbers as uint16 (H, W). Raises Rejected for values other than 0 to 65,535."""
+    """Return a mask of instance numbers as uint16 (H, W). Raises Rejected for other values than 0, 1, …, 65,535."""
     is_number = np.isfinite(values) & (values >= 0) & (values <= MOST_INSTANCES) & (values == np.floor(values))
     if not is_number.all():
-        raise Rejected("unknown_label", f"the value {values[~is_number][0]} is no number of an instance")
+        raise Rejected("unknown_label", f"the value {values[~is_number][0]} is not an instance number")
     return values.astype(np.uint16)
 
 
 def read_class_masks(path: Path, shape: tuple[int, int], label: str, options: Mapping) -> dict[str, np.ndarray]:
-    """Return {class: mask} of a file; ``label``: class of a mask without values for classes. Raises Rejected."""
+    """Return {class: mask} of a file. Without the option ``mask_values``, all foreground is of the class ``label``.
+    Raises Rejected if the mask cannot be used."""
     values = match_image_size(read_mask(path), shape, options["resize_masks"])
     if options["mask_values"]:
         return masks_by_value(values, options["mask_values"])
@@ -175,7 +178,7 @@ def read_class_masks(path: Path, shape: tuple[int, int], label: str, options: Ma
 
 
 def refuse_uniform(masks: Mapping[str, np.ndarray]) -> None:
-    """Raise Rejected if no mask has a foreground, or if one has no background."""
+    """Raise Rejected if all masks are empty, or if one covers the whole image."""
     if not any(mask.any() for mask in masks.values()):
         raise Rejected("empty_mask")
     if any(mask.all() for mask in masks.values()):
@@ -192,20 +195,21 @@ def is_dicom(path: Path) -> bool:
 
 @contextmanager
 def _decoding() -> Iterator[None]:
-    """Turn a decoder's error into Rejected, unless the machine is at fault, not the file."""
+    """Turn an error of a decoder into Rejected, unless the machine caused it, for example by a lack of memory."""
     try:
         with files.silence_output():
             yield
     except Rejected:
         raise
-    except Exception as error:  # decoders raise what their parts raise
+    except Exception as error:  # decoders raise many kinds of errors
         if out_of_memory(error) or broken_part(error) or getattr(error, "errno", None) in MACHINE_ERRORS:
             raise
         raise Rejected("undecodable", files.describe_error(error)) from None
 
 
 def read_dicom_values(path: Path) -> np.ndarray:
-    """Return the stored values (H, W) or (H, W, 3) of a DICOM mask, high values white. Raises Rejected."""
+    """Return the stored values of a DICOM mask, (H, W) or (H, W, 3). They are inverted if low values stand for white.
+    Raises Rejected if the file cannot be used."""
     with _decoding():
         dataset = files.read_dicom(path)
         frames = int(files.get_number(dataset, "NumberOfFrames") or 1)
@@ -220,11 +224,9 @@ def read_dicom_values(path: Path) -> np.ndarray:
 
 
 def read_image(path: Path) -> np.ndarray:
-    """Return an image uint8 (H, W, 3); of a DICOM file, bones are white and padding is 0.
-
-    Values of more than 8 bits are scaled by :data:`PERCENTILES`. Raises Rejected with a reason of the stage frames,
-    UserError if decoders of DICOM are not installed.
-    """
+    """Read an image as uint8 (H, W, 3). In a DICOM radiograph, bones become white and padding becomes 0. If values have
+    more than 8 bits, :data:`PERCENTILES` become 0 and 255. Raises Rejected with a reason of the stage frames if the
+    file cannot be used, and UserError if DICOM decoders are not installed."""
     if not is_dicom(path):
         values = to_grey8(read_array(path))
         return np.ascontiguousarray(values[..., :3] if values.ndim == 3 else np.repeat(values[..., None], 3, axis=2))

@@ -1,9 +1,8 @@
-"""Read one source: shards of images and masks, a table of images, and the excluded images.
+"""Read one source, and write its shards of images and masks, its table of images and its table of excluded images.
 
-A shard (HDF5, key ``image_id``): picture uint8 (S, S, 3); mask bool (K, S, S), packed; where known, instances uint16
-(S, S), zones bool (Z, S, S), organs bool (3, S, S) and anomaly uint8 (S, S), 0 for an image without results of ILS. The
-attribute ``facts`` is :class:`cxr.medground.logic.facts.Facts` as JSON.
-"""
+A shard is an HDF5 file with the key ``image_id``. Its fields are picture uint8 (S, S, 3) and mask bool (K, S, S),
+packed into bits. Some sources add instances uint16 (S, S), zones bool (Z, S, S), organs bool (3, S, S) or anomaly uint8
+(S, S), which are 0 if unknown. The attribute ``facts`` is :class:`cxr.medground.logic.facts.Facts` as JSON."""
 
 import hashlib
 from collections import Counter
@@ -46,7 +45,8 @@ IMAGES = read_columns("medground_sources", "images")
 
 
 def _labels_and_words(source: Mapping) -> tuple[list[str], dict[str, dict]]:
-    """Return the classes of a source in the order of its masks, and {class: {one, many, parents}}."""
+    """Return the classes of a source in the order of its mask planes, and {class: {one, many, parents}}, which are its
+    singular noun, its plural noun and {broader term: its plural}."""
     if source["kind"] not in EMBEDDED:
         return list(source["classes"]), source["classes"]
     vocabulary = load_resource(RESOURCE_FILES[0])
@@ -64,7 +64,8 @@ def _labels_and_words(source: Mapping) -> tuple[list[str], dict[str, dict]]:
 def _list_readers(
     name: str, source: Mapping, manifest: Mapping[str, list[Row]], options: SourcesSettings, seed: int, inputs: Mapping
 ) -> Iterator[tuple[str, ImageReader]]:
-    """Return (image_id, its reader) of each image of a source. ``source``: its settings, and those of all masks."""
+    """Return (image id, function that reads the image) for each image of a source. ``source`` has the settings of the
+    source and the settings of all masks."""
     if source["kind"] == "cells":
         return read_cells(options.cells, seed)
     if source["kind"] == "ils":
@@ -77,7 +78,7 @@ def _list_readers(
 
 
 class _Writer:
-    """Writes the images of a source to its shards, and collects their rows."""
+    """Writer of a source's images. It appends them to the shards and collects their rows for the table of images."""
 
     def __init__(self, source: Mapping, side: int, shards: Sequence[str], attrs: dict, stack: ExitStack):
         self.source, self.rows = source, []
@@ -129,7 +130,8 @@ def _image_digest(image: Image) -> str:
 
 
 def _find_duplicates(images: Sequence[tuple[str, str, str]]) -> dict[str, str]:
-    """Return {image_id: reason} of all (image_id, digest, split) but the first test copy, or but the first copy."""
+    """Return {image id: reason} of the duplicates among (image id, digest, split). Of equal images the first one is
+    kept, or the first one of the test split if there is one."""
     original_by_digest: dict[str, tuple[str, str]] = {}
     for image_id, digest, split in images:
         _, original_split = original_by_digest.setdefault(digest, (image_id, split))
@@ -148,11 +150,9 @@ def run(
     *, shards: Sequence[str], images: str, excluded: str, options: SourcesSettings, name: str, source: dict,
     attrs: dict, seed: int = 0, burned_in: str = KEEP, scrub: bool = False, **inputs: object,
 ) -> None:  # fmt: skip
-    """Write the shards, the table of images and the excluded images of one source, or of one shard of it.
-
-    ``burned_in``, ``scrub``: whether burned-in text and identifiers in descriptions are removed. Raises UserError for a
-    wrong manifest, StoreError for a damaged input.
-    """
+    """Write the shards, the table of images and the table of excluded images of one source, or of one of its shards.
+    ``burned_in``: treatment of text in the pixels. ``scrub``: whether identifiers are removed from descriptions. Raises
+    UserError for an invalid manifest and StoreError for a damaged input."""
     kind, tile = source["kind"], source["tile"]
     mask_names = ("mask_threshold", "most_foreground", "resize_masks")
     source = source | {key: getattr(options, key) for key in mask_names}
@@ -166,7 +166,7 @@ def run(
     manifest = read_manifest(name, kind, Path(str(inputs["manifest"]))) if kind in REQUIRED else {}
 
     def read() -> Iterator[tuple[str, Image | Rejected]]:
-        """Yield the images, without burned-in text and with scrubbed descriptions, or why they are excluded."""
+        """Yield (image id, image without burned-in text and identifiers), or (image id, Rejected) if excluded."""
         for image_id, read_image in _list_readers(name, source, manifest, options, seed, inputs):
             try:
                 image = read_image()
@@ -207,24 +207,24 @@ def run(
 
 
 def _warn(name: str, results: str, rows: Sequence[dict]) -> None:
-    """Warn if most descriptions name other sides than the masks, and about radiographs without results of ILS."""
+    """Log a warning if most descriptions contradict the masks' sides, and one if radiographs lack ILS results."""
     disagreements = [row["disagrees"] for row in rows if row["disagrees"] is not None]
     if sum(disagreements) > len(disagreements) / 2:
         log.warning(
-            "%s: %d of %d descriptions name other sides than the masks have; are the images mirrored, or is "
-            "medground.sources.sets.%s.orientation wrong?", name, sum(disagreements), len(disagreements), name,
+            "%s: %d of %d descriptions name other sides than the masks: check whether the images are mirrored, and "
+            "medground.sources.sets.%s.orientation", name, sum(disagreements), len(disagreements), name,
         )  # fmt: skip
     counts = Counter(row["anatomy"] for row in rows)
     if lost := counts[ABSENT] + counts[DIFFERENT]:
         log.warning(
-            "%s: of %d of %d films %s has no anatomy (%d of these are other pictures of the same name): their queries "
-            "name no zone and stay unjudged",
+            "%s: %d of %d radiographs have no anatomy in %s (%d of them are other images of the same name): their "
+            "queries name no zone and stay unjudged",
             name, lost, lost + counts[ANATOMY_FOUND], results, counts[DIFFERENT],
         )  # fmt: skip
 
 
 def run_tables(*, images: Sequence[str], excluded: Sequence[str], table: str, all_excluded: str) -> None:
-    """Join the tables of images, and those of excluded images, of a source's shards."""
+    """Join the tables of images of a source's shards to one table, and their tables of excluded images to another."""
     write_table(table, read_tables(images).sort("image_id"), IMAGES)
     excluded_table = read_tables(excluded)
     write_table(all_excluded, excluded_table.sort(excluded_table.columns), EXCLUDED)

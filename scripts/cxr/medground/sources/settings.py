@@ -30,24 +30,30 @@ class SourceSet(Section):
         "w, h, class in place of mask_path; medsegbench: a published npz file; lvit: a folder in LViT's layout.",
     )
     manifest: str = key("", "CSV manifest (kinds folder and boxes).")
-    npz: str = key("", "The file under its published name, such as fhpsaop_256.npz (kind medsegbench).")
-    folder: str = key("", "Folder that holds Train_Folder, Val_Folder or Test_Folder (kind lvit).")
-    use: Literal["dataset", "zero_shot"] = key("dataset", "zero_shot: queries are only in zero_shot.jsonl.")
-    queries: Literal["engine", "statements"] = key(
-        "engine", "statements: queries are the sentences of each image's description (use zero_shot).", source=PAPER
+    npz: str = key("", "MedSegBench file with its published name, such as fhpsaop_256.npz (kind medsegbench).")
+    folder: str = key("", "Folder that contains Train_Folder, Val_Folder or Test_Folder (kind lvit).")
+    use: Literal["dataset", "zero_shot"] = key(
+        "dataset", "dataset: queries are in the files of all splits; zero_shot: only in zero_shot.jsonl, for tests."
     )
-    anatomy: str = key("", "Folder of ILS results with zones of the same radiographs (domain cxr); empty: no zones.")
-    anomaly: Literal["none", "results"] = key("none", "results: the judge also uses the anomaly map in `anatomy`.")
-    thresholds: str = key("default", "Threshold set of the masks (kind ils).")
+    queries: Literal["engine", "statements"] = key(
+        "engine", "Queries are generated (engine) or images' descriptions (statements; use zero_shot).", source=PAPER
+    )
+    anatomy: str = key("", "Folder of ILS results for the same radiographs (domain cxr); empty: no lung zones.")
+    anomaly: Literal["none", "results"] = key(
+        "none", "results: the judge `rules` also uses the anomaly maps in `anatomy`; none: it uses no anomaly maps."
+    )
+    thresholds: str = key("default", "Name of the threshold set whose lesion masks are used (kind ils).")
     domain: Domain = key("other", "Image domain, if the manifest has no column domain.", source=PAPER)
     modality: str = key("", "Name of the imaging modality.")
     licence: str = key("", "Licence of images and masks, if the manifest has no column licence.")
     orientation: Literal["radiological", "unknown"] = key(
-        "radiological", "radiological: the image's left is the patient's right (cxr, ct); unknown: queries use no side."
+        "radiological", "radiological: image left is patient right (cxr, ct); unknown: queries do not name sides."
     )
-    mask_kind: Literal["semantic", "instances"] = key("semantic", "instances: each value of a mask is one region.")
+    mask_kind: Literal["semantic", "instances"] = key(
+        "semantic", "semantic: connected components are regions; instances: each mask value is one region."
+    )
     mask_values: dict[str, str] = key(dict, "{mask value: class}; empty: all foreground has the manifest row's class.")
-    classes: dict[str, ClassSettings] = key(dict, "Classes of the manifest and their nouns; empty: only `region`.")
+    classes: dict[str, ClassSettings] = key(dict, "Classes of the manifest and their nouns; empty: one class `region`.")
     tile: int | None = key(None, "Side of tiles into which images are cut; null: no tiles.", unit="px", ge=32, le=4096)
     allow: list[str] = key(list, "Words that queries may use although they belong to another image domain.")
 
@@ -55,14 +61,14 @@ class SourceSet(Section):
     def _values_have_classes(self) -> None:
         for value, name in self.mask_values.items():
             if not re.fullmatch(r"\d+", value):
-                raise ValueError(f"mask_values names {value!r}, which is no whole number: correct it")
+                raise ValueError(f"mask_values names {value!r}, which is not a whole number: correct it")
             if name not in (self.classes or {"region": None}):
-                raise ValueError(f"mask_values names the class {name!r}, which classes lacks: add it there")
+                raise ValueError(f"mask_values names the class {name!r}, which is not in classes: add it there")
 
     @constraint
     def _anatomy_and_statements_have_sides(self) -> None:
         if self.anomaly == "results" and not self.anatomy:
-            raise ValueError("anomaly is results, but anatomy is empty: name the folder of the results there")
+            raise ValueError("anomaly is results, but anatomy is empty: name the folder of ILS results there")
         sided = {"orientation": ("radiological",), "tile": (None,)}
         if self.anatomy:
             self._require(f"anatomy is {self.anatomy!r}", kind=("folder", "boxes", "lvit"), domain=("cxr",), **sided)
@@ -82,7 +88,12 @@ class SourcesSettings(Section):
 
     sets: dict[str, SourceSet] = key(dict, "Sources by name; empty: `ils`, and for the embedded cohort also `cells`.")
     size: int = key(512, "Side of frames, a multiple of 8; not used for cells and tiles.", unit="px", ge=64, le=2048)
-    shards: int | None = key(None, "Shards per source; null: the cohort's number for ils, else 1 or 8.", ge=1, le=1024)
+    shards: int | None = key(
+        None,
+        "Shards per source; null: the cohort's number if a source is ils, 1 if all are cells, otherwise 8.",
+        ge=1,
+        le=1024,
+    )
     mask_threshold: float = key(0, "Value above which a mask pixel is foreground; 0: masks must be binary.", ge=0)
     most_foreground: Share = key(0.8, "Maximum fraction of an image that a binary mask may cover; 1: no limit.")
     resize_masks: Literal["none", "nearest"] = key(
@@ -91,7 +102,7 @@ class SourcesSettings(Section):
     cells: int = key(48, "Number of synthetic microscopy images.", ge=1, le=100_000)
 
     def in_use(self, cohort_source: str) -> dict[str, SourceSet]:
-        """Return the sources by name: the configured ones, otherwise the defaults for the cohort's source."""
+        """Return {name: source}: the configured sources, or the default ones for this ``cohort.source``."""
         cell_sources = {"cells": SourceSet(kind="cells", domain="nuclei")} if cohort_source == "embedded" else {}
         return self.sets or {"ils": SourceSet(kind="ils")} | cell_sources
 
@@ -99,9 +110,9 @@ class SourcesSettings(Section):
     def _names_are_plain(self) -> None:
         for name, source in self.sets.items():
             if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
-                raise ValueError(f"sets has the name {name!r}: use letters, digits and _")
+                raise ValueError(f"sets has the name {name!r}: use a letter, then letters, digits and _")
             if source.kind in EMBEDDED and source.manifest:
-                raise ValueError(f"sets.{name}.manifest is {source.manifest!r}, but {source.kind} reads none: empty it")
+                raise ValueError(f"sets.{name}.manifest is {source.manifest!r}, but {source.kind} reads none: clear it")
         refuse_equal_names("medground.sources.sets", self.sets)
         if self.size % 8:
-            raise ValueError(f"size is {self.size}, no multiple of 8: give one")
+            raise ValueError(f"size is {self.size}, which is not a multiple of 8: give one")

@@ -1,1 +1,1 @@
-"""The stage medground_verification: checks of the form and the text, and a judge; a reason for each rejected query."""
+"""The stage medground_verification: checks of form and text, and a judge. Each rejected query has a reason."""

@@ -1,8 +1,7 @@
-"""Stage III by rules on chest X-rays: positions of the boxes in the anatomy, and the anomaly map inside them.
+"""Stage III by rules on chest X-rays. It checks the position of boxes in the anatomy, and the anomaly map inside boxes.
 
-Contrast is meaningless on radiographs, so the judge uses results of ILS: lungs and zones, to check a position that a
-text names, and the anomaly map, which is brighter in lesions. The source's masks are not used.
-"""
+Contrast on radiographs says little, so the judge uses results of ILS. Lungs and zones test a position that a text
+names. The anomaly map is brighter in lesions. The source's masks are not used."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -19,24 +18,24 @@ from cxr.medground.verification.claims import Claims
 
 @dataclass(frozen=True)
 class JudgeThresholds:
-    """Where something stands out in a box, on radiographs in anatomy and anomaly map: our choices, no settings."""
+    """Thresholds of the judge by rules, on radiographs and on other images. All are our choices."""
 
     contrast: float = 0.8  # effect size against the surroundings from which a region stands out
     blob_iou: float = 0.5  # IoU of a box and the blob in it from which a region stands out
     enlarge: float = 0.25  # margin of the crop around a box, as a fraction of the box's longer side
-    zone_no: float = 0.1  # fraction of a box's lung pixels in a zone or lung of its text below which it is not there
-    least_lung: float = 0.1  # smallest fraction of a box that must be lung, else its zones are unknown
+    zone_no: float = 0.1  # fraction of a box's lung pixels in a place below which the box does not lie there
+    least_lung: float = 0.1  # fraction of a box that is lung below which its zones are unknown
     anomaly_level: int = 26  # value of the anomaly map from which a pixel counts as anomalous, grey levels
-    anomaly_yes: float = 0.1  # excess of a box's fraction of anomalous lung pixels from which it stands out
-    anomaly_no: float = -0.1  # excess below which a region counts as normal; between the two the judge abstains
-    slack: float = 2.0  # factor on the logic's margins, as boxes are measured less exactly than masks
+    anomaly_yes: float = 0.1  # value of excess_anomaly from which a region stands out
+    anomaly_no: float = -0.1  # value below which a region counts as normal; between the two the judge abstains
+    slack: float = 2.0  # factor on the margins of LogicOptions, because boxes are measured less exactly than masks
 
 
 @dataclass(frozen=True)
 class Anatomy:
-    """Results of ILS for a radiograph: zones and organs {name: bool (S, S)}, organs empty if the source's masks derive
-    from them; anomaly uint8 (S, S), grey levels, or None; opaque: classes that the anomaly map can show.
-    """
+    """ILS results for a radiograph. ``zones`` and ``organs``: {name: bool (S, S)}. There are no organs if the source's
+    masks derive from them. ``anomaly``: anomaly map, uint8 (S, S), or None. ``opaque``: classes that the map can
+    show."""
 
     zones: Mapping[str, np.ndarray]
     organs: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -50,7 +49,7 @@ class Anatomy:
 
 
 def zone_fractions(film: Anatomy, box: Sequence[int], least: float) -> dict[str, float]:
-    """Return each zone's fraction of the lung pixels in a box; empty if less than ``least`` of the box is lung."""
+    """Return {zone: fraction of the box's lung pixels inside it}, or {} if less than ``least`` of the box is lung."""
     x1, y1, x2, y2 = box
     lungs = film.lungs[y1:y2, x1:x2]
     lung_area = int(lungs.sum())
@@ -60,7 +59,8 @@ def zone_fractions(film: Anatomy, box: Sequence[int], least: float) -> dict[str,
 
 
 def excess_anomaly(film: Anatomy, boxes: Sequence[Sequence[int]], level: float) -> list[float | None]:
-    """Return each box's fraction of lung pixels from ``level`` minus that outside all boxes; None if unknown."""
+    """Return for each box the fraction of its lung pixels that are anomalous, minus that of the lung outside all boxes.
+    Pixels are anomalous if the anomaly map is at least ``level``. The value is None if unknown."""
     lungs = film.lungs
     windows, outside = [np.s_[y1:y2, x1:x2] for x1, y1, x2, y2 in boxes], lungs.copy()
     for window in windows:
@@ -73,7 +73,7 @@ def excess_anomaly(film: Anatomy, boxes: Sequence[Sequence[int]], level: float) 
 
 
 def organ_iou(film: Anatomy, name: str, box: Sequence[int]) -> float | None:
-    """Return the IoU of a box and the box of the organ ``name``; None without such an organ."""
+    """Return the IoU of a box and the bounding box of the organ ``name``, or None if there is no such organ."""
     mask = film.organs.get(name)
     has_organ = mask is not None and mask.any()
     return float(paired_iou(np.array(box, float), np.array(bounding_box(mask), float))) if has_organ else None
@@ -83,7 +83,11 @@ def measure_boxes(
     film: Anatomy, decider: Decider, boxes: Sequence[Sequence[int]], regions: Sequence[int], claims: Claims,
     thresholds: JudgeThresholds,
 ) -> tuple[dict[str, int], tuple[dict, ...]]:  # fmt: skip
-    """Return verdicts on an answer's boxes by kind (place, organ, anomaly), and values. ``boxes``: of all regions."""
+    """Return {check: verdict} for the regions of an answer, and the measurements of each region.
+
+    The check ``place`` is whether the boxes lie where the text says, ``organ`` whether they match an organ's box, and
+    ``anomaly`` whether the anomaly map is brighter inside. A verdict is NO, UNCLEAR or YES, the lowest of all boxes; a
+    check that does not apply is absent. ``boxes``: boxes of all regions of the image, px."""
     scene, numbers = decider.scene, decider.numbers
     region_boxes = [boxes[region] for region in regions]
     shares = [zone_fractions(film, box, thresholds.least_lung) for box in region_boxes]
@@ -114,7 +118,7 @@ def measure_boxes(
 
 
 def claimed_places(claims: Claims) -> list[str]:
-    """Return the zones, lungs and organs in which a text places its answer, directly or by "in the left lung"."""
+    """Return the zones, lungs and organs in which a text places its answer, also by a relation ("in the left lung")."""
     query, places = claims.query, []
     for atom in claims.atoms:
         family, _, value = atom.partition(":")

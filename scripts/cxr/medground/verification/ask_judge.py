@@ -1,9 +1,9 @@
-"""Ask a language model that sees images to judge queries, in one of two ways or in both.
+"""Ask a language model that sees images to judge queries, by the task confirm, by the task select, or by both.
 
-confirm: it sees the answer outlined, describes it, and says whether the query is grounded and unambiguous. select: it
-sees the numbered candidates, not the answer, and gives the numbers that the query means. A line of JSON Lines for each
-query of good form: query_id, shown (regions), answer or null, problem, raw (an unusable answer), attempts, model.
-"""
+In confirm, it sees the answer outlined, describes it, and says whether the query fits it (grounded) and nothing else
+(unambiguous). In select, it sees numbered candidates without the answer, and returns the numbers that the query means.
+Each query that passes stage I gives one line of JSON Lines: query_id; shown, the regions on the image; answer or null;
+problem; raw, an unusable answer; attempts; model."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from cxr.medground.logic.facts import group_by_image
 from cxr.medground.logic.text import FIELDS
 from cxr.medground.verification.text_rules import find_form_fault
 
-SELECT_FROM = 20  # most candidates on an image for select: the answer and those nearest to it
+SELECT_FROM = 20  # most candidates that the task select shows
 _NEGATED = re.compile(
     r"\b(?:not|no|never|neither|nor|cannot|without|hardly|isn't|doesn't|don't|aren't)\b(?:\s+\w+){0,3}\s*$"
 )
@@ -30,16 +30,17 @@ _NEGATED = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeOptions(asking.AskingOptions):
-    """ways: in which a job asks, confirm and select."""
+    """Options of the judge's model, and ``ways``, the tasks that a job asks for (confirm, select or both)."""
 
     ways: Sequence[str] = ()
 
 
-Views = Callable[..., PromptImage]  # takes a way of asking and regions; returns the image that is shown
+Views = Callable[..., PromptImage]  # takes a task and regions; returns the image for the prompt
 
 
 def make_views(picture: np.ndarray, rows: Mapping[int, Mapping]) -> Views:
-    """Return the views of one image, each drawn once: questions about the same view share their prefix."""
+    """Return a function that draws the image with some boxes. Each view is drawn once, so that questions about the same
+    view share the beginning of their prompt."""
 
     @cache
     def draw(way: str, *regions: int) -> PromptImage:
@@ -49,10 +50,8 @@ def make_views(picture: np.ndarray, rows: Mapping[int, Mapping]) -> Views:
 
 
 def candidates_to_show(answer: Sequence[int], rows: Mapping[int, Mapping], most: int = SELECT_FROM) -> list[int]:
-    """Return the candidates that select shows: the answer and those nearest to it, ``most`` in total.
-
-    For an answer of ``most`` regions or more, all are shown; otherwise the answer would be obvious.
-    """
+    """Return the candidates that the task select shows: the answer and those nearest to it, ``most`` in total. If the
+    answer itself has ``most`` regions or more, all candidates are shown. The answer would otherwise be obvious."""
     candidates = [region for region, row in rows.items() if row["candidate"]]
     if len(candidates) <= most or len(answer) >= most:
         return sorted(candidates)
@@ -71,11 +70,11 @@ CONFIRM_SCHEMA = object_schema(
     unambiguous={"type": "boolean"},
     reason={"type": "string", "maxLength": asking.MAX_CHARACTERS},
 )
-"""Schema of an answer to confirm."""
+"""JSON schema of an answer to the task confirm."""
 
 
 def select_schema(regions: Sequence[int]) -> dict:
-    """Return the schema of an answer to select: numbers of boxes on the image."""
+    """Return the JSON schema of an answer to the task select, which has numbers of boxes on the image."""
     numbers = [region + 1 for region in regions]
     return object_schema(targets={"type": "array", "items": {"enum": numbers}, "maxItems": len(numbers)})
 
@@ -83,7 +82,7 @@ def select_schema(regions: Sequence[int]) -> dict:
 def build_question(
     way: str, line: Mapping, views: Views, subject: asking.Subject, options: JudgeOptions, prompts: asking.Prompts
 ) -> asking.Request:
-    """Return the request about a query."""
+    """Return the request to judge a query by the task ``way``. The model is not asked if a text instructs it."""
     regions, facts, domain = list(line["regions"]), subject.facts, subject.image["domain"]
     if way == "select":
         regions = candidates_to_show(regions, {row["region"]: row for row in subject.rows})
@@ -109,16 +108,14 @@ def run(
     answers: Sequence[str], options: JudgeOptions, execution: dict, code: str = "", compute: dict | None = None,
     prompts: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Ask about every well-formed query of the shards; the model is loaded once.
-
-    answers: a file for each of ``options.ways`` and shard, in this order. Raises UserError if the model cannot be
-    reached, Broken if none of its answers can be used.
-    """
+    """Write the model's judgements of all queries that pass stage I. The model is loaded once for all shards.
+    ``answers``: output files, one for each shard and for each of ``options.ways``, tasks first. Raises UserError if the
+    model cannot be reached, and Broken if none of its answers can be used."""
     session = asking.ModelSession(options, execution, answers, code, compute, prompts)
     shards, outputs = session.list_shards(sources, images, regions), iter(answers)
 
     def build(way: str, lines_by_image: Mapping[str, list], subject: asking.Subject) -> Iterator[asking.Request]:
-        """Yield the requests about the queries of an image that pass stage I; the others are not asked about."""
+        """Yield the requests about those queries of an image that pass stage I."""
         views = make_views(subject.picture, {row["region"]: row for row in subject.rows})
         for line in lines_by_image[subject.image["image_id"]]:
             if find_form_fault(line, subject.rows) is None:
@@ -132,10 +129,8 @@ def run(
 
 
 def find_contradiction(answer: Mapping, affirms: Sequence[str], denies: Sequence[str]) -> str | None:
-    """Return why an answer {observed, grounded, unambiguous, reason} contradicts itself; None if it does not.
-
-    affirms, denies: phrases for and against a query; a reason with both is no contradiction.
-    """
+    """Return why an answer {observed, grounded, unambiguous, reason} contradicts itself, or None if it does not.
+    ``affirms`` and ``denies``: phrases for and against a query. A reason with both kinds is no contradiction."""
     if not answer["observed"].strip():
         return "observed: blank"
     accepted = answer["grounded"] and answer["unambiguous"]

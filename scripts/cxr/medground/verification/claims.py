@@ -1,5 +1,5 @@
-"""Parser of stage II: turns the text of a query into atoms, by the words of resources/medground/logic.yaml and the
-source's classes, and lists the words it could not read."""
+"""Parser of stage II. It turns the text of a query into atoms, by the words of resources/medground/logic.yaml and of
+the source's classes, and lists the words that it does not understand."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,9 +29,9 @@ STOPS = {",", ".", "?", ";", ":"}
 
 @dataclass(frozen=True)
 class Token:
-    """A word or phrase. kind: class, atom, position, side, zone, ordinal, nth, from, relation, number, all, image,
-    negation, comparison, silent, end or unread; value: what it stands for; plural: of a noun.
-    """
+    """A word or phrase of a text. ``kind``: class, atom, position, side, zone, ordinal, nth, from, relation, number,
+    all, image, negation, comparison, silent, end or unread. ``value``: its meaning. ``plural``: for a noun, else
+    None."""
 
     kind: str
     value: str
@@ -44,10 +44,9 @@ END = Token("end", "", "")
 
 @dataclass
 class Claims:
-    """What a text claims. query: its conjunction; number: 0 if none is stated; plural: of its noun, None without one;
-    every: whether it says all; both: whether it says both sides; nouns: how many nouns were read in it;
-    unread: words that were not understood.
-    """
+    """Claims of a text about its answer. ``query``: their logical form. ``number``: stated number of regions, 0 without
+    one. ``plural``: whether the noun is plural, None without one. ``every``: whether it says "all". ``both``: whether
+    it says both sides. ``nouns``: number of nouns. ``unread``: words that were not understood."""
 
     query: Query
     number: int = 0
@@ -66,7 +65,8 @@ load_lexicon = partial(load_resource, RESOURCE_FILES[0])  # returns the words of
 
 
 def _token_by_phrase(scene: Scene) -> dict[str, Token]:
-    """Return {words: token} of all phrases that can be read about a scene; earlier entries win."""
+    """Return {phrase: token} of all phrases that are understood in texts about a scene. If two entries have the same
+    phrase, the first one is kept."""
     vocabulary, token_by_phrase = load_lexicon(), {}
 
     def add(words: str, kind: str, value: str, plural: bool | None = None) -> None:
@@ -97,13 +97,13 @@ def _token_by_phrase(scene: Scene) -> dict[str, Token]:
 
 
 def _invert(words_by_value: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Return {word: value}; of a word of several values, the first."""
+    """Return {word: value} from {value: words}. A word with several values gets the first of them."""
     pairs = [(word, value) for value, words in words_by_value.items() for word in words]
     return dict(reversed(pairs))
 
 
 def tokenize(text: str, scene: Scene) -> list[Token]:
-    """Return a text as tokens, the longest phrase first."""
+    """Split a text into tokens. Longer known phrases are preferred."""
     token_by_phrase = _token_by_phrase(scene)
     longest = max(len(words.split()) for words in token_by_phrase)
     parts, tokens = re.findall(r"[\w&'-]+|[,.?;:!]", text.lower()), []
@@ -114,7 +114,7 @@ def tokenize(text: str, scene: Scene) -> list[Token]:
 
 
 def read_claims(text: str, scene: Scene) -> Claims:
-    """Return what a text claims about a scene."""
+    """Return the claims of a text about its answer in a scene."""
     tokens = _resolve_relations(_merge_both_sides(tokenize(text, scene)))
     main_tokens, reference_tokens, name = _split_reference(tokens)
     imaged = any(token.kind == "image" for token in (*main_tokens, *(reference_tokens or ())))
@@ -139,7 +139,7 @@ def read_claims(text: str, scene: Scene) -> Claims:
 
 
 def _reorder_nearest(tokens: list[Token]) -> list[Token]:
-    """Return tokens where "the nearest cell to the rod" is "the cell nearest to the rod"."""
+    """Return tokens in which "the nearest cell to the rod" has become "the cell nearest to the rod"."""
     for at, word in ((at, token.text) for at, token in enumerate(tokens) if token.text in ("nearest", "closest")):
         noun = next((place for place in range(at + 1, len(tokens)) if tokens[place].kind == "class"), len(tokens))
         if noun + 1 < len(tokens) and tokens[noun + 1].text == "to":
@@ -149,7 +149,8 @@ def _reorder_nearest(tokens: list[Token]) -> list[Token]:
 
 
 def _resolve_relations(tokens: list[Token]) -> list[Token]:
-    """Return tokens where "in the right lung" after a noun is a relation, if the right lung is a class."""
+    """Return tokens in which prepositions have one meaning. "In the right lung" after a noun is a relation only if the
+    right lung is a class, and "left of the image" is a position."""
     new_tokens, has_noun, tokens = [], False, _reorder_nearest(tokens)
     for at, token in enumerate(tokens):
         after = next((later_token for later_token in tokens[at + 1 :] if later_token.text != "the"), END)
@@ -166,13 +167,14 @@ def _resolve_relations(tokens: list[Token]) -> list[Token]:
 
 
 def _split_reference(tokens: list[Token]) -> tuple[list[Token], list[Token] | None, str]:
-    """Return the tokens without the first reference, the reference's own up to its noun, and the relation's name."""
+    """Return (tokens without the first reference, tokens of that reference or None, relation). A reference is the noun
+    phrase that follows a relation, as in "left of the small rod"."""
     for at, token in enumerate(tokens):
         if token.kind != "relation":
             continue
         end = at + 1
         while end < len(tokens) and tokens[end].kind not in ("end", "relation"):
-            # "the small one" is a thing as well
+            # "the small one" counts as a noun phrase
             is_pronoun = tokens[end].text == "one" and tokens[end - 1].kind in ("atom", "ordinal")
             noun = Token("class", "", "one", False) if is_pronoun else tokens[end]
             if noun.kind == "class":
@@ -184,7 +186,8 @@ def _split_reference(tokens: list[Token]) -> tuple[list[Token], list[Token] | No
 
 
 def _claims(tokens: Sequence[Token], scene: Scene, imaged: bool) -> Claims:
-    """Return what tokens claim. ``imaged``: whether the text says that its sides are the image's."""
+    """Return the claims of tokens without a reference. ``imaged``: whether left and right are the image's sides, not
+    the patient's."""
     claims, atoms, ordinal, nth = Claims(Query(())), [], "", 1
     for at, token in enumerate(tokens):
         kind, value = token.kind, token.value
@@ -230,7 +233,7 @@ def _claims(tokens: Sequence[Token], scene: Scene, imaged: bool) -> Claims:
 
 
 def _merge_both_sides(tokens: Sequence[Token]) -> list[Token]:
-    """Return tokens where "left lung and right lung", in either order, is one claim of both sides."""
+    """Return tokens in which "left lung and right lung", in either order, is a single claim about both sides."""
     sides = [at for at, token in enumerate(tokens) if token.kind == "side"]
     for first, second in pairwise(sides):
         joined = any(token.text in ("and", ",") for token in tokens[first + 1 : second])

@@ -1,5 +1,5 @@
-"""Stage III: a judge. By rules it measures pixels inside the answer's boxes, not masks; on radiographs, results of ILS.
-By a language model it reads the answers; a query without a usable answer is rejected."""
+"""Stage III, the judge. By rules it measures pixels inside the answer's boxes, or uses results of ILS on radiographs;
+it never uses masks. With a language model it reads the model's answers, and rejects a query without a usable one."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,8 @@ Answers = Mapping[str, Mapping[str, Mapping]]  # {confirm or select: {query_id: 
 
 
 class Judgement(NamedTuple):
-    """verdict: grounded, rejected, unjudged or not_run; reason: code of a rejection; observed: measurements, or a
-    model's observations; detail: more about the reason.
-    """
+    """Judgement of a query. ``verdict``: grounded, rejected, unjudged or not_run. ``reason``: code of a rejection, with
+    more in ``detail``. ``observed``: measurements, or observations of a model."""
 
     verdict: str
     reason: str = ""
@@ -40,10 +39,12 @@ class Judgement(NamedTuple):
 
 
 def measure_box(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Sequence[int] | None = None) -> dict:
-    """Measure a box: effect size and texture against its surroundings, its blob, and their IoU.
+    """Return {effect, texture, blob_iou, blob} of a box, by a crop around it.
 
-    ``enlarge``: margin of the crop, as a fraction of the box's longer side; ``extent``: ``grey`` without padding.
-    """
+    ``effect`` is the difference of the mean grey levels inside and outside the box, divided by the pooled SD.
+    ``texture`` is the SD inside divided by the SD outside. ``blob`` is the component of the crop, thresholded by Otsu,
+    whose box overlaps the box most, with the IoU ``blob_iou``. ``enlarge``: margin of the crop as a fraction of the
+    box's longer side. ``extent``: the part of ``grey`` without padding."""
     x1, y1, x2, y2 = box
     first_x, first_y, last_x, last_y = extent or (0, 0, *grey.shape[::-1])
     reach = max(3, round(enlarge * max(x2 - x1, y2 - y1)))
@@ -70,7 +71,7 @@ def measure_box(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Se
 
 
 def _find_blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -> tuple[float, Component | None]:
-    """Return the Otsu blob whose box overlaps the box most, after their IoU."""
+    """Return (IoU, component) of the component of a crop, thresholded by Otsu, whose box overlaps ``box`` most."""
     grey = cv2.GaussianBlur(np.clip(crop, 0, 255).astype(np.uint8), (3, 3), 0)
     mode = cv2.THRESH_BINARY if bright else cv2.THRESH_BINARY_INV
     _, mask = cv2.threshold(grey, 0, 1, mode + cv2.THRESH_OTSU)
@@ -81,10 +82,8 @@ def _find_blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -
 
 
 class ImageJudge:
-    """The judge's measurements of one image ``grey``, uint8 (S, S): each candidate's box, measured once.
-
-    boxes: (N, 4), of all regions, px; film: the anatomy of a radiograph; extent: the part of ``grey`` without padding.
-    """
+    """Measurements of the judge on one image ``grey``, uint8 (S, S). Each box is measured once. ``boxes``: boxes of all
+    regions, (N, 4), px. ``film``: anatomy of a radiograph. ``extent``: the part of ``grey`` without padding."""
 
     def __init__(
         self, grey: np.ndarray, boxes: Sequence[Sequence[int]], decider: Decider,
@@ -95,7 +94,7 @@ class ImageJudge:
         self._measurements: dict[int, dict] = {}
 
     def measurement(self, region: int) -> dict:
-        """Return :func:`measure_box` of a region's box; without the blob if it does not fit the box."""
+        """Return :func:`measure_box` for a region. ``blob`` is None if it does not fit the box well enough."""
         if region not in self._measurements:
             measurement = measure_box(self.grey, self.boxes[region], self.thresholds.enlarge, self.extent)
             blob_fits = measurement["blob_iou"] >= self.thresholds.blob_iou
@@ -103,7 +102,7 @@ class ImageJudge:
         return self._measurements[region]
 
     def observed(self, region: int) -> dict:
-        """Return the same as plain values, for the checks of a line."""
+        """Return the measurements of a region as plain values, for the field ``checks`` of the query's line."""
         observation = dict(self.measurement(region))
         if blob := observation.pop("blob"):
             x, y = (round(value / self.grey.shape[0], 3) for value in blob.centroid)
@@ -113,7 +112,8 @@ class ImageJudge:
 
     @cached_property
     def remeasured(self) -> Decider:
-        """The logic on these measurements; size and shape are unclear for distractors and regions without a blob."""
+        """The image's logic with the judge's measurements instead of those of masks. Size and shape are unclear for
+        distractors and for regions without a blob."""
         scene, side, slack = self.decider.scene, self.grey.shape[0], self.thresholds.slack
         measures = ("area", "elongation", "solidity", "contrast", "texture")
         values = {name: np.full(len(scene), np.nan) for name in measures}
@@ -134,9 +134,11 @@ class ImageJudge:
 
 
 def judge_query(image_judge: ImageJudge, regions: Sequence[int], claims: Claims) -> Judgement:
-    """Return the judgement of a query: grounded if something stands out in each box and no measurement contradicts its
-    claims on appearance, size or shape; unambiguous if by these measurements its claims select no other set.
-    """
+    """Return the judgement of a query by rules.
+
+    A query is rejected if nothing stands out in one of its boxes, if a measurement contradicts a claim on appearance,
+    size or shape, or if other regions fit the claims as well. On radiographs, ILS results decide instead. Queries of a
+    domain without contrast are unjudged."""
     thresholds = image_judge.thresholds
     if image_judge.film is not None:
         return _judge_anatomy(image_judge, image_judge.film, regions, claims)
@@ -160,7 +162,7 @@ def judge_query(image_judge: ImageJudge, regions: Sequence[int], claims: Claims)
 
 
 def _judge_anatomy(image_judge: ImageJudge, film: Anatomy, regions: Sequence[int], claims: Claims) -> Judgement:
-    """Return the judgement on a radiograph: rejected if any verdict is no, grounded if all are yes, else unjudged."""
+    """Return the judgement on a radiograph: rejected if a check fails, grounded if all pass, otherwise unjudged."""
     details = regions, claims, image_judge.thresholds
     verdicts, observed = measure_boxes(film, image_judge.decider, image_judge.boxes, *details)
     if NO in verdicts.values():
@@ -169,7 +171,8 @@ def _judge_anatomy(image_judge: ImageJudge, film: Anatomy, regions: Sequence[int
 
 
 def _count_other_fits(decider: Decider, regions: Sequence[int], claims: Claims) -> int:
-    """Return how many other candidates fit a fully read text by these measurements; 0 if that is unknown."""
+    """Return the number of candidates outside the answer ``regions`` that fit the claims by the judge's measurements.
+    The number is 0 if some words were not understood, or if the measurements leave the answer uncertain."""
     query, target = claims.query, set(regions)
     if claims.unread or claims.both or not query.atoms or not decider.supports(query):
         return 0
@@ -186,7 +189,8 @@ DENSEST = 99.9  # percentile of the density that becomes 0, the darkest value
 
 
 def measured_plane(picture: np.ndarray, domain: str, extent: Sequence[int]) -> np.ndarray:
-    """Return the plane, uint8 (H, W), in which the judge measures: luminance; of stained nuclei hematoxylin's."""
+    """Return the grey image, uint8 (H, W), in which the judge measures. It is the luminance. For nuclei in colour, it
+    is the amount of hematoxylin, with dense stain dark."""
     grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
     coloured = bool((picture != picture[..., :1]).any())
     if domain != "nuclei" or not coloured:
@@ -200,7 +204,7 @@ def measured_plane(picture: np.ndarray, domain: str, extent: Sequence[int]) -> n
 
 
 def judge_from_answers(query_id: str, regions: Sequence[int], answers: Answers) -> Judgement:
-    """Return the judgement of a query, by confirm before select. Raises UserError if a query has no answer."""
+    """Return a query's judgement from a language model's answers. Raises UserError if an answer is missing."""
     observed = []
     for way, line_by_query in sorted(answers.items()):
         line = find_answer(line_by_query, "query", query_id, "verification")

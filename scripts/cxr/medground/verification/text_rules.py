@@ -1,4 +1,5 @@
-"""Stages I and II: the form of a query, and its text against the measurements. A query's logic is never read."""
+"""Stages I and II: the form of a query, and its text compared with the measurements. The logical form from which the
+text was made is never used."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,8 @@ GROUPS = ("among ", "of ", "from ", "out of ")  # beginnings of a sentence that 
 
 
 def find_denied_word(text: str, domain: str, allowed: Sequence[str]) -> Fault | None:
-    """Return the fault of a word from another domain, or of something no image shows; ``allowed``: exempt words."""
+    """Return (reason, word) of the first word that belongs to another domain or that no image shows, or None.
+    ``allowed``: exempt words."""
     plain = text.lower()
     for words in sorted(allowed, key=len, reverse=True):
         plain = _word_pattern(words.lower()).sub(" ", plain)
@@ -30,7 +32,8 @@ def _word_pattern(words: str) -> re.Pattern:
 
 
 def allowed_words(decider: Decider, allow: Sequence[str], description: str = "") -> list[str]:
-    """Return the words exempt from the deny lists: classes, zones, sides, the source's ``allow``, the description."""
+    """Return the words that are exempt from the lists of denied words: those of classes, zones, sides, the description
+    and the source's ``allow``."""
     allowed = list(allow)
     for noun in decider.scene.classes.values():
         allowed += [noun.one, noun.many, *noun.parents, *noun.parents.values()]
@@ -42,7 +45,8 @@ def allowed_words(decider: Decider, allow: Sequence[str], description: str = "")
 
 
 def check_text(text: str, regions: Sequence[int], decider: Decider, allowed: list[str]) -> tuple[Fault | None, Claims]:
-    """Return (reason, detail) if a text fails stage II for its answer, else None, and the text's claims."""
+    """Return (fault, claims) of a text. The fault is (reason, detail) if the text has a denied word, contradicts its
+    answer ``regions`` or selects another answer, and otherwise None."""
     claims = read_claims(text, decider.scene)
     fault = find_denied_word(text, decider.scene.domain, allowed) or _find_contradiction(claims, regions, decider)
     fault = fault or _find_number_fault(text, claims, regions) or _find_selection_fault(claims, regions, decider)
@@ -90,7 +94,7 @@ REQUIRED_FIELDS = ("query_id", "source", "image_id", "query", "kind", "regions",
 
 
 def find_form_fault(line: Mapping, rows: Sequence[Mapping]) -> Fault | None:
-    """Return (reason, detail) if a line fails stage I, else None; ``rows``: of the image's regions."""
+    """Return (reason, detail) if the line of a query fails stage I, otherwise None. ``rows``: the image's regions."""
     if missing := [name for name in REQUIRED_FIELDS if name not in line]:
         return "missing_field", missing[0]
     text, regions = line["query"], line["regions"]

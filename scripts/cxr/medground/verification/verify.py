@@ -32,10 +32,9 @@ def verify_line(
     line: Mapping, rows: list[dict], image_judge: judge.ImageJudge, facts: Facts, options: VerificationSettings,
     is_statement: bool = False, description: str = "", answers: judge.Answers | None = None,
 ) -> tuple[tuple[str, str, str] | None, dict]:  # fmt: skip
-    """Return (stage, reason, detail) of a rejected line or None, and the checks of an accepted one.
-
-    A statement, the sentence of a description, is always accepted; faults of stages I and II become part of its checks.
-    """
+    """Return (fault, checks) for the line of a query. The fault is (stage, reason, detail), or None if the query is
+    accepted. A statement, which is an image's description used as a query, is always accepted. Its faults become part
+    of its checks."""
     wrong = ("I", *fault) if (fault := find_form_fault(line, rows)) else None
     if wrong and not is_statement:
         return wrong, {}
@@ -59,7 +58,7 @@ def verify_line(
 
 
 def read_anatomy(shard: Shard, facts: Facts, image: Mapping) -> Anatomy | None:
-    """Return the anatomy of a radiograph, ``image`` its row; None without results of ILS."""
+    """Return the ILS results for a radiograph, or None if there are none. ``image``: its row."""
     if image["anatomy"] != "found":
         return None
     organs = shard.get("organs", image["image_id"]) if "organs" in facts.fields else ()
@@ -76,10 +75,9 @@ def run_shard(
     options: VerificationSettings, statements: bool = False, confirm: list[str] | None = None,
     select: list[str] | None = None,
 ) -> None:  # fmt: skip
-    """Write the accepted lines of one shard and its rejected queries. Raises AssertionError if one is lost.
-
-    ``statements``: whether the queries are statements; ``confirm``, ``select``: answers of the judge vllm, if asked.
-    """
+    """Write the accepted lines of one shard and its rejected queries. Raises AssertionError if a query is in neither.
+    ``statements``: whether the queries are images' descriptions. ``confirm``, ``select``: files of the judge vllm's
+    answers to these tasks, if it was asked."""
     cv2.setNumThreads(1)
     paths_by_way = {way: paths[0] for way, paths in (("confirm", confirm), ("select", select)) if paths}
     answers = {way: {line["query_id"]: line for line in read_lines(path)} for way, path in paths_by_way.items()}
@@ -113,7 +111,7 @@ def run_shard(
 def run_rates(
     *, queries: list[str], accepted: list[str], parts: list[str], rates: str, grouped: str, rejected: str
 ) -> None:
-    """Write the pass rates of all sources, the same by kind and family, and all rejected queries."""
+    """Write the pass rates of all sources, the pass rates by kind and family, and a table of all rejected queries."""
     rejected_table = read_tables(parts).sort("source", "image_id", "query_id")
     write_table(rejected, rejected_table, REJECTED)
     accepted_lines = [line for path in accepted for line in read_lines(path)]
@@ -130,7 +128,7 @@ def run_rates(
 def count_by_group(
     candidate_lines: Iterable[Mapping], accepted_lines: Iterable[Mapping], rejected_rows: Iterable[Mapping]
 ) -> list[dict]:
-    """Return the rows of :data:`GROUPED`: queries made, and queries left after each stage."""
+    """Return the rows of :data:`GROUPED`: the numbers of queries before and after each stage, by kind and by family."""
     ends = {(row["source"], row["query_id"]): STAGES.index(row["stage"]) for row in rejected_rows}
     verdicts = {(line["source"], line["query_id"]): line["checks"]["verdict"] for line in accepted_lines}
     counts_by_group: dict[tuple[str, str], np.ndarray] = defaultdict(lambda: np.zeros(2 + len(STAGES), np.int64))
@@ -145,7 +143,7 @@ def count_by_group(
 
 
 def _rate_rows(group: tuple[str, str], accepted_lines: list[dict], rejected_rows: list[dict]) -> Iterator[tuple]:
-    """Yield the rows of :data:`PASSED` of a source and split."""
+    """Yield the rows of :data:`PASSED`, one per stage, for ``group``, which is (source, split)."""
     total = before = len(accepted_lines) + len(rejected_rows)
     for stage in STAGES:
         reasons = Counter(row["reason"] for row in rejected_rows if row["stage"] == stage)
