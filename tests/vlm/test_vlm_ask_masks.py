@@ -17,7 +17,7 @@ from cxr.base.hdf5 import Shard
 from cxr.imaging.one_image import decode_image_file, project_mask
 from cxr.vlm.answers.ask import Asker
 from cxr.vlm.answers.masks import MaskPredictor
-from cxr.vlm.answers.one_image import Mask, MaskSource, Reply, make_samples, name_masks, run_image
+from cxr.vlm.answers.one_image import NO_BASE, Mask, MaskSource, Reply, make_samples, name_masks, run_image
 from cxr.vlm.answers.one_image import write_results as write_answers
 from cxr.vlm.reading import Reading
 from cxr.workflow.params import stage_options
@@ -118,7 +118,9 @@ def test_an_answer_without_a_seg_has_no_mask(learned, film, tmp_path):
     about = asked(learned, film, tmp_path / "out", ["What is there?"])
     (turn,) = about["turns"]
     assert "[SEG]" not in turn["answer"]
-    assert (turn["masks"], about["segmentation"], about["notes"]) == ([], None, [])
+    assert (turn["masks"], about["segmentation"], about["notes"]) == ([], None, [NO_BASE])
+    page = (tmp_path / "out/conversation.html").read_text(encoding="utf-8")
+    assert "cannot be relied on" in page  # the learned run has no published base
 
 
 def replied(folder, **tags: object) -> dict:

@@ -10,7 +10,7 @@ from cxr.base.atomic import atomic_folder
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines
 from cxr.imaging.one_image import decode_image_file, segmentation_time
-from cxr.vlm.answers.one_image import ANSWERS, Mask, MaskSource, Reply, write_results
+from cxr.vlm.answers.one_image import ANSWERS, NO_BASE, Mask, MaskSource, Reply, write_results
 from cxr.vlm.reading import Reading
 
 DEVICE = "ROSALIA"  # name of the device in a DICOM segmentation
@@ -43,4 +43,5 @@ def run(
     if header is not None and of_turn:
         segmentation = MaskSource(header, mask_answers["model"], code, segmentation_time(), DEVICE)
     with atomic_folder(output) as folder:
-        write_results(Path(folder), picture, replies, conversation_answers["model"], quality, segmentation)
+        warnings = [note for note in conversation_answers["notes"] if note == NO_BASE]
+        write_results(Path(folder), picture, replies, conversation_answers["model"], quality, segmentation, warnings)

@@ -31,6 +31,11 @@ from cxr.vlm.samples import Sample, covered_window, fit_size, to_model_input
 from cxr.vlm.tokens import SEG as MARK
 
 ANSWERS, PAGE, SEG = "answers.json", "conversation.html", "segmentation.dcm"
+NO_BASE = (
+    "a small demonstration model that began without a published base: what it says about a real radiograph cannot be "
+    "relied on, however certain it sounds"
+)
+"""Note on the answers of such a model; the small models learn from the mix alone, in the demo from drawn chests."""
 DPI = 110
 FAILURE_MESSAGES = {
     "too_long": "the conversation is longer than the model may read: ask fewer questions, or raise "
@@ -145,14 +150,15 @@ def name_masks(question: str, answer: str, earlier_texts: Sequence[str] = ()) ->
 
 
 def write_results(
-    folder: Path, picture: FramedImage, replies: list[Reply], model: str, quality: int, source: MaskSource | None = None
-) -> dict:
+    folder: Path, picture: FramedImage, replies: list[Reply], model: str, quality: int,
+    source: MaskSource | None = None, warnings: Sequence[str] = (),
+) -> dict:  # fmt: skip
     """Write ``answers.json``, the page, and for each turn ``<n>_overlay.png`` and ``<n>_mask_<k>.png`` (255: mask).
 
     With ``source`` (of a DICOM image whose answers have masks), ``segmentation.dcm`` is written too. It has a segment
-    for each non-empty mask. Returns the content of answers.json.
+    for each non-empty mask. ``warnings`` come first in the notes. Returns the content of answers.json.
     """
-    notes, has_segmentation = picture.list_notes(), False
+    notes, has_segmentation = [*warnings, *picture.list_notes()], False
     if source:
         segments = [Segment(mask.description, mask.pixels) for reply in replies for mask in reply.masks]
         reason = save_segmentation(folder / SEG, segments=segments, **source._asdict())
@@ -221,4 +227,4 @@ def run_image(
     if header is not None and any(reply.masks for reply in replies):
         source = MaskSource(header, name, code, segmentation_time(), facts["family"])
     with atomic_folder(output) as folder:
-        return write_results(Path(folder), picture, replies, name, quality, source)
+        return write_results(Path(folder), picture, replies, name, quality, source, () if facts["base"] else (NO_BASE,))
