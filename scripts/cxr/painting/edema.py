@@ -10,7 +10,7 @@ from cxr.painting.airspace import EDGE, draw_envelope, draw_reticulation
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Window, window_mask
 from cxr.painting.lesions import noise
 
-HILUM = (0.22, 0.48)  # distance of the hilum from the medial edge and the top of the lung's box, as fractions of the box
+HILUM = (0.22, 0.48)  # distance of the hilum from medial edge and top of the lung's box, as fractions of the box
 
 
 def draw_septal_lines(window: Window, number: int, random: np.random.Generator) -> np.ndarray:
