@@ -42,8 +42,7 @@ class HeaderError(Exception):
 
 
 class Rejected(Exception):
-    """The image cannot be used. ``reason``: a code of ``exclusions.REASONS``; ``detail``: a text without patient
-    data."""
+    """The image cannot be used. ``reason``: a code of ``exclusions.REASONS``; ``detail``: free of patient data."""
 
     def __init__(self, reason: str, detail: str = ""):
         super().__init__(reason, detail)

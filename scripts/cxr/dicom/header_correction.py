@@ -21,9 +21,8 @@ _MAX_ROUGHNESS_RATIO, _MAX_OVERLAY_CHANGES = 0.7, 0.05
 of neighbouring pixels, and bits of the image between 5 % and 50 %. Removing noise or sign bits at least halves the
 roughness (:func:`measure_roughness`)."""
 _NOISE_DIFFERENCE = 0.2
-"""Mean difference between neighbours, as a fraction of the value range, above which values count as noise. Pure noise
-has 1/3. A radiograph of 256 px has 0.02. It has 0.06, 0.10, 0.15, 0.21, 0.25 after the loss of its highest one to five
-bits."""
+"""Mean difference between neighbours, as a fraction of the range, above which values count as noise. Noise has 1/3. A
+radiograph of 256 px has 0.02, and 0.06, 0.10, 0.15, 0.21, 0.25 after the loss of its highest one to five bits."""
 _GREY, _COLOUR = ("MONOCHROME1", "MONOCHROME2"), ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
 _SUBSAMPLED = "YBR_FULL_422"
 
@@ -215,8 +214,7 @@ def keep_used_bits(
 
 
 def _keep_lowest_bits(values: np.ndarray, bits: int) -> np.ndarray:
-    """Return the values reduced to their lowest ``bits`` bits. The highest of these bits is the sign of signed
-    values."""
+    """Return the values reduced to their lowest ``bits`` bits. The highest of these bits is the sign if signed."""
     spare = 8 * values.dtype.itemsize - bits
     return (values << spare) >> spare
 

@@ -158,8 +158,7 @@ def build_segmentation(
 def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segment], **facts: Any) -> str:
     """Write the result of :func:`build_segmentation` to a file; return "", or the reason why no file was written.
 
-    An invalid header gives a reason, not an error, so that the answers about other images are kept. Raises only errors
-    of the machine and of broken libraries.
+    Raises only errors of the machine and of broken libraries. An invalid header must not discard the model's answers.
     """
     try:
         dataset = build_segmentation(header, segments, **facts)

@@ -72,8 +72,7 @@ def decode_image_file(path: str, cohort: dict, frames: dict) -> tuple[FramedImag
 
 
 def project_mask(logits: np.ndarray, picture: FramedImage) -> np.ndarray:
-    """Convert logits (T, T) that cover the frame to a mask of the original, bool (rows, columns), False outside the
-    frame."""
+    """Convert logits (T, T) that cover the frame to a mask, bool (rows, columns), False outside the frame."""
     scale = picture.frame.shape[0] / logits.shape[0]
     affine = picture.affine.copy()
     affine[:, :2] *= scale

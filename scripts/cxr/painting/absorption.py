@@ -14,16 +14,14 @@ ABOVE = 0.1  # brightness of the densest lesion between water (0) and white (1),
 
 
 def water_brightness(image: np.ndarray, heart: np.ndarray) -> float:
-    """Return the brightness, 0..1, that the densest lesion approaches in ``image``, float32 (H, W) in 0..1. A lung full
-    of fluid is as bright as the heart, whose mask is ``heart``, bool (H, W). It is slightly brighter where it overlaps
-    the heart."""
+    """Return the brightness, 0..1, that the densest lesion approaches in ``image``, float32 (H, W) in 0..1. It is the
+    brightness of the heart, whose mask is ``heart``, bool (H, W), or slightly more, as the two may overlap."""
     level = float(np.quantile(image[heart], WHITE)) if heart.any() else 0.8
     return level + ABOVE * (1 - level)
 
 
 def crop_around(mask: np.ndarray) -> tuple[slice, slice]:
-    """Return the slices of rows and columns that contain the True pixels of ``mask``, bool (H, W), and a margin of
-    :data:`REACH` px."""
+    """Return slices of the rows and columns with True pixels of bool (H, W), and a margin of :data:`REACH` px."""
     spans = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
     return tuple(slice(max(0, int(at[0]) - REACH), int(at[-1]) + REACH + 1) if len(at) else slice(0) for at in spans)
 
@@ -47,9 +45,8 @@ def brighten(image: np.ndarray, density: np.ndarray, white: float) -> np.ndarray
 
 
 def add_absorption(image: np.ndarray, density: np.ndarray, white: float, flat: float, lost: float) -> np.ndarray:
-    """Return the image, float32 (H, W), with a lesion of ``density``, float (H, W), added. ``flat`` is the fraction of
-    all detail that is lost at the densest pixel. ``lost`` is the fraction of the vessels that is lost there in
-    addition."""
+    """Return the image, float32 (H, W), with a lesion of ``density``, float (H, W), added. At the densest pixel, the
+    fraction ``flat`` of all detail is lost, and in addition the fraction ``lost`` of the vessels."""
     weight = np.abs(density) / max(float(np.abs(density).max(initial=0.0)), 1e-6)
     base = cv2.GaussianBlur(image, (0, 0), BASE)
     detail = cv2.GaussianBlur(image, (0, 0), GRAIN) - base

@@ -17,9 +17,8 @@ EDGE = 0.10  # fraction of the highest density from which a pixel belongs to the
 def draw_envelope(
     window: Window, soft: float, exponent: float, ragged: float, random: np.random.Generator
 ) -> np.ndarray:
-    """Return weights for a lesion that fills the box, float32 (h, w): 1 in the core, 0 outside. The outline is an
-    irregular superellipse with ``exponent``. ``soft``: width of its edge; ``ragged``: SD of the irregular shifts of the
-    outline; both in half box sizes."""
+    """Return weights that fill the box, float32 (h, w): 1 in the core, 0 outside a superellipse with ``exponent``.
+    ``soft``: width of its edge; ``ragged``: SD of irregular shifts of the edge; both in half box sizes."""
     u, v = window.box_coordinates(BEYOND)
     r = (np.abs(u) ** exponent + np.abs(v) ** exponent) ** (1 / exponent)
     coarse = noise(window.shape, max(window.size) / 3, random, 2)
@@ -30,8 +29,7 @@ def draw_envelope(
 
 
 def draw_patches(window: Window, base: float, cores: int, random: np.random.Generator) -> np.ndarray:
-    """Return the density of ``cores`` dense, confluent cores in a haze, float32 (h, w). The haze has the density
-    ``base``, and the cores have at most 1."""
+    """Return the density of ``cores`` dense cores, up to 1, in a haze of the density ``base``, float32 (h, w)."""
     u, v = window.box_coordinates()
     core_density = np.zeros(window.shape, np.float32)
     for _ in range(cores):
@@ -43,8 +41,7 @@ def draw_patches(window: Window, base: float, cores: int, random: np.random.Gene
 
 
 def draw_reticulation(shape: tuple[int, int], cell: float, random: np.random.Generator) -> np.ndarray:
-    """Return a network of fine lines, float32 (h, w), with positive lines and a mean of 0. ``cell``: size of its
-    meshes, px."""
+    """Return a network of fine bright lines, float32 (h, w), with a mean of 0. ``cell``: size of the meshes, px."""
     net = np.clip(1 - 2.2 * np.abs(noise(shape, cell, random, 1)), 0, 1)
     net = np.maximum(net, np.clip(1 - 2.6 * np.abs(noise(shape, 0.7 * cell, random, 1)), 0, 1))
     net = cv2.GaussianBlur(net.astype(np.float32), (0, 0), 0.8)
@@ -79,8 +76,7 @@ def _draw_branch(canvas, at, angle, window, thick, random, forks) -> None:
 
 
 def draw_density(window: Window, request: PaintRequest, random: np.random.Generator) -> tuple[np.ndarray, dict]:
-    """Return the density of the lesion in one place, float32 (h, w), and the sampled parameters. The highest density is
-    about the parameter ``delta``."""
+    """Return the density in one place, float32 (h, w), at most about ``delta``, and the sampled parameters."""
     patchy, glass = request.mentions("patchy"), request.mentions("ground-glass", "ground glass")
     soft, exponent = request.draw("soft", random), request.draw("exponent", random)
     delta = request.draw("delta", random) * (request.ranges["ground_glass"] if glass else 1.0)
@@ -108,8 +104,7 @@ def draw_density(window: Window, request: PaintRequest, random: np.random.Genera
 
 def bound_by_fissure(chest: Chest, window: Window, words: str) -> np.ndarray | None:
     """Return weights, float32 (h, w), that end the lesion at the minor fissure, the only fissure seen edge-on. Return
-    None unless ``words`` name the right upper or middle lobe. At most a quarter of the box is cut off, so that the
-    lesion still fills the box."""
+    None unless ``words`` name the right upper or middle lobe. At most a quarter of the box is cut off."""
     upper, middle = "upper lobe" in words, "middle lobe" in words
     if "right" not in words or not (upper or middle):
         return None
@@ -123,8 +118,7 @@ def bound_by_fissure(chest: Chest, window: Window, words: str) -> np.ndarray | N
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint an opacity, a consolidation or a nodule into each place of the request. Only the request's ranges
-    distinguish them."""
+    """Paint an opacity, a consolidation or a nodule into each place. Only the request's ranges distinguish them."""
     white = water_brightness(chest.image, chest.heart)
     total, parts, lesion = np.zeros(chest.image.shape, np.float32), [], np.zeros(chest.image.shape, bool)
     for place in request.places:

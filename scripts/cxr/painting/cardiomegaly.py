@@ -1,5 +1,4 @@
-"""Paint cardiomegaly. A smooth warp along the rows moves the heart's borders outwards, while spine and chest walls
-stay."""
+"""Paint cardiomegaly: a smooth warp along the rows moves the heart's borders outwards. Spine and chest walls stay."""
 
 import cv2
 import numpy as np
@@ -21,17 +20,15 @@ GAP = 4.0  # minimum distance between two knots of the warp, px
 
 
 def _row_ends(mask: np.ndarray, last: bool) -> np.ndarray:
-    """Return the column at which a mask begins in each row, or ends if ``last``, float64 (H,). Empty rows are
-    interpolated."""
+    """Return the column where a mask begins in each row, or ends if ``last``, float64 (H,), without gaps."""
     rows = np.flatnonzero(mask.any(axis=1))
     ends = mask.shape[1] - mask[rows, ::-1].argmax(axis=1) if last else mask[rows].argmax(axis=1)
     return np.interp(np.arange(len(mask)), rows, ends)
 
 
 def row_borders(chest: Chest) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the columns of right chest wall, right heart border, left heart border and left chest wall in each row,
-    float32 (H,) each. A heart border runs straight down below its outermost point, because the diaphragm hides the
-    heart's lower edge."""
+    """Return the columns of right chest wall, right and left heart border and left chest wall in each row, float32 (H,)
+    each. A heart border runs straight down below its outermost point, because the diaphragm hides the lower edge."""
     first, last = _row_ends(chest.heart, False), _row_ends(chest.heart, True)
     at, to = int(first.argmin()), int(last.argmax())
     first[at:], last[to:] = first[at], last[to]
@@ -81,16 +78,14 @@ def source_columns_of(chest: Chest, ratio: float) -> np.ndarray:
 
 
 def warp_rows(picture: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Warp an image, float32 (H, W), along its rows. Each pixel is taken from the column ``at``, float32 (H, W), of its
-    row."""
+    """Warp an image, float32 (H, W): each pixel comes from the column ``at``, float32 (H, W), of its row."""
     rows, columns = np.indices(picture.shape, np.float32)
     warped = cv2.remap(picture, at, rows, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
     return np.where(np.abs(at - columns) > MIN_MOVE, warped, picture)
 
 
 def _widen_heart(chest: Chest, goal: float) -> tuple[np.ndarray, np.ndarray]:
-    """Widen the heart to the cardiothoracic ratio ``goal``. Return the image, float32 (H, W), and the heart's mask,
-    bool (H, W)."""
+    """Return the image with a heart of the cardiothoracic ratio ``goal``, float32 (H, W), and the heart's mask."""
     at = source_columns_of(chest, goal)
     lesion, warped = warp_rows(chest.heart.astype(np.float32), at) >= 0.5, warp_rows(chest.image, at)
     # where the heart is stretched, it becomes denser, and narrow structures become fainter
@@ -104,8 +99,7 @@ def _widen_heart(chest: Chest, goal: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Widen the heart to the cardiothoracic ratio ``request.ratio``. If ``request.measure`` is set, measure the result
-    and correct the width once."""
+    """Widen the heart to ``request.ratio``. If ``request.measure`` is set, correct the width once by the result."""
     if request.ratio is None or not (chest.heart.any() and chest.right.any() and chest.left.any()):
         return PaintedImage(chest.image, np.zeros(chest.image.shape, bool), {})
     goal, parameters = request.ratio, {"ratio": request.ratio}

@@ -44,9 +44,8 @@ class Place:
 
 @dataclass(frozen=True)
 class PaintRequest:
-    """A request to a painter. ``words``: text of the prompt; ``ratio``: requested cardiothoracic ratio; ``ranges``:
-    parameters of the painter, {name: (low, high) or a number}; ``measure``: function that returns the cardiothoracic
-    ratio of an image."""
+    """A request to a painter. ``words``: text of the prompt; ``ratio``: requested cardiothoracic ratio; ``ranges``: the
+    painter's parameters, {name: (low, high) or a number}; ``measure``: returns the cardiothoracic ratio of an image."""
 
     places: tuple[Place, ...]
     words: str = ""
@@ -86,9 +85,8 @@ def window_mask(chest: Chest, windows: Iterable["Window"]) -> np.ndarray:
 
 
 class Window:
-    """The crop of an X-ray around a place, with a margin. Boxes and arrays (h, w) are in the crop's pixels. ``box``:
-    bounding box of the lung inside the place; ``place_box``: the place's box; ``empty``: True if no pixel of the lung
-    is in the place."""
+    """The crop of an X-ray around a place, with a margin. Boxes and arrays (h, w) are in its pixels. ``box``: bounding
+    box of the lung inside the place; ``place_box``: the place's box; ``empty``: True if the place has no lung pixel."""
 
     def __init__(self, chest: Chest, place: Place, margin: int = 2 * RIM):
         shape = chest.image.shape
@@ -157,8 +155,7 @@ class Window:
         return np.where(outside <= RIM, 1 - outside / (RIM + 1), 0)
 
     def medial_fade_weights(self) -> np.ndarray:
-        """Return weights, float32 (h, w): 0 at the lung's medial border, rising to 1 at :data:`MEDIAL` px inside the
-        lung."""
+        """Return weights, float32 (h, w): 0 at the lung's medial border, 1 from :data:`MEDIAL` px inside it."""
         lung = self.lung if self.lateral > 0 else self.lung[:, ::-1]
         reached = np.maximum.accumulate(lung, axis=1)
         beyond = np.where(lung.any(axis=1)[:, None], ~reached, False)

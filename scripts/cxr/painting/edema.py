@@ -1,5 +1,4 @@
-"""Paint pulmonary edema: haze around the hila that spares the periphery, thickened bronchi, septal lines, wide
-vessels."""
+"""Paint pulmonary edema: haze around the hila, thickened bronchi, septal lines and wide vessels."""
 
 import cv2
 import numpy as np
@@ -14,8 +13,7 @@ HILUM = (0.22, 0.48)  # distance of the hilum from medial edge and top of the lu
 
 
 def draw_septal_lines(window: Window, number: int, random: np.random.Generator) -> np.ndarray:
-    """Draw short lines from the lateral pleura of the lower lung inwards; return float32 (h, w), 1 on a line and 0
-    elsewhere."""
+    """Return short lines from the lateral pleura of the lower lung inwards, float32 (h, w), 1 on each line."""
     canvas = np.zeros(window.shape, np.uint8)
     _x1, y1, _x2, y2 = window.box
     for _ in range(number):
@@ -52,8 +50,7 @@ def draw_cuffs(
 
 
 def widen_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return the brightness that wider vessels add to an image, float32 (H, W), where ``mask``, bool (H, W), is
-    True."""
+    """Return the brightness that wider vessels add to an image, float32 (H, W), where ``mask`` is True."""
     bright = np.clip(extract_vessels(image, mask), 0, None)
     grown = cv2.dilate(bright, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5)))
     return cv2.GaussianBlur(grown, (0, 0), 1.0) - bright

@@ -24,8 +24,7 @@ VISIBLE = 0.25  # fraction of the highest density from which a pixel belongs to 
 
 
 def tissue_brightness(chest: Chest, place: Place) -> np.ndarray:
-    """Return the brightness of the soft tissue around the lung's base, float32 (H, W). It is extended smoothly into the
-    lung."""
+    """Return the brightness of soft tissue around the lung's base, extended into the lung, float32 (H, W)."""
     lung = chest.lung(place.side)
     near = cv2.dilate(lung.astype(np.uint8), np.ones((2 * RING + 1, 2 * RING + 1))) > 0
     y, x = np.indices(lung.shape)
@@ -49,8 +48,7 @@ def depth_below_surface(
 ) -> np.ndarray:
     """Return the depth of each pixel below the fluid's surface, px, float32 (h, w), negative above the surface. The
     surface is level except near the chest wall, where it rises to the top of the box over about ``reach`` px. ``rise``:
-    height of this rise, divided by the height of the fluid below the level part. ``least``: lowest row of the level
-    part."""
+    height of this rise, divided by that of the fluid below. ``least``: lowest row of the level part."""
     x1, y1, x2, y2 = window.box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     height = y2 - y1
@@ -81,8 +79,7 @@ def fluid_region(window: Window) -> np.ndarray:
 
 
 def rib_contrast(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
-    """Return the contrast of the ribs inside a lung, float32 (h, w): the image without vessels and without slow
-    changes."""
+    """Return the contrast of ribs in a lung, float32 (h, w): the image without vessels and slow changes."""
     inside = lung.astype(np.float32)
     grey = cv2.medianBlur(np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8), NARROW).astype(np.float32) / 255
     bone = cv2.GaussianBlur(grey, (0, 0), 1.5)
@@ -92,8 +89,7 @@ def rib_contrast(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
 
 
 def draw_fluid(window: Window, request: PaintRequest, parameters: dict, random: np.random.Generator) -> np.ndarray:
-    """Return the density of the fluid at each pixel, float32 (h, w), as if the heart did not hide a part of the
-    fluid."""
+    """Return the density of the fluid, float32 (h, w), as if the heart did not hide a part of it."""
     tall, (x1, _, x2, bottom) = window.size[1], window.box
     lower_columns = window.lung[:, x1 + (x2 - x1) // 6 : x2 - (x2 - x1) // 6].T
     # the top of the diaphragm: the highest row of the lung's lower border in the middle two thirds of the box

@@ -52,8 +52,7 @@ def _stroke(canvas: np.ndarray, points: np.ndarray, thickness: float, value: flo
 
 
 def _point_in(region: np.ndarray, rng: np.random.Generator, depth: float = 0.35) -> tuple[float, float]:
-    """Return a random pixel (x, y) of the region. Its distance from the region's edge is at least ``depth`` times the
-    largest distance."""
+    """Return a random pixel (x, y) of the region, at least ``depth`` times the largest distance from its edge."""
     distance = cv2.distanceTransform(region.astype(np.uint8), cv2.DIST_L2, 3)
     ys, xs = np.nonzero(distance >= depth * distance.max())
     at = int(rng.integers(len(xs)))
@@ -61,8 +60,7 @@ def _point_in(region: np.ndarray, rng: np.random.Generator, depth: float = 0.35)
 
 
 def _blob(shape, centre, radii, angle: float, soft: float, rng, ragged: float = 0.25) -> np.ndarray:
-    """Return an irregular ellipse, float32 (H, W): 1 inside, falling to 0 over ``soft`` radii. ``angle``: radians;
-    ``ragged``: strength of the irregularity."""
+    """Return an irregular ellipse, float32 (H, W): 1 inside, falling to 0 over ``soft`` radii. ``angle``: radians."""
     x, y = _grid(shape)
     x, y = x - centre[0], y - centre[1]
     c, s = np.cos(angle), np.sin(angle)
@@ -71,8 +69,7 @@ def _blob(shape, centre, radii, angle: float, soft: float, rng, ragged: float = 
 
 
 class _Side:
-    """The part of the region that lies in one lung, cropped. ``lateral``: direction of the chest wall along x, -1 or 1;
-    ``extent``: factor of the lesion's size."""
+    """The crop of the region in one lung. ``lateral``: direction of the chest wall along x, -1 or 1."""
 
     def __init__(self, region: np.ndarray, lateral: int, extent: float):
         self.region, self.lateral, self.extent = region, lateral, extent
@@ -102,8 +99,7 @@ def _opacity(side: _Side, rng: np.random.Generator) -> np.ndarray:
 
 
 def _bronchogram(side: _Side, rng: np.random.Generator) -> np.ndarray:
-    """Return a drawing of air-filled bronchi that run outwards from the medial side, 1 on a bronchus and 0
-    elsewhere."""
+    """Return air-filled bronchi that run outwards from the medial side, 1 on a bronchus and 0 elsewhere."""
     tubes = np.zeros(side.region.shape, np.uint8)
     thick = side.reach / 60
     for _ in range(int(rng.integers(3, 7))):
@@ -151,8 +147,7 @@ def _bands(side: _Side, rng: np.random.Generator) -> np.ndarray:
 
 
 def _wedge(side: _Side, rng: np.random.Generator) -> np.ndarray:
-    """Return the density of a collapsed lung base: a triangle with one edge along the mediastinum and a lateral
-    apex."""
+    """Return the density of a collapsed lung base: a triangle along the mediastinum with a lateral apex."""
     _, y = _grid(side.region.shape)
     height = side.height * side.extent * rng.uniform(0.25, 0.5)
     top = height * np.clip(1.0 - side.laterality() / rng.uniform(0.7, 1.1), 0.0, 1.0)

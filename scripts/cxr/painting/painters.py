@@ -25,8 +25,7 @@ IN_BOX = ("atelectasis", "effusion")  # these painters may change the whole box,
 
 
 def region_of(painter: str, chest: Chest, request: PaintRequest) -> np.ndarray:
-    """Return the region that a painter may change, bool (H, W). Outside the region, the painted image equals the
-    source."""
+    """Return the region that a painter may change, bool (H, W). Outside, the image equals the source."""
     shape = chest.image.shape
     mask = np.zeros(shape, bool)
     if painter == "cardiomegaly":  # all columns of the thorax

@@ -41,8 +41,7 @@ def remove_vessels(chest: Chest, mask: np.ndarray) -> np.ndarray:
 
 
 def wall_distance(chest: Chest, side: str) -> np.ndarray:
-    """Return the smoothed distance of each pixel from the chest wall beside and above a lung, px, float32 (H, W). It is
-    positive inside the chest."""
+    """Return each pixel's smoothed distance from the chest wall beside and above a lung, px, positive inside."""
     lung = chest.lung(side) if side == "left" else chest.lung(side)[:, ::-1]
     edge = np.maximum.accumulate(lung[:, ::-1], axis=1)[:, ::-1].sum(axis=1)
     inner = np.arange(lung.shape[1])[None] < np.maximum.accumulate(edge)[:, None]
@@ -104,8 +103,7 @@ def pleural_line(
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint a pneumothorax into each place of the request, which needs the ranges depth, grain and
-    :data:`DRAWN_RANGES`."""
+    """Paint a pneumothorax into each place. The request needs the ranges depth, grain and :data:`DRAWN_RANGES`."""
     image, lesion, parts = chest.image.copy(), np.zeros(chest.image.shape, bool), []
     windows = [Window(chest, place) for place in request.places]
     mask = window_mask(chest, (window for window in windows if not window.empty))

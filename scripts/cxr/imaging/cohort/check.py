@@ -44,8 +44,7 @@ def mimic_base(root: str) -> Path:
 def mimic_tables(root: str, tables: str) -> dict[str, Path]:
     """Find the official tables; return {kind: path}, with the kinds ``record-list``, ``metadata`` and ``split``.
 
-    Searches the folder ``tables``, if given, and then ``root``. Raises UserError if a folder has two tables of one
-    kind, or if ``tables`` has none.
+    Searches ``tables``, if given, then ``root``. Raises UserError for two matches, or if ``tables`` has no table.
     """
     path_by_kind = find_tables(mimic_base(root), tables, TABLE_COLUMNS, "*-")
     if tables and not any(path.parent == Path(tables) for path in path_by_kind.values()):

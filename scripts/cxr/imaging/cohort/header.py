@@ -33,11 +33,9 @@ _MODALITY_OF_CLASS = {_CR: "CR", f"{_CR}.1": "DX", f"{_CR}.1.1": "DX"}
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Header fields of an image file. ``modality`` and ``body_part`` are None for PNG and JPEG, which do not state
-    them.
+    """Header fields of an image file. ``modality`` and ``body_part`` are None for PNG and JPEG, which lack them.
 
-    ``size``: (rows, columns), upright for PNG and JPEG, as stored for DICOM; ``turn``: rotation or reflection that
-    makes a DICOM upright.
+    ``size``: (rows, columns), upright for PNG and JPEG, as stored for DICOM; ``turn``: turn that makes a DICOM upright.
     """
 
     size: tuple[int, int] | None

@@ -57,8 +57,7 @@ def complete_row(row: Row, options: CohortSettings) -> None:
 
 
 def rank_in_study(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
-    """Return {image_id: rank in its study}, from 0. The order is by the place in ``views`` (unknown last), time,
-    image_id."""
+    """Return {image_id: rank in its study}, by the place of the view in ``views`` (unknown last), time, image_id."""
 
     def order(row: Row) -> tuple:
         place = views.index(row.view) if row.view in views else len(views)
@@ -69,8 +68,7 @@ def rank_in_study(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
 
 
 def list_rows(options: CohortSettings, pool: ThreadPoolExecutor, *, check_files: bool = True) -> list[Row]:
-    """Return a row for each image in the user's tables or folders. With ``check_files``, exclude images without a
-    file."""
+    """Return a row for each image in the user's tables or folders. ``check_files``: exclude missing images."""
     if options.source == "mimic":
         rows = read_mimic(options.root, options.tables, pool, check_files=check_files)
     elif options.source == "openi":
@@ -146,10 +144,10 @@ def run(
 ) -> None:
     """Write the accepted images of every shard, the table of all images, and the ledger of excluded images.
 
-    ``shards``: output paths in the order of ``seeds.shard_names``; ``sources``: the input files, which ``options``
-    names; ``files_read``: output table with size, time and CRC-32 of the files that were read. The tables do not
-    contain ``attrs``, so that a shard without new studies keeps identical bytes. Raises UserError for a mistake in the
-    settings or the manifest.
+    ``shards``: output paths in the order of ``seeds.shard_names``; ``sources``: files that ``options`` names;
+    ``files_read``: output table with size, time and CRC-32 of the files that were read. The tables contain no
+    ``attrs``, so that a shard without new studies keeps identical bytes. Raises UserError for a mistake in the
+    settings.
     """
     check_inputs(options)
     num_shards = options.shards or DEFAULT_SHARDS

@@ -100,8 +100,7 @@ def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) ->
 
 
 def look_for_files(rows: list[Row], manifest: str, pool: Executor) -> None:
-    """Replace the manifest's paths by the paths of existing files, and move paths of missing reports to their own
-    field."""
+    """Replace the manifest's paths by the paths of existing files, and record which reports are missing."""
     _place_files(rows, manifest, pool)
     _drop_missing_reports(rows)
 
@@ -113,7 +112,7 @@ def _drop_missing_reports(rows: list[Row]) -> None:
 
 
 def _place_files(rows: list[Row], manifest: str, pool: Executor) -> None:
-    """Replace the manifest's paths by the paths of existing files. Warn if a path differs from its file in notation."""
+    """Replace the manifest's paths by the paths of existing files. Warn if a path is written differently."""
     finder = PathFinder(os.path.dirname(manifest))
     for column, field in (("image_path", "path"), ("report_path", "report_path")):
         rows_with_path = [row for row in rows if getattr(row, field)]

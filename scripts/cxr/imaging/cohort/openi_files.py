@@ -32,8 +32,7 @@ class Name(NamedTuple):
 
 
 def parse_name(name: str) -> Name | None:
-    """Parse an image's name or id (``CXR1_1_IM-0001-3001``, ``1_IM-0001-3001.dcm.png``); return None for other
-    names."""
+    """Parse an image's name or id (``CXR1_1_IM-0001-3001``, ``1_IM-0001-3001.dcm.png``). None for other names."""
     match = _NAME.fullmatch(name)
     return Name(match[1].upper(), match[2], os.path.splitext(f"x{match[3]}")[1].lower()) if match else None
 
@@ -50,8 +49,7 @@ def reports_folder(root: str) -> Path:
 
 
 def image_files(root: str) -> Iterator[tuple[Name, str]]:
-    """Yield (name, path) for each file below ``root`` that is named like an image, except in this program's result
-    folders."""
+    """Yield (name, path) for each file below ``root`` that is named like an image. Result folders are skipped."""
     for folder, inner, names in os.walk(root, followlinks=True):
         inner[:] = sorted(name for name in inner if name not in NOT_DATA and not name.startswith("."))
         for name in sorted(names):

@@ -161,9 +161,8 @@ def _settle_copies(rows: list[Row]) -> None:
 def exclude_listed(rows: list[Row], path: str) -> int:
     """Exclude the rows whose id is in a list; return the number of ids in the list that match no row.
 
-    A CSV with a column image_id, dicom_id or image_file lists images. A CSV with study_id alone lists studies. Without
-    these columns, the first cell of each line may be the id of an image or of a study. Study ids match with and without
-    a leading "s".
+    A CSV with a column image_id, dicom_id or image_file lists images, and a CSV with only study_id lists studies. In a
+    file without a header, each line begins with the id of an image or study. Study ids match with and without an "s".
     """
     names = EXCLUDE_COLUMNS
     sheet = read_sheet(path, "cohort.exclude", names, ids=names, words=names, headless=True)

@@ -11,8 +11,7 @@ _SPELLINGS = {"val": "validate", "valid": "validate", "validation": "validate", 
 
 LARGE_COHORT = 2000  # minimum number of subjects for :data:`LARGE_SHARES`; 1 % then means at least 20 subjects
 SMALL_SHARES, LARGE_SHARES = (80.0, 10.0, 10.0), (98.0, 1.0, 1.0)
-"""Default weights of train, validate and test, for fewer than :data:`LARGE_COHORT` subjects, and for at least as
-many."""
+"""Default weights of train, validate and test, for cohorts below :data:`LARGE_COHORT` subjects, and for larger ones."""
 
 
 def split_name(text: str) -> str | None:
@@ -78,6 +77,5 @@ def subject_splits(
 
 
 def _place(subject_id: str, seed: int) -> float:
-    """Return a subject's hash as a number in [0, 1). Train, validate and test take consecutive parts of this
-    interval."""
+    """Return a subject's hash position in [0, 1). Train, validate and test take consecutive parts of it."""
     return stable_hash("split", seed, subject_id) / 2**64

@@ -109,8 +109,7 @@ def find_text(grey: np.ndarray) -> list[Piece]:
 
 
 def _views(colour: np.ndarray, corners: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield a crop of a piece of text, then the crop turned by 180 degrees, then mirrored. Vertical text is made
-    horizontal."""
+    """Yield a crop of a piece of text, then the crop turned by 180 degrees, and mirrored. Vertical text is turned."""
     along, across = np.linalg.norm(corners[1] - corners[0]), np.linalg.norm(corners[3] - corners[0])
     width, height = max(2, round(float(along))), max(2, round(float(across)))
     target = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
@@ -125,8 +124,7 @@ def _views(colour: np.ndarray, corners: np.ndarray) -> Iterator[np.ndarray]:
 
 @cache
 def _readers():
-    """Return two functions. ``detect`` returns the corners (N, 4, 2) of N texts, ``read`` the (text, score) of a
-    crop."""
+    """Return two functions: ``detect`` finds corners (N, 4, 2) of texts, ``read`` returns (text, score) of a crop."""
     try:
         from rapidocr import RapidOCR
     except ImportError as error:

@@ -16,8 +16,7 @@ from cxr.geometry.turns import Turn
 from cxr.imaging.frames.burned_in import clean_image, describe_blackout
 
 SPIKE_SHARE, SPIKE_RANGE = 0.001, 0.5
-"""The job logs a warning if fewer than ``SPIKE_SHARE`` of the pixels take up more than ``SPIKE_RANGE`` of the grey
-range."""
+"""A warning is logged if fewer than this fraction of pixels use more than this fraction of the grey range."""
 
 
 def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -57,10 +56,9 @@ def to_grey(picture: DecodedImage, method: str, percentiles: list[float]) -> np.
 
 
 def is_narrow(grey: np.ndarray) -> bool:
-    """Return True if fewer than ``SPIKE_SHARE`` of the pixels take up more than ``SPIKE_RANGE`` of the grey range.
+    """Return True if fewer than ``SPIKE_SHARE`` of the pixels use more than ``SPIKE_RANGE`` of the grey range.
 
-    A marker or metal can compress the chest into a part of the range. All other pixels then fit into an interval of 1 -
-    ``SPIKE_RANGE`` of the range.
+    A marker or metal can compress the chest into a part of the range. All other pixels then fit into the rest of it.
     """
     histogram = cv2.calcHist([grey], [0], None, [256], [0, 256]).ravel()
     counts = np.cumsum(np.concatenate([[0], histogram]), dtype=np.int64)

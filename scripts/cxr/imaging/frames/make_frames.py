@@ -76,8 +76,7 @@ def run_shard(
     states: list[tuple] = []
 
     def try_group(group: list[Candidate]) -> list[tuple]:
-        """Return (candidate, *worker's answer) for each candidate of a group. Candidates after the first frame are
-        rejected."""
+        """Return (candidate, *worker's answer) for each candidate. Those after the first frame are rejected."""
         answers: list[tuple] = []
         for candidate in group:
             if answers and answers[-1][1] == "frame":
