@@ -1,4 +1,4 @@
-"""Decoding image files of all supported formats to pixel values. A file that cannot be decoded raises the reason."""
+"""Decoding image files of all supported formats to pixel values, or raising the reason for a file's exclusion."""
 
 import os
 

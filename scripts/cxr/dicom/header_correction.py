@@ -17,9 +17,9 @@ _SYNTAXES_OF_MARKER = {
 _CONTAINERS_OF_SEGMENTS = {1: (1, 8), 2: (1, 16), 3: (3, 8), 6: (3, 16)}  # {RLE segments: (samples, bits)}, PS3.5 G.5
 _RLE_HEADER_BYTES = 64  # size of an RLE frame's header, bytes; the first segment starts there
 _MAX_ROUGHNESS_RATIO, _MAX_OVERLAY_CHANGES = 0.7, 0.05
-"""Limits for bits above BitsStored, measured on radiographs of 256 and 1024 px. Bits of an overlay change between 1 %
-of neighbouring pixels, and bits of the image between 5 % and 50 %. Removing noise or sign bits at least halves the
-roughness (:func:`measure_roughness`)."""
+"""Limits for bits above BitsStored, measured on radiographs of 256 and 1024 px. Bits of an overlay differ in 1 % of the
+pairs of neighbouring pixels, bits of the image in 5 to 50 %. Removing noise or sign bits at least halves the
+roughness."""
 _NOISE_DIFFERENCE = 0.2
 """Mean difference between neighbours, as a fraction of the range, above which values count as noise. Noise has 1/3. A
 radiograph of 256 px has 0.02, and 0.06, 0.10, 0.15, 0.21, 0.25 after the loss of its highest one to five bits."""
@@ -214,7 +214,8 @@ def keep_used_bits(
 
 
 def _keep_lowest_bits(values: np.ndarray, bits: int) -> np.ndarray:
-    """Return the values reduced to their lowest ``bits`` bits. The highest of these bits is the sign if signed."""
+    """Return the values reduced to their lowest ``bits`` bits. The highest of these bits is the sign of signed
+    types."""
     spare = 8 * values.dtype.itemsize - bits
     return (values << spare) >> spare
 

@@ -142,7 +142,8 @@ def _decode_used_bits(path: str, dataset: Dataset, frame: bytes | None, notes: l
 
 
 def _decode_all_bits(path: str, dataset: Dataset, codestream: Codestream) -> np.ndarray:
-    """Decode a JPEG or JPEG-LS with all bits of its codestream, as unsigned. GDCM would drop bits by the header."""
+    """Decode a JPEG or JPEG-LS with all bits of its codestream, as unsigned. GDCM drops bits that the header
+    excludes."""
     header = {name: dataset.get(name) for name in ("BitsStored", "HighBit", "PixelRepresentation")}
     if None in header.values():
         return _decode_stored(path, dataset)

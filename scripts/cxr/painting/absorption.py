@@ -14,14 +14,15 @@ ABOVE = 0.1  # brightness of the densest lesion between water (0) and white (1),
 
 
 def water_brightness(image: np.ndarray, heart: np.ndarray) -> float:
-    """Return the brightness, 0..1, that the densest lesion approaches in ``image``, float32 (H, W) in 0..1. It is the
-    brightness of the heart, whose mask is ``heart``, bool (H, W), or slightly more, as the two may overlap."""
+    """Return the brightness, 0..1, that the densest lesion approaches in ``image``, float32 (H, W) in 0..1. It is
+    slightly above the brightness of the heart, bool (H, W), because a lesion may overlap the heart."""
     level = float(np.quantile(image[heart], WHITE)) if heart.any() else 0.8
     return level + ABOVE * (1 - level)
 
 
 def crop_around(mask: np.ndarray) -> tuple[slice, slice]:
-    """Return slices of the rows and columns with True pixels of bool (H, W), and a margin of :data:`REACH` px."""
+    """Return slices of the rows and columns that contain all True pixels of a mask, with a margin of :data:`REACH`
+    px."""
     spans = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
     return tuple(slice(max(0, int(at[0]) - REACH), int(at[-1]) + REACH + 1) if len(at) else slice(0) for at in spans)
 

@@ -76,7 +76,7 @@ def _draw_branch(canvas, at, angle, window, thick, random, forks) -> None:
 
 
 def draw_density(window: Window, request: PaintRequest, random: np.random.Generator) -> tuple[np.ndarray, dict]:
-    """Return the density in one place, float32 (h, w), at most about ``delta``, and the sampled parameters."""
+    """Return the density in one place, float32 (h, w), at most about the sampled delta, and all sampled parameters."""
     patchy, glass = request.mentions("patchy"), request.mentions("ground-glass", "ground glass")
     soft, exponent = request.draw("soft", random), request.draw("exponent", random)
     delta = request.draw("delta", random) * (request.ranges["ground_glass"] if glass else 1.0)

@@ -99,7 +99,7 @@ def _widen_heart(chest: Chest, goal: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Widen the heart to ``request.ratio``. If ``request.measure`` is set, correct the width once by the result."""
+    """Widen the heart to the cardiothoracic ratio of the request. If it has a ``measure``, correct the width once."""
     if request.ratio is None or not (chest.heart.any() and chest.right.any() and chest.left.any()):
         return PaintedImage(chest.image, np.zeros(chest.image.shape, bool), {})
     goal, parameters = request.ratio, {"ratio": request.ratio}

@@ -128,8 +128,8 @@ class Window:
         return (2 * x - x1 - x2) / max(1, x2 - x1), (2 * y - y1 - y2) / max(1, y2 - y1)
 
     def lung_border_shares(self) -> tuple[float, float, float, float]:
-        """Return four fractions, 0..1, for the left, top, right and bottom side of ``box``. Each says on which fraction
-        of the side the lung ends. Along the remaining part, the box cuts through the lung."""
+        """Return four fractions, 0..1, for the left, top, right and bottom side of ``box``. Each is the fraction of the
+        side along which the lung ends. Along the remaining part, the box cuts through the lung."""
         x1, y1, x2, y2 = self.box
         part = self.lung[y1:y2, x1:x2]
         shares = []

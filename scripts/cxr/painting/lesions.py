@@ -52,7 +52,8 @@ def _stroke(canvas: np.ndarray, points: np.ndarray, thickness: float, value: flo
 
 
 def _point_in(region: np.ndarray, rng: np.random.Generator, depth: float = 0.35) -> tuple[float, float]:
-    """Return a random pixel (x, y) of the region, at least ``depth`` times the largest distance from its edge."""
+    """Return a random pixel (x, y) of the region whose distance from the edge is at least ``depth`` times the
+    maximum."""
     distance = cv2.distanceTransform(region.astype(np.uint8), cv2.DIST_L2, 3)
     ys, xs = np.nonzero(distance >= depth * distance.max())
     at = int(rng.integers(len(xs)))

@@ -37,9 +37,9 @@ def load_engine(name: str, options: AnatomySettings, setup: Setup | None = None)
 
 
 def outer_edges(masks: dict[str, np.ndarray]) -> dict[str, float | None]:
-    """Return {edge: pixel}: the outermost column of each lung and the lowest row of the heart, None for an empty mask.
+    """Return {edge: column or row} for the outermost column of each lung and the lowest row of the heart.
 
-    The right lung is on the left of the image, so its outermost column is its smallest.
+    The right lung is on the left of the image, so its outermost column is its smallest. An empty mask gives None.
     """
     right_columns, left_columns = (np.flatnonzero(masks[name].any(axis=0)) for name in LUNGS)
     heart_rows = np.flatnonzero(masks[HEART].any(axis=1))

@@ -94,8 +94,8 @@ def make_lung_view(image: np.ndarray, lungs: np.ndarray) -> LungView:
 def damping_factor(excess: np.ndarray, lungs: np.ndarray) -> float:
     """Return the factor, ``DAMPED`` to 1, by which an image's excess is multiplied. A small excess gives ``DAMPED``.
 
-    ``excess``: float32 (h, w) in grey levels; ``lungs``: float32 (2, H, W), H >= h, W >= w. The reason is that false
-    detections in healthy lungs are faint everywhere, but a real lesion seldom is.
+    ``excess``: float32 (h, w) in grey levels; ``lungs``: float32 (2, H, W), H >= h, W >= w. A false detection in
+    healthy lungs is faint everywhere, but a real lesion seldom is.
     """
     inside = cv2.resize(lungs.max(axis=0), excess.shape[::-1], interpolation=cv2.INTER_AREA) > 0.5
     values = np.sort(excess[inside])

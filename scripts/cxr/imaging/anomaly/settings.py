@@ -20,10 +20,8 @@ class RadeditSettings(Section):
     skip_ratio: Share = key(
         0.3, "Fraction of the steps, noisiest first, that are skipped. A higher one changes less.", source=AUTHORS
     )
-    keep_margin: int = key(
-        0, "Width of the band around the edit region that may change too.", unit="pixels", ge=0, le=1024
-    )
-    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the U-Net.")
+    keep_margin: int = key(0, "Width of the band around the edit region that may change.", unit="pixels", ge=0, le=1024)
+    dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the U-Net; float32 is slower.")
     autoencoder: Autoencoder = autoencoder()
     published_bugs: bool = key(
         False,

@@ -42,9 +42,9 @@ class BoxEngine(Protocol):
 
 
 def map_class_names(classes: Sequence[str], renamed: Mapping[str, str], path: object) -> tuple[str, ...]:
-    """Return VinBigData's name for each class of the file ``path``, "" for an excluded class. Raises UserError.
+    """Return VinBigData's name for each class of the file ``path``, or "" for an excluded class.
 
-    The setting ``renamed`` takes precedence over :data:`VINBIGDATA_NAMES`.
+    ``renamed``, {class: name}, takes precedence over :data:`VINBIGDATA_NAMES`. Raises UserError for an unknown class.
     """
     if strange := sorted(renamed.keys() - set(classes)):
         raise UserError(

@@ -42,7 +42,7 @@ class BoxesSettings(Section):
     class_names: dict[str, str] = key(
         dict, "{class of the detector: VinBigData name, or '' to drop the class} (engines lite and ultralytics)."
     )
-    floor: Share = key(0.001, "Minimum confidence of a kept box. It must not exceed the lowest tau_conf.")
+    floor: Share = key(0.001, "Minimum confidence of a kept box. It must not exceed the lowest tau_conf of the masks.")
     nms_iou: Share = key(0.5, "IoU above which the less confident of two boxes of a class is dropped.")
     max_boxes: int = key(100, "Maximum number of boxes kept per image.", ge=1, le=1000)
     excluded_classes: list[Literal[BOX_CLASSES]] = key(

@@ -68,7 +68,7 @@ def rank_in_study(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
 
 
 def list_rows(options: CohortSettings, pool: ThreadPoolExecutor, *, check_files: bool = True) -> list[Row]:
-    """Return a row for each image in the user's tables or folders. ``check_files``: exclude missing images."""
+    """Return a row for each image in the user's tables or folders. With ``check_files``, exclude missing images."""
     if options.source == "mimic":
         rows = read_mimic(options.root, options.tables, pool, check_files=check_files)
     elif options.source == "openi":
@@ -146,8 +146,7 @@ def run(
 
     ``shards``: output paths in the order of ``seeds.shard_names``; ``sources``: files that ``options`` names;
     ``files_read``: output table with size, time and CRC-32 of the files that were read. The tables contain no
-    ``attrs``, so that a shard without new studies keeps identical bytes. Raises UserError for a mistake in the
-    settings.
+    ``attrs``, so that a shard without new studies keeps identical bytes. Raises UserError for wrong settings.
     """
     check_inputs(options)
     num_shards = options.shards or DEFAULT_SHARDS

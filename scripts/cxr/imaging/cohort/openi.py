@@ -95,7 +95,7 @@ def settle_views(studies: Iterable[Sequence[tuple[str, str]]], tables: Tables) -
 
 
 class Report(NamedTuple):
-    """The report in an XML file. ``uid``: CXR1, for example; ``images``: (id, caption); ``fault``: why unreadable."""
+    """The report in an XML file. ``uid``: such as CXR1; ``images``: (id, caption); ``fault``: why it is unreadable."""
 
     uid: str
     findings: str = ""

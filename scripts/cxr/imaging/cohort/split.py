@@ -43,8 +43,8 @@ def subject_splits(
 
     If one image of a subject has a split, all images of the subject get it. Other subjects are assigned by hash with
     the weights ``shares``, or :func:`default_shares` if empty. If a split with a weight above 0 then has no subject in
-    ``usable`` (None: all subjects), it gets a subject from the largest split that was assigned by hash. Raises
-    UserError if the table assigns a subject to two splits.
+    ``usable`` (None: all subjects), a subject assigned by hash is moved to it from the largest split. Raises UserError
+    if the table assigns a subject to two splits.
     """
     by_table: dict[str, set[str]] = defaultdict(set)
     for subject_id, split in table_splits:

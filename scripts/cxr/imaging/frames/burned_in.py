@@ -52,8 +52,8 @@ def clean_image(grey: np.ndarray, mode: str) -> tuple[np.ndarray, int]:
     """Remove text that may identify a person; return the image and the number of pieces of text removed.
 
     ``grey``: uint8 (rows, columns[, 3]). ``mode``: ``keep`` changes nothing. ``black_out`` sets the boxes of text to 0
-    and searches again until no text is left. ``exclude`` raises :class:`Rejected` if there is text. ``black_out``
-    raises it if text is still left after several rounds.
+    and searches again until no text is left. ``exclude`` raises :class:`Rejected` if there is text, and ``black_out``
+    if text is left after several rounds.
     """
     if mode == KEEP:
         return grey, 0
@@ -109,7 +109,7 @@ def find_text(grey: np.ndarray) -> list[Piece]:
 
 
 def _views(colour: np.ndarray, corners: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield a crop of a piece of text, then the crop turned by 180 degrees, and mirrored. Vertical text is turned."""
+    """Yield the crop of a piece of text as it is, rotated by 180 degrees, and mirrored. Vertical text is made level."""
     along, across = np.linalg.norm(corners[1] - corners[0]), np.linalg.norm(corners[3] - corners[0])
     width, height = max(2, round(float(along))), max(2, round(float(across)))
     target = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)

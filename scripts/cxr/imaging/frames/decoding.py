@@ -16,7 +16,7 @@ from cxr.geometry.turns import Turn
 from cxr.imaging.frames.burned_in import clean_image, describe_blackout
 
 SPIKE_SHARE, SPIKE_RANGE = 0.001, 0.5
-"""A warning is logged if fewer than this fraction of pixels use more than this fraction of the grey range."""
+"""A warning is logged if less than ``SPIKE_SHARE`` of the pixels use more than ``SPIKE_RANGE`` of the grey range."""
 
 
 def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -56,7 +56,7 @@ def to_grey(picture: DecodedImage, method: str, percentiles: list[float]) -> np.
 
 
 def is_narrow(grey: np.ndarray) -> bool:
-    """Return True if fewer than ``SPIKE_SHARE`` of the pixels use more than ``SPIKE_RANGE`` of the grey range.
+    """Return True if less than ``SPIKE_SHARE`` of the pixels use more than ``SPIKE_RANGE`` of the grey range.
 
     A marker or metal can compress the chest into a part of the range. All other pixels then fit into the rest of it.
     """

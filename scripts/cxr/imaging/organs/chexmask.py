@@ -66,7 +66,7 @@ def _append_rows(parts: list[Path], waiting: list[list[list[str | None]]]) -> No
 
 
 class ChexmaskOrgans:
-    """An engine that reads published masks of right lung, left lung and heart. Masks of a low Dice are refused."""
+    """An engine for published masks of right lung, left lung and heart whose estimated Dice is high enough."""
 
     labels = ORGAN_LABELS
 

@@ -75,7 +75,8 @@ def _lost_lung_fault(image: np.ndarray, lungs: list[np.ndarray], areas: list[flo
 
 
 def _is_white_opposite(image: np.ndarray, visible_lung: np.ndarray, is_right: bool, rectangle: Rectangle) -> bool:
-    """Return True if the 25th percentile of the side opposite the visible lung exceeds the lung's 75th."""
+    """Return True if the side opposite the visible lung is in the image and white. White means that its 25th percentile
+    of the grey levels exceeds the lung's 75th."""
     ys, xs = np.nonzero(visible_lung)
     medial = xs.max() if is_right else xs.min()
     x1, _, x2, _ = rectangle

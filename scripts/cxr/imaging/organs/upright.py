@@ -18,7 +18,7 @@ TURNS = (
     "", MIRRORED, "upside down", "turned by 180 degrees", "turned by 90 degrees to the left",
     "turned by 90 degrees to the right", "turned and mirrored", "turned and mirrored",
 )  # fmt: skip
-"""Description k: the image whose version k of :func:`rotate_and_reflect` is upright (k = 8 … 15: the negatives)."""
+"""Description k fits an image of which version k of :func:`rotate_and_reflect`, or its negative, is upright."""
 INVERTED = "inverted"
 NO_CHEST = "nothing in the image looks like a complete chest"
 MIN_NAMED_PROBABILITY = 0.5  # minimum probability for a version to be named in a detail

@@ -71,7 +71,8 @@ def _shape(rng: np.random.Generator) -> tuple[int, int]:
 
 
 def _regions(finding: Finding, chest: Chest) -> list[np.ndarray]:
-    """Return masks, bool (H, W), in which to paint a finding, one per location (effusion: lung, edema: only one)."""
+    """Return the masks, bool (H, W), in which to paint a finding, one per location. An effusion has one per lung, edema
+    a single one."""
     if finding.place == "retrocardiac":
         heart = cv2.dilate(chest.masks["heart"].astype(np.uint8), np.ones((9, 9), np.uint8)) > 0
         return [chest.masks["left lung base"] & heart]

@@ -63,7 +63,7 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Image (B, 1, 1024, 1024) -> latent (B, 64), features (B, 128, 64, 64) and features (B, 128, 32, 32)."""
+    """Maps an image (B, 1, 1024, 1024) to a latent (B, 64) and features (B, 128, 64, 64) and (B, 128, 32, 32)."""
 
     def __init__(self):
         super().__init__()
@@ -143,7 +143,7 @@ def _normalized(x: torch.Tensor) -> torch.Tensor:
 
 
 class HybridGNet(nn.Module):
-    """Image (B, 1, 1024, 1024) in 0..1 -> landmarks (B, 120, 2: x, y), mostly in 0..1 of the image."""
+    """Maps an image (B, 1, 1024, 1024) in 0..1 to landmarks (B, 120, 2: x, y), mostly in 0..1 of the image."""
 
     def __init__(self):
         super().__init__()
