@@ -220,7 +220,7 @@ def test_missing_weights_are_told_before_any_job(tmp_path):
     for part in (1, 3):
         (tmp_path / f"weights/rosalia/model-0000{part}-of-00003.safetensors").touch()
     assert told(tmp_path, "evaluation").startswith(
-        "cxr-ils: training.runs.mine needs weights/rosalia/model-00002-of-00003.safetensors, not there yet: "
+        "cxr-ils: training.runs.mine needs weights/rosalia/model-00002-of-00003.safetensors, not downloaded yet: "
     )
 
 

@@ -220,7 +220,7 @@ def test_bits_above_the_stored_ones_that_may_be_anything_are_named(tmp_path):
     grain = np.random.default_rng(0).integers(0, 130, (160, 128))
     stripes = 256 * (np.arange(128) // 8 % 2)
     values = (grain + np.arange(128) * 125 // 127 + stripes).astype(np.uint16)
-    assert detail_of(tmp_path, encoded(dataset(values, 8))) == "values above BitsStored 8"
+    assert detail_of(tmp_path, encoded(dataset(values, 8))) == "values need more bits than BitsStored 8"
 
 
 def test_signed_values_whose_high_bits_are_zero(tmp_path):

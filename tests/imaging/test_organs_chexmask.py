@@ -191,7 +191,7 @@ def test_every_image_without_masks_has_its_reason(tmp_path, good, swapped):
         "poor": ("no_lungs", "Dice RCA (Mean) is 0.690, below 0.7"),
         "nan": ("no_lungs", "Dice RCA (Mean), Height or Width is not a number"),
         "blank": ("no_lungs", "Dice RCA (Mean), Height or Width is not a number"),
-        "small": ("no_lungs", "the CheXmask table has an image of 1024 x 1024 pixels, the image has 900 x 700"),
+        "small": ("no_lungs", "the CheXmask table says 1024 x 1024 pixels, but the image has 900 x 700"),
         "overrun": ("no_lungs", "the row in the CheXmask table is damaged: a run outside the image"),
         "empty": ("no_lungs", "left lung covers 0.000 of the image"),
         "pointless": ("no_lungs", "the row in the CheXmask table is damaged: 4 numbers instead of 240"),

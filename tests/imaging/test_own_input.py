@@ -86,7 +86,7 @@ def test_text_of_several_lines_without_marks_loses_no_half(tmp_path):
     result.check_conserved(3)
     assert result.accepted["image_id"].to_list() == ["i2"]
     assert result.details["i1"] == (
-        'line 2: line 3 seems to continue its text: put a text of several lines into quotation marks ("…")'
+        'line 2: its text seems to continue in line 3: put a text of several lines into quotation marks ("…")'
     )
     assert result.details["row-3"].startswith("line 3: 1 cells, the header has 5")
 

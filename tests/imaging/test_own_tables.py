@@ -291,7 +291,7 @@ def test_the_earlier_image_is_tried_first_however_dates_are_written(tmp_path, da
 @pytest.mark.parametrize(
     ("dates", "words"),
     [
-        (("01/02/2024", "03/02/2024"), "the dates of lines 2, 3 may have the day or the month first"),
+        (("01/02/2024", "03/02/2024"), "the dates of lines 2, 3 begin with a number that may be the day or the month"),
         (("31.01.2024", "2024-02-01"), "the dates of lines 2 and 3 are written in two formats"),
         (("31/01/2024", "02/13/2024"), "the dates of lines 2 and 3 are written in two formats"),
         (("20240131", "2024-02-01"), "the dates of lines 2 and 3 are written in two formats"),

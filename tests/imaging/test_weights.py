@@ -536,9 +536,9 @@ def test_a_missing_placed_file_stops_before_any_job(tmp_path):
     done = snakemake(write_settings(tmp_path, settings), "organs", check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "cxr-ils: organs.engine 'hybridgnet' needs elsewhere/hybridgnet.pt, not there yet: download weights/weights.pt "
-        "of the Hugging Face Space ngaggion/Chest-x-ray-HybridGNet-Segmentation to that place, or set weights.folder "
-        "(docs/how-to/models.md)"
+        "cxr-ils: organs.engine 'hybridgnet' needs elsewhere/hybridgnet.pt, not downloaded yet: download "
+        "weights/weights.pt of the Hugging Face Space ngaggion/Chest-x-ray-HybridGNet-Segmentation to that place, "
+        "or set weights.folder (docs/how-to/models.md)"
     )
     assert not (tmp_path / "results").exists()
 
@@ -550,7 +550,9 @@ def test_a_missing_fold_is_named(tmp_path, monkeypatch):
         (tmp_path / f"mine/scaled_yolo_fold_{fold}.pt").touch()
     with pytest.raises(UserError) as caught:
         catalogue.check_placed(["scaled_yolov4"], "mine")
-    assert sentence(caught).startswith("boxes.engine 'scaled_yolov4' needs mine/scaled_yolo_fold_3.pt, not there yet: ")
+    assert sentence(caught).startswith(
+        "boxes.engine 'scaled_yolov4' needs mine/scaled_yolo_fold_3.pt, not downloaded yet: "
+    )
     (tmp_path / "mine/scaled_yolo_fold_3.pt").touch()
     catalogue.check_placed(["scaled_yolov4", "radedit"], "mine")
 

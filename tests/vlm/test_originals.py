@@ -164,7 +164,7 @@ def test_what_is_gone_changed_or_unnamed_is_one_sentence(given, tmp_path):
     scan.write_bytes(b"\x89PNG\r\n\x1a\n")
     store, _ = opened(own)
     with store:
-        with pytest.raises(StoreError, match="image film has another size than its frame tells: run frames again"):
+        with pytest.raises(StoreError, match="image film has changed its size since its frame was made: run"):
             store.get(samples["film"])
         with pytest.raises(UserError, match=r"the original of the image 'scan' can no longer be decoded \(undecod"):
             store.get(samples["scan"])

@@ -9,17 +9,19 @@ START_OF_IMAGE, END_OF_IMAGE, START_OF_SCAN, APP1, ADOBE = 0xD8, 0xD9, 0xDA, 0xE
 FRAME_HEADERS = (set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}) | {0xF7}  # SOF0 to SOF15 without DHT, JPG, DAC; JPEG-LS
 LOSSLESS_FRAMES = {0xC3, 0xC7, 0xCB, 0xCF, 0xF7}
 _MARKER = re.compile(rb"\xff([\xc0-\xcf\xd8-\xfe])")
-"""Markers with a segment, and start and end of an image; encoded samples never contain them (ITU-T T.81, T.87)."""
+"""Markers with a segment, start of image and end of image. Encoded samples never contain them (ITU-T T.81, T.87)."""
 _JPEG_2000_START = b"\xff\x4f\xff\x51"  # start of a JPEG 2000 codestream: SOC and SIZ (ITU-T T.800, A.4 and A.5)
 _TILE_DATA, _END_OF_CODESTREAM = b"\xff\x93", b"\xff\xd9"
-_MAX_BOX_BYTES = 4096  # leading bytes searched for a JPEG 2000 codestream; DICOM forbids the boxes that may precede it
+# A JPEG 2000 codestream must begin in this number of bytes. DICOM forbids boxes before it, but some files have them.
+_MAX_BOX_BYTES = 4096
 
 
 @dataclass(frozen=True)
 class Codestream:
-    """The header of a codestream. ``precision``: bits per sample; ``is_signed``: None if the format stores no sign.
+    """The header of a codestream.
 
-    ``marker``: marker of a JPEG's frame header, 0 for JPEG 2000; ``is_rgb``: True if three components decode to RGB.
+    ``precision``: bits per sample; ``is_signed``: None if the format stores no sign; ``marker``: code of a JPEG's frame
+    header, such as 0xC0, or 0 for JPEG 2000; ``is_rgb``: True if the decoder returns three components as RGB.
     """
 
     rows: int
@@ -34,7 +36,7 @@ class Codestream:
 def iterate_jpeg_segments(stream: bytes) -> Iterator[tuple[int, int]]:
     """Yield (marker, offset of the next byte) for each marker of a JPEG or JPEG-LS stream, up to its end of image.
 
-    Skips data inside a segment, such as a thumbnail, and data after the end of image.
+    Skips markers inside a segment, such as those of a thumbnail, and data after the end of image.
     """
     offset = 0
     while match := _MARKER.search(stream, offset):
@@ -47,19 +49,19 @@ def iterate_jpeg_segments(stream: bytes) -> Iterator[tuple[int, int]]:
 
 
 def is_complete_jpeg(stream: bytes) -> bool:
-    """True if a JPEG or JPEG-LS stream has a scan and an end of image; decoders fill missing parts with grey."""
+    """Return True if a JPEG or JPEG-LS stream has a scan and an end of image. Decoders fill missing parts with grey."""
     markers = [marker for marker, _ in iterate_jpeg_segments(stream)]
     return START_OF_SCAN in markers and markers[-1] == END_OF_IMAGE
 
 
 def is_complete_jpeg_2000(stream: bytes) -> bool:
-    """True if a JPEG 2000 codestream has an end marker after its last tile; tile data cannot contain the marker."""
+    """Return True if a JPEG 2000 stream has an end marker after its last tile. Tile data cannot contain this marker."""
     last_tile = stream.rfind(_TILE_DATA)
     return last_tile >= 0 and stream.rfind(_END_OF_CODESTREAM) > last_tile
 
 
 def read_jpeg(stream: bytes) -> Codestream | None:
-    """Return the frame header of a JPEG or JPEG-LS stream, None if it has none."""
+    """Return the frame header of a JPEG or JPEG-LS stream, or None if it has none."""
     adobe_transform = None
     for marker, offset in iterate_jpeg_segments(stream):
         if marker == ADOBE and stream[offset + 2 : offset + 7] == b"Adobe":
@@ -67,14 +69,14 @@ def read_jpeg(stream: bytes) -> Codestream | None:
         if marker in FRAME_HEADERS and len(stream) >= offset + 8:
             precision, rows, columns, components = struct.unpack(">BHHB", stream[offset + 2 : offset + 8])
             names = bytes(stream[offset + 8 : offset + 8 + 3 * components : 3])
-            # Pillow returns RGB if the Adobe marker states the transform; otherwise pydicom converts YCbCr
+            # If the Adobe marker states the transform, Pillow returns RGB. Otherwise pydicom converts YCbCr.
             is_rgb = adobe_transform is not None or marker in LOSSLESS_FRAMES or names in (b"RGB", b"rgb")
             return Codestream(rows, columns, components, precision, None, marker, is_rgb)
     return None
 
 
 def read_jpeg_2000(stream: bytes) -> Codestream | None:
-    """Return the header of a JPEG 2000 or HTJ2K codestream, None if ``stream`` has none."""
+    """Return the header of a JPEG 2000 or HTJ2K codestream, or None if ``stream`` has none."""
     start = stream.find(_JPEG_2000_START, 0, _MAX_BOX_BYTES)
     fields = stream[start + 8 : start + 43]
     if start < 0 or len(fields) < 35:

@@ -1,4 +1,4 @@
-"""Decoding image files of all supported formats to pixel values; a file that fails gets a reason for exclusion."""
+"""Decoding image files of all supported formats to pixel values, or raising the reason for a file's exclusion."""
 
 import os
 
@@ -11,7 +11,7 @@ from cxr.dicom.pixels import decode_dicom
 from cxr.dicom.raster import decode_jpeg, decode_png
 
 _PIXEL_BYTES, _HEADER_BYTES = 24, 1 << 26
-"""Maximum number of bytes of a pixel (three samples of 64 bits), and of the rest of a file."""
+"""Maximum number of bytes of a pixel (three samples of 64 bits), and maximum number of bytes outside the pixels."""
 
 
 def decode_file(path: str) -> DecodedImage:

@@ -23,7 +23,7 @@ from cxr.base.faults import broken_part
 from cxr.base.regular_files import open_regular
 from cxr.geometry.turns import UPRIGHT, Turn, turn_from_patient_axes
 
-# A damaged header gets a row in the ledger, not a log message, because pydicom's messages may quote patient text.
+# The table of exclusions reports a damaged header. pydicom's log messages are suppressed: they may quote patient text.
 pydicom.config.settings.reading_validation_mode = pydicom.config.IGNORE
 warnings.filterwarnings("ignore", module=r"pydicom(\.|$)")
 logging.getLogger("pydicom").setLevel(logging.CRITICAL + 1)
@@ -42,7 +42,7 @@ class HeaderError(Exception):
 
 
 class Rejected(Exception):
-    """The image cannot be used. ``reason``: a code of ``exclusions.REASONS``; ``detail``: free of patient text."""
+    """The image cannot be used. ``reason``: a code of ``exclusions.REASONS``; ``detail``: free of patient data."""
 
     def __init__(self, reason: str, detail: str = ""):
         super().__init__(reason, detail)
@@ -50,7 +50,7 @@ class Rejected(Exception):
 
 
 def rejection_of(error: OSError) -> Rejected:
-    """Convert the error of opening a file to a reason for the ledger. Raises ``error`` if the machine is at fault."""
+    """Convert the error of opening a file to a :class:`Rejected`. Raises ``error`` if the machine is at fault."""
     if error.errno in MACHINE_ERRORS:
         raise error
     if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
@@ -59,7 +59,10 @@ def rejection_of(error: OSError) -> Rejected:
 
 
 def quote_value(text: str) -> str:
-    """Quote a value of a table or header for a ledger: shortened, ASCII only, digit runs of 4 or more replaced."""
+    """Return a value of a table or header in quotes, shortened and reduced to ASCII, to be used in a message.
+
+    Runs of four or more digits are replaced by "…", because they may identify a patient.
+    """
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     plain = " ".join(re.sub(r"[^A-Za-z0-9 .+\-_]+", " ", plain).split())
     plain = re.sub(r"\d{4,}", "…", plain)
@@ -73,7 +76,7 @@ def _list_dicom_names() -> frozenset[str]:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return a decoder's error message in one line, without quotations, paths and UIDs: they may be patient data.
+    """Return a decoder's error message in one line, without quotations, paths and UIDs, which may be patient data.
 
     Names of DICOM elements stay. If the error has no message, the line names its class.
     """
@@ -90,7 +93,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def detect_file_kind(head: bytes) -> str | None:
-    """Return ``dicom``, ``png`` or ``jpeg`` from a file's first :data:`HEAD_BYTES` bytes, None for any other file.
+    """Return ``dicom``, ``png`` or ``jpeg`` from a file's first :data:`HEAD_BYTES` bytes, or None for any other file.
 
     A file without the DICOM preamble counts as DICOM if it starts with a plausible element of group 2 or 8.
     """
@@ -112,7 +115,7 @@ def detect_file_kind(head: bytes) -> str | None:
 
 
 def _find_deflated_start(head: bytes) -> int | None:
-    """Return the offset at which the deflated dataset of a DICOM file starts, None if the file is not deflated."""
+    """Return the offset at which the deflated dataset of a DICOM file starts, or None if the file is not deflated."""
     if head[128:140] != b"DICM\x02\x00\x00\x00UL\x04\x00":
         return None
     end = 144 + int.from_bytes(head[140:144], "little")
@@ -120,7 +123,7 @@ def _find_deflated_start(head: bytes) -> int | None:
 
 
 class _CheckedStream:
-    """A file that stops pydicom after too many zero elements; pydicom alone would read a file of zeros to its end."""
+    """A stream that stops pydicom after too many zero elements. pydicom would read a file of zeros to its end."""
 
     def __init__(self, stream: IO[bytes]):
         self._stream, self._zeros = stream, 0
@@ -202,7 +205,7 @@ def get_number(dataset: Dataset, name: str) -> float | None:
 
 @contextmanager
 def silence_output() -> Iterator[None]:
-    """Discard all output of this process: for damaged files, decoders print messages that quote patient text."""
+    """Discard all output of this process, because decoders of damaged files print messages that quote patient text."""
     stream_copies = [(stream, os.dup(stream)) for stream in (1, 2)]
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:

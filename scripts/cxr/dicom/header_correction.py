@@ -1,4 +1,4 @@
-"""Comparing a DICOM header with its pixel data, and correcting the header where the data are unambiguous."""
+"""Comparing a DICOM header with its pixel data, and correcting the header if the data show the right value."""
 
 import numpy as np
 from pydicom import uid
@@ -17,13 +17,12 @@ _SYNTAXES_OF_MARKER = {
 _CONTAINERS_OF_SEGMENTS = {1: (1, 8), 2: (1, 16), 3: (3, 8), 6: (3, 16)}  # {RLE segments: (samples, bits)}, PS3.5 G.5
 _RLE_HEADER_BYTES = 64  # size of an RLE frame's header, bytes; the first segment starts there
 _MAX_ROUGHNESS_RATIO, _MAX_OVERLAY_CHANGES = 0.7, 0.05
-"""Limits, measured on radiographs of 256 and 1024 px. Above BitsStored, overlay bits change in 0.01 of the pairs of
-neighbouring pixels, and image bits in 0.05 to 0.5. Removing noise or sign bits at least halves the roughness.
-"""
+"""Limits for bits above BitsStored, measured on radiographs of 256 and 1024 px. Bits of an overlay differ in 1 % of the
+pairs of neighbouring pixels, bits of the image in 5 to 50 %. Removing noise or sign bits at least halves the
+roughness."""
 _NOISE_DIFFERENCE = 0.2
 """Mean difference between neighbours, as a fraction of the range, above which values count as noise. Noise has 1/3. A
-radiograph of 256 px has 0.02, and 0.06, 0.10, 0.15, 0.21, 0.25 after the loss of its highest one to five bits.
-"""
+radiograph of 256 px has 0.02, and 0.06, 0.10, 0.15, 0.21, 0.25 after the loss of its highest one to five bits."""
 _GREY, _COLOUR = ("MONOCHROME1", "MONOCHROME2"), ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
 _SUBSAMPLED = "YBR_FULL_422"
 
@@ -36,7 +35,7 @@ def read_codestream(frame: bytes) -> Codestream | None:
 def correct_encoded_header(dataset: Dataset, frame: bytes) -> list[str]:
     """Correct the header of a compressed image so that it agrees with ``frame``; return a note for each correction.
 
-    Raises :class:`Rejected` if damage to the file could also explain the contradiction.
+    Raises :class:`Rejected` if header and frame differ in a way that a damaged file could also explain.
     """
     codestream = read_codestream(frame)
     if codestream is not None:
@@ -55,7 +54,7 @@ def correct_encoded_header(dataset: Dataset, frame: bytes) -> list[str]:
 def correct_native_header(dataset: Dataset) -> list[str]:
     """Correct the header of an uncompressed image by the length of its data; return a note for each correction.
 
-    Only fields that contradict another field are corrected. Raises :class:`Rejected` if the data are long enough for
+    A field is corrected only if it contradicts another field. Raises :class:`Rejected` if the data are long enough for
     two or more images. Data that are too short are left to the decoder.
     """
     syntax = dataset.file_meta.TransferSyntaxUID
@@ -112,7 +111,7 @@ def _correct_size(dataset: Dataset, codestream: Codestream) -> list[str]:
 
 
 def _correct_samples(dataset: Dataset, components: int, colours: str) -> list[str]:
-    """Set SamplesPerPixel to ``components``, and PhotometricInterpretation if it contradicts them."""
+    """Set SamplesPerPixel to ``components``. If PhotometricInterpretation contradicts this number, correct it too."""
     header_samples = _get_integer(dataset, "SamplesPerPixel", 1)
     photometric = get_text(dataset, "PhotometricInterpretation")
     if components == header_samples and (photometric in _GREY) is (components == 1):
@@ -175,11 +174,11 @@ def _count_rle_bytes(segment: bytes) -> int:
 def keep_used_bits(
     dataset: Dataset, values: np.ndarray, padding: np.ndarray | None, codestream: Codestream | None
 ) -> tuple[np.ndarray, list[str]]:
-    """Remove bits that are not part of the image; return the values, and a note if BitsStored is wrong.
+    """Remove bits that are not part of the image; return the values, and a list with a note if BitsStored is wrong.
 
     ``values``: decoded integers; ``padding``: mask of padding pixels, or None; ``codestream``: None for native data.
-    The bits above BitsStored may hold an overlay (PS3.5 8.1.2), copies of the sign, or undefined data. But if
-    BitsStored is too small, these bits belong to the image, and removing them causes jumps in the image.
+    The bits above BitsStored may be an overlay (PS3.5 8.1.2), copies of the sign, or undefined. But if BitsStored is
+    too small, these bits belong to the image, and removing them causes jumps in brightness.
     """
     size, stored = 8 * values.dtype.itemsize, _get_integer(dataset, "BitsStored", 0)
     if values.dtype.kind not in "iu" or not 0 < stored < size:
@@ -194,7 +193,7 @@ def keep_used_bits(
         return by_header, []
     candidates = [by_header, values]
     if codestream is not None and codestream.precision < size:
-        # if the encoder writes all bits of a word, its precision gives no information
+        # an encoder that writes all bits of a word does not tell how many bits are used
         by_codestream = _keep_lowest_bits(values, codestream.precision)
         candidates = [by_codestream] if values.dtype.kind == "u" else [by_header, by_codestream, values]
     # values that lose several high bits look like noise of a small range, which would count as smooth
@@ -202,11 +201,11 @@ def keep_used_bits(
     smooth = [image for image, limit in zip(candidates, limits, strict=True) if measure_roughness(image) <= limit]
     best = min(smooth or candidates, key=measure_roughness)
     if best is by_header:
-        # noise or sign bits make an image much rougher; an overlay does so too, or it differs between few neighbours
+        # Noise and sign bits make an image much rougher. An overlay does this too, or differs between few neighbours.
         changes = np.mean([np.mean(np.diff(values - by_header, axis=axis) != 0) for axis in (0, 1)])
         is_rough = measure_roughness(by_header) > _MAX_ROUGHNESS_RATIO * measure_roughness(values)
         if len(candidates) == 2 and is_rough and changes > _MAX_OVERLAY_CHANGES:
-            raise Rejected("undecodable", f"values above BitsStored {stored}")
+            raise Rejected("undecodable", f"values need more bits than BitsStored {stored}")
         return best, []
     if codestream is not None and best.dtype.kind == "u":
         return best, [f"codestream has {codestream.precision} bits per sample, header says {stored}"]
@@ -215,13 +214,14 @@ def keep_used_bits(
 
 
 def _keep_lowest_bits(values: np.ndarray, bits: int) -> np.ndarray:
-    """Return the values reduced to their lowest ``bits`` bits; for signed values the highest of these is the sign."""
+    """Return the values reduced to their lowest ``bits`` bits. The highest of these bits is the sign of signed
+    types."""
     spare = 8 * values.dtype.itemsize - bits
     return (values << spare) >> spare
 
 
 def measure_roughness(values: np.ndarray) -> float:
-    """Return the sum of the absolute differences between neighbouring pixels; lost high bits increase the sum."""
+    """Return the sum of the absolute differences between neighbouring pixels. Lost high bits increase this sum."""
     wide = values.astype(np.int64)
     return float(sum(np.abs(np.diff(wide, axis=axis)).sum(dtype=np.float64) for axis in (0, 1)))
 

@@ -1,4 +1,4 @@
-"""The output of a decoder: pixel values, and the information that maps the values to grey levels."""
+"""The output of a decoder: pixel values, and the information needed to convert them to grey levels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,8 +19,8 @@ class DecodedImage:
     ``values`` (rows, columns): numbers of any type, after the modality transform. ``valid`` (bool, same shape): False
     for unexposed pixels (padding, transparency); None if all pixels are valid. ``is_inverted``: low values are white
     (MONOCHROME1). ``voi``: function that maps values to 0..1 by the window or table that the file recommends, or None.
-    ``voi_note``: why a table of the file is ignored. ``turn``: turn that makes the values upright, from the header.
-    ``notes``: one clause, free of patient text, for each field of the header that was corrected or ignored.
+    ``voi_note``: why the file's VOI table is ignored. ``turn``: rotation or reflection, from the header, that makes the
+    values upright. ``notes``: a clause without patient text for each header field that was corrected or ignored.
     """
 
     values: np.ndarray
@@ -33,7 +33,7 @@ class DecodedImage:
 
 
 def compute_luma(colour: np.ndarray, order: int) -> np.ndarray:
-    """Convert a colour image to brightness (rows, columns), ITU-R BT.601. ``order``: OpenCV's conversion code."""
+    """Convert a colour image to brightness (rows, columns) by ITU-R BT.601. ``order``: OpenCV's conversion code."""
     if colour.dtype not in (np.uint8, np.uint16):
         colour = colour.astype(np.float32)
     return cv2.cvtColor(np.ascontiguousarray(colour), order)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from pydicom.dataset import Dataset
 
-MAX_ENTRIES = 1 << 16  # maximum number of entries; a descriptor stores it as 0, because its field has 16 bits
+MAX_ENTRIES = 1 << 16  # maximum number of entries; a descriptor stores this number as 0, because its field has 16 bits
 
 
 class UnusableTable(Exception):
@@ -14,7 +14,7 @@ class UnusableTable(Exception):
 
 @dataclass(frozen=True)
 class LookupTable:
-    """A lookup table: ``entries`` uint16 (N,); ``first``: pixel value of entry 0; ``bits``: declared entry width.
+    """A lookup table. ``entries``: uint16 (N,); ``first``: pixel value of entry 0; ``bits``: declared width of entries.
 
     ``note``: how the data differ from the descriptor, "" if they agree.
     """
@@ -25,15 +25,15 @@ class LookupTable:
     note: str = ""
 
     def apply(self, values: np.ndarray) -> np.ndarray:
-        """Look up values of any number type; return uint16. Values out of range get the nearest entry."""
+        """Look up values of any number type; return uint16. A value outside the table gets the nearest entry."""
         integer_values = values if values.dtype.kind in "iu" else np.rint(values)
         places = np.clip(integer_values.astype(np.int64) - self.first, 0, len(self.entries) - 1)
         return self.entries[places]
 
     def apply_as_fractions(self, values: np.ndarray) -> np.ndarray:
-        """Look up values; return each entry divided by the maximum of the declared entry width, float32.
+        """Look up values and divide them by the largest number of the declared width; return float32.
 
-        If the table's largest entry has another width, that entry is the divisor.
+        If the table's largest entry needs another number of bits, this entry is the divisor.
         """
         largest = int(self.entries.max())
         full = (1 << self.bits) - 1 if largest.bit_length() == self.bits else max(largest, 1)
@@ -71,7 +71,7 @@ def read_lookup_table(item: Dataset, *, is_signed: bool, is_little: bool) -> Loo
 
 
 def _split_units(data: object, is_little: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Convert a table's data, bytes (VR OW, OB, UN) or numbers (VR US, SS), to 16-bit words and to 8-bit units."""
+    """Convert a table's data to (16-bit words, 8-bit units). Data are bytes (VR OW, OB, UN) or numbers (VR US, SS)."""
     if isinstance(data, bytes | bytearray):
         even = bytes(data) + bytes(len(data) % 2)
         words = np.frombuffer(even, "<u2" if is_little else ">u2")

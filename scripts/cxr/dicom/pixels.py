@@ -1,4 +1,4 @@
-"""Decoding DICOM pixel data of any transfer syntax; incomplete data are rejected."""
+"""Decoding DICOM pixel data of any transfer syntax. Incomplete data are rejected."""
 
 import re
 from collections.abc import Callable
@@ -40,7 +40,7 @@ _PIXEL_TAGS = (b"\xe0\x7f\x10\x00", b"\x7f\xe0\x00\x10")
 
 
 def list_missing_decoders() -> list[str]:
-    """Return pydicom's messages on missing decoders; without these decoders, valid files would be excluded."""
+    """Return pydicom's messages about missing decoders. Without these decoders, valid files would be excluded."""
     missing_decoders = set()
     for syntax, names in _DECODERS.items():
         try:
@@ -76,7 +76,7 @@ def _read_encoded_frame(dataset: Dataset) -> bytes | None:
 
 
 def _read_dataset(data: bytes) -> Dataset:
-    """Read a DICOM file. If only the delimiter after complete pixel items is missing, it is added for pydicom."""
+    """Read a DICOM file. If only the delimiter after complete pixel items is missing, add it for pydicom."""
     try:
         dataset = read_dicom(data)
         if any(name in dataset for name in _PIXEL_FIELDS) or (match := _UNDEFINED_LENGTH.search(data)) is None:
@@ -105,7 +105,7 @@ def _decode_with_gdcm(path: str, dataset: Dataset) -> np.ndarray:
 
 
 def _decode_stored(path: str, dataset: Dataset) -> np.ndarray:
-    """Decode stored values (rows, columns) or colours (rows, columns, 3), unused bits included."""
+    """Decode stored values (rows, columns) or colours (rows, columns, 3). Unused bits stay in the values."""
     syntax = dataset.file_meta.TransferSyntaxUID
     failure = "no decoder for its transfer syntax"
     decode_with = partial(pixel_array, dataset, index=0, correct_unused_bits=False)
@@ -123,8 +123,8 @@ def _decode_stored(path: str, dataset: Dataset) -> np.ndarray:
 
 
 def _decode_used_bits(path: str, dataset: Dataset, frame: bytes | None, notes: list[str]) -> np.ndarray:
-    """Decode stored values (rows, columns) or colours (rows, columns, 3), without bits outside the image."""
-    # old files store the image in the upper bits; the low bits are kept too, because they are negligible
+    """Decode stored values (rows, columns) or colours (rows, columns, 3), and remove bits outside the image."""
+    # Old files store the image in the upper bits. The low bits are kept too, because they are negligible.
     high_bit, stored = get_number(dataset, "HighBit"), get_number(dataset, "BitsStored")
     if high_bit is not None and stored is not None and stored <= high_bit < (get_number(dataset, "BitsAllocated") or 0):
         dataset.BitsStored = int(high_bit) + 1
@@ -142,7 +142,8 @@ def _decode_used_bits(path: str, dataset: Dataset, frame: bytes | None, notes: l
 
 
 def _decode_all_bits(path: str, dataset: Dataset, codestream: Codestream) -> np.ndarray:
-    """Decode a JPEG or JPEG-LS with all bits of its unsigned codestream; GDCM would drop bits by the header."""
+    """Decode a JPEG or JPEG-LS with all bits of its codestream, as unsigned. GDCM drops bits that the header
+    excludes."""
     header = {name: dataset.get(name) for name in ("BitsStored", "HighBit", "PixelRepresentation")}
     if None in header.values():
         return _decode_stored(path, dataset)
@@ -170,7 +171,7 @@ def _decode_with_smoother_sign(path: str, dataset: Dataset, codestream: Codestre
 
 
 def _find_valid_pixels(dataset: Dataset, stored: np.ndarray) -> np.ndarray | None:
-    """Return a bool mask, False for padding values (PS3.3 C.7.5.1.1.2); None if no or every pixel is padding."""
+    """Return a mask that is False for padding (PS3.3 C.7.5.1.1.2), or None if no pixel or every pixel is padding."""
     first = get_number(dataset, "PixelPaddingValue")
     if first is None or stored.dtype.kind not in "iu":
         return None
@@ -185,7 +186,7 @@ def _find_valid_pixels(dataset: Dataset, stored: np.ndarray) -> np.ndarray | Non
 
 
 def _read_table(dataset: Dataset, name: str, is_signed: bool) -> tuple[LookupTable | None, str]:
-    """Read a lookup table; return the table, None if it is missing or unusable, and a note on its fault."""
+    """Read a lookup table; return (table or None, note). The note says what is wrong with the table, or is ""."""
     items = dataset.get(f"{name}LUTSequence")
     if not items:
         return None, ""
@@ -211,7 +212,7 @@ def _apply_modality(dataset: Dataset, stored: np.ndarray, notes: list[str]) -> n
 
 
 def _make_voi_function(dataset: Dataset, is_signed: bool) -> tuple[Callable[[np.ndarray], np.ndarray] | None, str]:
-    """Return a function that maps values to 0..1 by the file's VOI table or window, and a note on a faulty table."""
+    """Return (function that maps values to 0..1 by the file's VOI table or window, or None; note on a faulty table)."""
     table, note = _read_table(dataset, "VOI", is_signed and "ModalityLUTSequence" not in dataset)
     if table is not None:
         return table.apply_as_fractions, note
@@ -236,7 +237,7 @@ def _check_header(data: bytes, dataset: Dataset) -> None:
 
 
 def decode_dicom(path: str, data: bytes) -> DecodedImage:
-    """Decode a DICOM file of one frame; ``data``: the file's bytes. Raises :class:`Rejected`."""
+    """Decode a DICOM file of one frame. ``data``: the file's bytes. Raises :class:`Rejected`."""
     dataset = _read_dataset(data)
     _check_header(data, dataset)
     _set_syntax(dataset)
@@ -266,7 +267,7 @@ def decode_dicom(path: str, data: bytes) -> DecodedImage:
         luma = compute_luma(stored[..., :3], cv2.COLOR_RGB2GRAY)
         return DecodedImage(luma, is_inverted=is_inverted, turn=turn, notes=notes)
     if stored.ndim != 2 or stored.size == 0:
-        raise Rejected("undecodable", f"an array of {stored.ndim} dimensions")
+        raise Rejected("undecodable", f"the pixel data are an array of {stored.ndim} dimensions")
     voi, voi_note = _make_voi_function(dataset, stored.dtype.kind == "i")
     values, valid = _apply_modality(dataset, stored, notes), _find_valid_pixels(dataset, stored)
     return DecodedImage(values, valid, is_inverted, voi, voi_note, turn, notes)

@@ -1,4 +1,4 @@
-"""Decoding PNG and JPEG files; incomplete files are rejected."""
+"""Decoding PNG and JPEG files. Incomplete files are rejected."""
 
 import io
 import os
@@ -54,7 +54,7 @@ def _decode_pixels(data: bytes, flags: int) -> np.ndarray:
 
 
 def read_exif_turn(file: BinaryIO) -> Turn:
-    """Return the turn by which the EXIF orientation makes a PNG or JPEG upright, as viewers show it."""
+    """Return the rotation or reflection by which the EXIF orientation makes a PNG or JPEG upright."""
     exif = Image.Exif()
     try:
         exif.load(_read_exif(file))
@@ -64,7 +64,7 @@ def read_exif_turn(file: BinaryIO) -> Turn:
 
 
 def _read_exif(file: BinaryIO) -> bytes:
-    """Return the EXIF data of a PNG or JPEG, b"" if it has none. Reads no pixels."""
+    """Return the EXIF data of a PNG or JPEG, or b"" if it has none. Does not decode pixels."""
     file.seek(0)
     if file.read(len(_PNG_START)) != _PNG_START:
         start = read_jpeg_start(file)
@@ -82,7 +82,7 @@ def _read_exif(file: BinaryIO) -> bytes:
 
 
 def read_jpeg_start(file: BinaryIO) -> bytes:
-    """Return the start of a JPEG, long enough to contain its frame header; at most :data:`_MAX_START_BYTES` bytes."""
+    """Return the first bytes of a JPEG, which contain the frame header, at most :data:`_MAX_START_BYTES`."""
     size = 1 << 16
     while True:
         file.seek(0)
@@ -94,7 +94,7 @@ def read_jpeg_start(file: BinaryIO) -> bytes:
 
 
 def _turn_upright(picture: DecodedImage, data: bytes) -> DecodedImage:
-    """Turn an image by its EXIF orientation, so that it is oriented as viewers show it."""
+    """Turn an image upright by its EXIF orientation, as viewers do."""
     turn = read_exif_turn(io.BytesIO(data))
     if turn != UPRIGHT:
         picture.values = turn.apply(picture.values)
@@ -105,7 +105,7 @@ def _turn_upright(picture: DecodedImage, data: bytes) -> DecodedImage:
 
 
 def decode_png(data: bytes) -> DecodedImage:
-    """Decode a PNG of any bit depth and turn it upright by its EXIF orientation; transparent pixels are padding."""
+    """Decode a PNG of any bit depth and turn it upright by its EXIF orientation. Transparent pixels are padding."""
     check_area(*read_png_size(data))
     image = _decode_pixels(data, cv2.IMREAD_UNCHANGED)
     if image.ndim == 2:

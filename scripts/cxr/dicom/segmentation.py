@@ -1,4 +1,4 @@
-"""Writing masks as a DICOM Segmentation on the pixel grid of the X-ray that it refers to."""
+"""Writing masks as a DICOM Segmentation, on the pixel grid of the X-ray to which they belong."""
 
 import hashlib
 import logging
@@ -78,7 +78,7 @@ class Segment:
 
 
 def find_lesion(instruction: str) -> str | None:
-    """Return the lesion type that an instruction names first, None if it names no lesion type."""
+    """Return the lesion type that an instruction names first, or None if it names no lesion type."""
     words = instruction.casefold()
     places = {words.find(lesion): lesion for lesion in LESIONS if lesion in words}
     return places[min(places)] if places else None
@@ -158,7 +158,7 @@ def build_segmentation(
 def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segment], **facts: Any) -> str:
     """Write the result of :func:`build_segmentation` to a file; return "", or the reason why no file was written.
 
-    Raises only errors of the machine and of broken libraries, so that an invalid header does not lose the answers.
+    Raises only errors of the machine and of broken libraries. An invalid header must not discard the model's answers.
     """
     try:
         dataset = build_segmentation(header, segments, **facts)
@@ -174,7 +174,7 @@ def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segm
 
 
 def _build_without_odd_elements(source: Dataset, arguments: dict) -> Dataset:
-    """Build the segmentation; if highdicom cannot copy all elements, use only the required. Raises NoSegmentation."""
+    """Build the segmentation. If highdicom cannot copy all elements, copy only the required. Raises NoSegmentation."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some warnings quote the patient's name
         minimal_source = Dataset()
@@ -224,7 +224,7 @@ def _clean_header(header: Dataset) -> Dataset:
 
 
 def _is_odd(element: DataElement) -> bool:
-    """True for an invalid date, time or sex, such as the time 10:11:12 or the sex U."""
+    """Return True for an invalid date, time or sex, such as the time 10:11:12 or the sex U."""
     if element.keyword == "PatientSex":
         return element.value not in ("", None, "M", "F", "O")
     pattern = _TIME_PATTERNS.get(element.VR)

@@ -20,9 +20,10 @@ from cxr.plotting.overlay import SIDES
 
 @dataclass(frozen=True)
 class FramedImage:
-    """A decoded image: ``grey``, uint8 (rows, columns), as stored; upright ``frame``; ``affine`` from frame to grey.
+    """A decoded image file. ``grey``: uint8 (rows, columns), oriented as stored; ``frame``: upright, uint8 (512, 512).
 
-    ``sides``: patient sides at the left and right of the upright image; ``notes``: corrections of the header.
+    ``affine``: (2, 3), from frame to grey; ``sides``: letters of the patient's sides at the left and right edge of the
+    upright image; ``notes``: corrections of the header.
     """
 
     grey: np.ndarray
@@ -33,16 +34,16 @@ class FramedImage:
 
     def list_notes(self) -> list[str]:
         """Return the notes to print with answers about the image: header corrections, and whether it is mirrored."""
-        mirrored = "the header says that the image is mirrored; the model takes the image's left as right"
+        mirrored = "the header says that the image is mirrored, but the model takes its left for the patient's right"
         return [*(f"the image: {note}" for note in self.notes), *[mirrored] * (self.sides != SIDES)]
 
     def upright(self, stored: np.ndarray) -> np.ndarray:
-        """Turn an array (rows, columns) from the stored orientation of the image upright, as in the frame."""
+        """Turn an array (rows, columns) from the stored orientation of the image upright, as the frame is."""
         return turn_from_affine(self.affine).apply(stored)
 
 
 def read_sides(header: Dataset | None) -> tuple[str, str]:
-    """Return the patient's side at the image's left and right: R and L, or L and R if the header says mirrored."""
+    """Return the patient's sides at the image's left and right: R and L, or L and R if the header says "mirrored"."""
     towards = str((list(header.get("PatientOrientation") or ()) or [""])[0]) if header is not None else ""
     return SIDES[::-1] if towards.upper().startswith("R") else SIDES
 
@@ -50,7 +51,7 @@ def read_sides(header: Dataset | None) -> tuple[str, str]:
 def decode_image_file(path: str, cohort: dict, frames: dict) -> tuple[FramedImage, Dataset | None]:
     """Decode a DICOM, PNG or JPEG file as the workflow does; return the image, and the DICOM header or None.
 
-    ``cohort``, ``frames``: options of these stages. A file that does not state its view or body part is accepted.
+    ``cohort``, ``frames``: settings of these stages. A file that does not state its view or body part is accepted.
     Raises UserError if the file is not a frontal chest X-ray or cannot be decoded.
     """
     try:
@@ -71,7 +72,7 @@ def decode_image_file(path: str, cohort: dict, frames: dict) -> tuple[FramedImag
 
 
 def project_mask(logits: np.ndarray, picture: FramedImage) -> np.ndarray:
-    """Convert logits (T, T) that cover the frame to a mask, bool (rows, columns); outside the frame it is False."""
+    """Convert logits (T, T) that cover the frame to a mask, bool (rows, columns), False outside the frame."""
     scale = picture.frame.shape[0] / logits.shape[0]
     affine = picture.affine.copy()
     affine[:, :2] *= scale

@@ -1,33 +1,36 @@
-"""Add absorption to an X-ray: the lesion brightens the image, and detail fades where water replaces air. Vessels fade
-most. They are found by a median filter, which removes them but preserves the edges of ribs."""
+"""Add the absorption of a lesion to an X-ray. The lesion brightens the image, and detail fades where water replaces
+air. Vessels fade most. A median filter finds them, because it removes them but preserves the edges of ribs."""
 
 import cv2
 import numpy as np
 
-VESSEL = 11  # side of the median filter that removes the vessels, px of 512
-GRAIN = 0.8  # SD of the blur that separates detail from grain, which lesions do not remove, px of 512
-REACH = 16  # margin that covers the filters and the blur after them, px of 512
-BASE = 18.0  # SD of the blur that separates brightness from detail, px of 512
+# The sizes of filters here and in the painters are pixels at an image size of 512 x 512.
+VESSEL = 11  # side of the median filter that removes the vessels, px
+GRAIN = 0.8  # SD of the blur that removes grain, which stays in the painted image, px
+REACH = 16  # margin around a mask that is wide enough for the filters below, px
+BASE = 18.0  # SD of the blur that separates brightness from detail, px
 WHITE = 0.8  # quantile of the heart's brightness that is used as the brightness of water
 ABOVE = 0.1  # brightness of the densest lesion between water (0) and white (1), because it may overlap the heart
 
 
 def water_brightness(image: np.ndarray, heart: np.ndarray) -> float:
-    """Return the brightness that a dense lesion approaches in an image float32 (H, W) in 0..1. A lung full of fluid is
-    as bright as the heart, ``heart`` bool (H, W), and slightly brighter where it overlaps the heart."""
+    """Return the brightness, 0..1, that the densest lesion approaches in ``image``, float32 (H, W) in 0..1. It is
+    slightly above the brightness of the heart, bool (H, W), because a lesion may overlap the heart."""
     level = float(np.quantile(image[heart], WHITE)) if heart.any() else 0.8
     return level + ABOVE * (1 - level)
 
 
 def crop_around(mask: np.ndarray) -> tuple[slice, slice]:
-    """Return the rows and columns that contain the True pixels of bool (H, W), with a margin of :data:`REACH`."""
+    """Return slices of the rows and columns that contain all True pixels of a mask, with a margin of :data:`REACH`
+    px."""
     spans = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
     return tuple(slice(max(0, int(at[0]) - REACH), int(at[-1]) + REACH + 1) if len(at) else slice(0) for at in spans)
 
 
 def extract_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return the narrow structures, without grain, that a median filter removes from an image float32 (H, W) in 0..1,
-    where ``mask`` bool (H, W) is True."""
+    """Return the brightness of narrow structures, mainly vessels, above their surroundings, float32 (H, W), without
+    grain. They are the structures that a median filter removes from ``image``, float32 (H, W) in 0..1. Only pixels
+    where ``mask``, bool (H, W), is True are filtered."""
     at = crop_around(mask)
     grey = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
     if grey[at].size:
@@ -37,14 +40,14 @@ def extract_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def brighten(image: np.ndarray, density: np.ndarray, white: float) -> np.ndarray:
-    """Return x + (white - x) * density for an image x; pixels brighter than ``white`` are unchanged. A negative density
-    removes absorption (air)."""
+    """Return ``image + (white - image) * density``. Pixels brighter than ``white`` are unchanged. A negative density
+    darkens the image, as air does."""
     return image + np.clip(white - image, 0, None) * density
 
 
 def add_absorption(image: np.ndarray, density: np.ndarray, white: float, flat: float, lost: float) -> np.ndarray:
-    """Return the image float32 (H, W) with a lesion of ``density`` (H, W) added. ``flat``: fraction of all detail that
-    is lost at the densest pixel; ``lost``: fraction of the vessels that is lost in addition."""
+    """Return the image, float32 (H, W), with a lesion of ``density``, float (H, W), added. At the densest pixel, the
+    fraction ``flat`` of all detail is lost, and in addition the fraction ``lost`` of the vessels."""
     weight = np.abs(density) / max(float(np.abs(density).max(initial=0.0)), 1e-6)
     base = cv2.GaussianBlur(image, (0, 0), BASE)
     detail = cv2.GaussianBlur(image, (0, 0), GRAIN) - base

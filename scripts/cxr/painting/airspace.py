@@ -9,15 +9,16 @@ from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Window, smooth
 from cxr.painting.lesions import noise
 
 MAX_GAIN = 2.0  # maximum factor by which a faint lesion is made denser
-BEYOND = 0.7  # outward shift of a lesion's outline where the lung ends, in half box sizes
-FISSURE = (0.5, 0.55)  # (medial, lateral) end of the minor fissure, in lung heights below the right lung's top
+BEYOND = 0.7  # outward shift of a lesion's outline at sides where the lung ends, in half box sizes
+FISSURE = (0.5, 0.55)  # (medial, lateral) end of the minor fissure: distance from the right lung's top, in lung heights
 EDGE = 0.10  # fraction of the highest density from which a pixel belongs to the lesion's mask
 
 
 def draw_envelope(
     window: Window, soft: float, exponent: float, ragged: float, random: np.random.Generator
 ) -> np.ndarray:
-    """Return a superellipse with ragged, soft edges that fills the box, float32 (h, w): 1 in the core, 0 outside."""
+    """Return weights that fill the box, float32 (h, w): 1 in the core, 0 outside a superellipse with ``exponent``.
+    ``soft``: width of its edge; ``ragged``: SD of irregular shifts of the edge; both in half box sizes."""
     u, v = window.box_coordinates(BEYOND)
     r = (np.abs(u) ** exponent + np.abs(v) ** exponent) ** (1 / exponent)
     coarse = noise(window.shape, max(window.size) / 3, random, 2)
@@ -28,7 +29,7 @@ def draw_envelope(
 
 
 def draw_patches(window: Window, base: float, cores: int, random: np.random.Generator) -> np.ndarray:
-    """Return the density, float32 (h, w) in ``base``..1, of a few confluent cores in a haze."""
+    """Return the density of ``cores`` dense cores, up to 1, in a haze of the density ``base``, float32 (h, w)."""
     u, v = window.box_coordinates()
     core_density = np.zeros(window.shape, np.float32)
     for _ in range(cores):
@@ -40,7 +41,7 @@ def draw_patches(window: Window, base: float, cores: int, random: np.random.Gene
 
 
 def draw_reticulation(shape: tuple[int, int], cell: float, random: np.random.Generator) -> np.ndarray:
-    """Return a network of fine lines, float32 (h, w), with positive lines and a mean of 0."""
+    """Return a network of fine bright lines, float32 (h, w), with a mean of 0. ``cell``: size of the meshes, px."""
     net = np.clip(1 - 2.2 * np.abs(noise(shape, cell, random, 1)), 0, 1)
     net = np.maximum(net, np.clip(1 - 2.6 * np.abs(noise(shape, 0.7 * cell, random, 1)), 0, 1))
     net = cv2.GaussianBlur(net.astype(np.float32), (0, 0), 0.8)
@@ -48,7 +49,8 @@ def draw_reticulation(shape: tuple[int, int], cell: float, random: np.random.Gen
 
 
 def draw_bronchi(window: Window, stems: int, random: np.random.Generator) -> np.ndarray:
-    """Return air-filled bronchi that fan out from the hilar side and taper, float32 (h, w), 1 on a bronchus."""
+    """Return a drawing of ``stems`` air-filled bronchi, float32 (h, w), 1 on a bronchus and 0 elsewhere. They start at
+    the medial side of the box, branch and become thinner."""
     canvas = np.zeros(window.shape, np.uint8)
     x1, y1, x2, y2 = window.box
     start = np.array([x1 if window.lateral > 0 else x2, y1 + (y2 - y1) * random.uniform(0.15, 0.45)])
@@ -58,7 +60,8 @@ def draw_bronchi(window: Window, stems: int, random: np.random.Generator) -> np.
 
 
 def _draw_branch(canvas, at, angle, window, thick, random, forks) -> None:
-    """Draw a bronchus from ``at`` in a direction (radians; 0: lateral, positive: downwards) and its forks."""
+    """Draw a bronchus that starts at the point ``at``, and ``forks`` levels of branches. ``angle``: direction in
+    radians, 0 for lateral, positive for downwards."""
     length = window.reach * random.uniform(0.35, 0.6)
     points = [at]
     for _ in range(6):
@@ -73,7 +76,7 @@ def _draw_branch(canvas, at, angle, window, thick, random, forks) -> None:
 
 
 def draw_density(window: Window, request: PaintRequest, random: np.random.Generator) -> tuple[np.ndarray, dict]:
-    """Return the density in one place, float32 (h, w), with a maximum of about delta, and the sampled parameters."""
+    """Return the density in one place, float32 (h, w), at most about the sampled delta, and all sampled parameters."""
     patchy, glass = request.mentions("patchy"), request.mentions("ground-glass", "ground glass")
     soft, exponent = request.draw("soft", random), request.draw("exponent", random)
     delta = request.draw("delta", random) * (request.ranges["ground_glass"] if glass else 1.0)
@@ -100,8 +103,8 @@ def draw_density(window: Window, request: PaintRequest, random: np.random.Genera
 
 
 def bound_by_fissure(chest: Chest, window: Window, words: str) -> np.ndarray | None:
-    """Return weights float32 (h, w) that end a lobe at the minor fissure, the only fissure seen edge-on; None unless
-    ``words`` name a lobe above or below it. At most a quarter of the box is cut, so that the lesion still fills it."""
+    """Return weights, float32 (h, w), that end the lesion at the minor fissure, the only fissure seen edge-on. Return
+    None unless ``words`` name the right upper or middle lobe. At most a quarter of the box is cut off."""
     upper, middle = "upper lobe" in words, "middle lobe" in words
     if "right" not in words or not (upper or middle):
         return None
@@ -115,7 +118,7 @@ def bound_by_fissure(chest: Chest, window: Window, words: str) -> np.ndarray | N
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint an opacity or a consolidation, depending on the ranges, into each place of the request."""
+    """Paint an opacity, a consolidation or a nodule into each place. Only the request's ranges distinguish them."""
     white = water_brightness(chest.image, chest.heart)
     total, parts, lesion = np.zeros(chest.image.shape, np.float32), [], np.zeros(chest.image.shape, bool)
     for place in request.places:

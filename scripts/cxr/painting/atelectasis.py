@@ -1,4 +1,4 @@
-"""Paint atelectasis: plates or a wedge of airless lung, and volume loss, which pulls diaphragm and vessels upwards."""
+"""Paint atelectasis: plates or a wedge of airless lung, and lost volume, which pulls diaphragm and vessels upwards."""
 
 import cv2
 import numpy as np
@@ -10,9 +10,10 @@ from cxr.painting.lesions import noise
 VISIBLE = 0.12  # fraction of the highest density from which a pixel belongs to the lesion's mask
 FADE = 0.16  # distance over which the lesion fades out at a side of the box that cuts the lung, in half box sizes
 BELOW = 1.6  # distance below the diaphragm over which the upward shift fades out, as a multiple of the maximum shift
-BEYOND, OVAL_EXPONENT = 0.9, 3.0  # outward shift of the oval where the lung ends, in half box sizes; its exponent
-PLATE_SPACING = 0.07  # height of the box per additional plate, as a fraction of the lung's height
-HIDDEN = 0.6  # fraction of the lesion that the heart hides
+# The lesion's outline is a superellipse. BEYOND: outward shift at sides where the lung ends, in half box sizes.
+BEYOND, OVAL_EXPONENT = 0.9, 3.0
+PLATE_SPACING = 0.07  # minimum height of the box for each additional plate, as a fraction of the lung's height
+HIDDEN = 0.6  # fraction of the lesion's density that is lost behind the heart
 MAX_SHIFT = 0.12  # maximum shift, as a fraction of the box's height
 BANDS = ("linear", "streaky", "subsegmental", "discoid", "plate")  # words of a prompt that mean plates
 
@@ -20,7 +21,8 @@ BANDS = ("linear", "streaky", "subsegmental", "discoid", "plate")  # words of a 
 def draw_plates(
     window: Window, request: PaintRequest, tall: float, random: np.random.Generator
 ) -> tuple[np.ndarray, int]:
-    """Return plates that span the box, float32 (h, w), at most 1, and their number. ``tall``: the lung's height, px."""
+    """Return the density of plate-shaped atelectases that span the box, float32 (h, w), at most 1, and the number of
+    plates. ``tall``: the lung's height, px."""
     x1, y1, _, y2 = window.box
     wide, high = window.size
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
@@ -47,7 +49,8 @@ def draw_plates(
 
 
 def draw_wedge(window: Window, soft: float, random: np.random.Generator) -> np.ndarray:
-    """Return a wedge that is dense at the base and fades upwards and laterally, with an uneven upper edge, float32."""
+    """Return the density of a wedge, float32 (h, w), at most 1. The wedge is dense at the base and fades upwards and
+    laterally. ``soft``: additional width of its uneven upper edge, in half box heights."""
     u, v = window.box_coordinates()
     medial = -window.lateral * u
     upper = 0.45 * (1 - medial) * random.uniform(0.2, 0.8) - 0.75
@@ -58,7 +61,7 @@ def draw_wedge(window: Window, soft: float, random: np.random.Generator) -> np.n
 
 
 def draw_upper_lobe(window: Window, random: np.random.Generator) -> np.ndarray:
-    """Return an upper lobe above a raised fissure, a sharp concave lower edge, float32 (h, w), at most 1."""
+    """Return the density of a collapsed upper lobe, float32 (h, w), at most 1, with a sharp, concave lower edge."""
     u, v = window.box_coordinates()
     lateral = np.clip((window.lateral * u + 1) / 2, 0, 1)
     fissure = 0.85 - random.uniform(0.3, 0.7) * lateral - random.uniform(0.3, 0.6) * lateral * (1 - lateral)
@@ -67,7 +70,7 @@ def draw_upper_lobe(window: Window, random: np.random.Generator) -> np.ndarray:
 
 
 def draw_streaks(window: Window, random: np.random.Generator) -> np.ndarray:
-    """Return crowded vessels that fan out from the hilum, float32 (h, w), mean about 0."""
+    """Return a texture of crowded vessels that fan out from the hilum, float32 (h, w), with a mean of about 0."""
     x1, y1, x2, y2 = window.box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     hilum = (x1 if window.lateral > 0 else x2), y1 - 0.8 * (y2 - y1)
@@ -77,8 +80,8 @@ def draw_streaks(window: Window, random: np.random.Generator) -> np.ndarray:
 
 
 def upward_shift(window: Window, shift: float) -> np.ndarray:
-    """Return the upward shift of each pixel, px, float32 (h, w): ``shift`` at the diaphragm, 0 at the box's sides and
-    outside the lung, except just below it. It varies slowly enough to avoid folds."""
+    """Return the distance by which each pixel moves upwards, px, float32 (h, w). The distance is ``shift`` at the
+    diaphragm. It falls to 0 at the sides of the box and a short way below the lung, slowly enough to avoid folds."""
     x1, y1, x2, y2 = window.place_box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     lung = window.lung
@@ -114,7 +117,7 @@ def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> P
         tall = float(np.flatnonzero(chest.lung(place.side).any(axis=1)).size)
         lobe = form == "collapse" and request.mentions("upper lobe")
         density = draw_upper_lobe(window, random) if lobe else draw_wedge(window, parameters["soft"], random)
-        u, v = window.box_coordinates(BEYOND)  # of an uneven oval in the box that is open where the lung ends
+        u, v = window.box_coordinates(BEYOND)  # coordinates of the lesion's uneven outline
         r = (np.abs(u) ** OVAL_EXPONENT + np.abs(v) ** OVAL_EXPONENT) ** (1 / OVAL_EXPONENT)
         edge = 1.05 - r + 0.08 * noise(window.shape, window.reach / 3, random, 2)
         density = density * smoothstep(np.clip(edge / 0.4, 0, 1)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Paint cardiomegaly: a smooth warp along the rows moves the heart's borders outwards; spine and walls are fixed."""
+"""Paint cardiomegaly: a smooth warp along the rows moves the heart's borders outwards. Spine and chest walls stay."""
 
 import cv2
 import numpy as np
@@ -11,24 +11,24 @@ from cxr.painting.chest import Chest, PaintedImage, PaintRequest, smoothstep
 SPINE = 0.05  # half the width of the fixed strip in the middle of the chest, as a fraction of the thorax width
 MIN_LUNG = 0.35  # minimum fraction of its width that a lung keeps next to the heart
 BELOW = 0.35  # distance below the heart over which the warp fades out, as a fraction of the heart's height
-SMOOTH = 8.0  # SD of the blur that smooths borders from row to row, px of 512
-EVEN = 5.0  # SD of the blur that smooths the warp across rows, px of 512
-THICKER = 0.45  # screen density added inside the heart per unit of stretching, because a wider heart is also deeper
+SMOOTH = 8.0  # SD of the blur that smooths borders from row to row, px at 512 x 512
+EVEN = 5.0  # SD of the blur that smooths the warp across rows, px at 512 x 512
+THICKER = 0.45  # density added inside the heart per unit of stretching, because a wider heart is also deeper
 FADED = 1.2  # fraction of narrow structures (lung in front of the heart's border) that fades per unit of stretching
 MIN_MOVE = 1e-3  # minimum shift that is applied, px; pixels with a smaller shift are unchanged
 GAP = 4.0  # minimum distance between two knots of the warp, px
 
 
 def _row_ends(mask: np.ndarray, last: bool) -> np.ndarray:
-    """Return the first or last column of a mask in each row, float64 (H,), interpolated in empty rows."""
+    """Return the column where a mask begins in each row, or ends if ``last``, float64 (H,), without gaps."""
     rows = np.flatnonzero(mask.any(axis=1))
     ends = mask.shape[1] - mask[rows, ::-1].argmax(axis=1) if last else mask[rows].argmax(axis=1)
     return np.interp(np.arange(len(mask)), rows, ends)
 
 
 def row_borders(chest: Chest) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return right chest wall, both heart borders and left chest wall in each row, float (H,) each. A heart border
-    runs straight down below its widest row, because the heart's lower edge is hidden by the diaphragm."""
+    """Return the columns of right chest wall, right and left heart border and left chest wall in each row, float32 (H,)
+    each. A heart border runs straight down below its outermost point, because the diaphragm hides the lower edge."""
     first, last = _row_ends(chest.heart, False), _row_ends(chest.heart, True)
     at, to = int(first.argmin()), int(last.argmax())
     first[at:], last[to:] = first[at], last[to]
@@ -40,7 +40,8 @@ def row_borders(chest: Chest) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
 
 
 def source_columns_of(chest: Chest, ratio: float) -> np.ndarray:
-    """Return the source column of each pixel, float32 (H, W), increasing along each row, for the given heart ratio."""
+    """Return the column from which the warp takes each pixel, float32 (H, W), increasing along each row. The warp makes
+    the heart about ``ratio`` times as wide as the thorax."""
     x1, y1, x2, y2 = bounding_box(chest.heart)
     outer, limit = bounding_box(chest.right)[0], bounding_box(chest.left)[2]
     # the heart's middle is fixed, and its width becomes ``ratio`` of the thorax width
@@ -77,14 +78,14 @@ def source_columns_of(chest: Chest, ratio: float) -> np.ndarray:
 
 
 def warp_rows(picture: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Warp an image float32 (H, W): each pixel is taken from the column ``at`` of its row."""
+    """Warp an image, float32 (H, W): each pixel comes from the column ``at``, float32 (H, W), of its row."""
     rows, columns = np.indices(picture.shape, np.float32)
     warped = cv2.remap(picture, at, rows, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
     return np.where(np.abs(at - columns) > MIN_MOVE, warped, picture)
 
 
 def _widen_heart(chest: Chest, goal: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the image with a heart of the ratio ``goal``, float32 (H, W), and the heart's mask, bool (H, W)."""
+    """Return the image with a heart of the cardiothoracic ratio ``goal``, float32 (H, W), and the heart's mask."""
     at = source_columns_of(chest, goal)
     lesion, warped = warp_rows(chest.heart.astype(np.float32), at) >= 0.5, warp_rows(chest.image, at)
     # where the heart is stretched, it becomes denser, and narrow structures become fainter
@@ -98,7 +99,7 @@ def _widen_heart(chest: Chest, goal: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Widen the heart to ``request.ratio``; if ``request.measure`` is set, correct once by the measured ratio."""
+    """Widen the heart to the cardiothoracic ratio of the request. If it has a ``measure``, correct the width once."""
     if request.ratio is None or not (chest.heart.any() and chest.right.any() and chest.left.any()):
         return PaintedImage(chest.image, np.zeros(chest.image.shape, bool), {})
     goal, parameters = request.ratio, {"ratio": request.ratio}

@@ -9,14 +9,15 @@ import numpy as np
 from cxr.geometry.boxes import bounding_box, clip_boxes
 
 MEDIAL = 12
-"""Width of the band inside a lung's medial border in which a lesion fades out, px of 512. The border is hidden by the
-heart and the great vessels, so no edge must be visible there."""
-RIM = 3  # width of the band around a lung in which a lesion fades out, px
+"""Width of the band inside a lung's medial border in which a lesion fades out, px at 512 x 512. The heart and the great
+vessels hide the border, so no edge of a lesion must be visible there."""
+RIM = 3  # width of the band outside a lung in which a lesion fades out, px
 
 
 @dataclass(frozen=True)
 class Chest:
-    """A frontal X-ray, float32 (H, W) in 0..1 (dense is bright), and its organs, bool (H, W), by patient side."""
+    """A frontal X-ray, float32 (H, W) in 0..1 with dense tissue bright, and the masks of its organs, bool (H, W).
+    ``right`` and ``left`` are the patient's sides."""
 
     image: np.ndarray
     right: np.ndarray
@@ -24,18 +25,18 @@ class Chest:
     heart: np.ndarray
 
     def lung(self, side: str) -> np.ndarray:
-        """Return the lung of a side, bool (H, W)."""
+        """Return the mask of the lung on the patient's ``side``, "right" or "left", bool (H, W)."""
         return self.right if side == "right" else self.left
 
     @property
     def lungs(self) -> np.ndarray:
-        """Both lungs, bool (H, W)."""
+        """Mask of both lungs, bool (H, W)."""
         return self.right | self.left
 
 
 @dataclass(frozen=True)
 class Place:
-    """Requested place of a lesion: a box (x1, y1, x2, y2) in pixels, and the side of the lung."""
+    """The place where a lesion is requested: a box (x1, y1, x2, y2) in pixels, and the lung, "right" or "left"."""
 
     box: tuple[float, float, float, float]
     side: str
@@ -43,8 +44,8 @@ class Place:
 
 @dataclass(frozen=True)
 class PaintRequest:
-    """Request of a painter: places, text of the prompt, target cardiothoracic ratio, and the painter's ranges {name:
-    (low, high) or a number}. ``measure``: function that returns the cardiothoracic ratio of an image."""
+    """A request to a painter. ``words``: text of the prompt; ``ratio``: requested cardiothoracic ratio; ``ranges``: the
+    painter's parameters, {name: (low, high) or a number}; ``measure``: returns the cardiothoracic ratio of an image."""
 
     places: tuple[Place, ...]
     words: str = ""
@@ -57,18 +58,18 @@ class PaintRequest:
         return any(word in self.words.lower() for word in words)
 
     def draw(self, name: str, random: np.random.Generator) -> float:
-        """Sample a number uniformly from a range."""
+        """Sample a number uniformly from the range ``name``."""
         return float(random.uniform(*self.ranges[name]))
 
     def draw_count(self, name: str, random: np.random.Generator) -> int:
-        """Sample an integer uniformly from a range, both ends included."""
+        """Sample an integer uniformly from the range ``name``, both ends included."""
         low, high = self.ranges[name]
         return int(random.integers(low, high + 1))
 
 
 @dataclass(frozen=True)
 class PaintedImage:
-    """A painted image float32 (H, W) in 0..1, the mask of its lesion bool (H, W), and the sampled parameters."""
+    """A painted image, float32 (H, W) in 0..1, the mask of its lesion, bool (H, W), and the sampled parameters."""
 
     image: np.ndarray
     lesion: np.ndarray
@@ -76,7 +77,7 @@ class PaintedImage:
 
 
 def window_mask(chest: Chest, windows: Iterable["Window"]) -> np.ndarray:
-    """Return the mask, bool (H, W), of pixels in any of the windows."""
+    """Return a mask, bool (H, W), that is True for the pixels in at least one of the windows."""
     mask = np.zeros(chest.image.shape, bool)
     for window in windows:
         mask[window.at] = True
@@ -84,8 +85,8 @@ def window_mask(chest: Chest, windows: Iterable["Window"]) -> np.ndarray:
 
 
 class Window:
-    """The crop of an X-ray around a place. ``box``: tight box of the lung within the place; ``place_box``: box of the
-    place; both in pixels of the crop. ``empty``: whether the place has no pixel of the lung."""
+    """The crop of an X-ray around a place, with a margin. Boxes and arrays (h, w) are in its pixels. ``box``: bounding
+    box of the lung inside the place; ``place_box``: the place's box; ``empty``: True if the place has no lung pixel."""
 
     def __init__(self, chest: Chest, place: Place, margin: int = 2 * RIM):
         shape = chest.image.shape
@@ -115,8 +116,9 @@ class Window:
         return float(np.sqrt(max(1, self.size[0] * self.size[1])))
 
     def box_coordinates(self, beyond: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        """Return (u, v), float32 (h, w), from -1 to 1 between the sides of ``box``; v grows downwards. Sides where the
-        lung ends are first moved outwards by up to ``beyond`` half sizes, so lesions are dense up to its border."""
+        """Return the coordinates (u, v) of each pixel, float32 (h, w) each. They run from -1 to 1 between the sides of
+        ``box``, to the right and downwards. Sides where the lung ends are first moved outwards by up to ``beyond`` half
+        box sizes. So lesions are dense up to the lung's border."""
         x1, y1, x2, y2 = self.box
         wide, tall = beyond * (x2 - x1) / 2, beyond * (y2 - y1) / 2
         left_share, top_share, right_share, bottom_share = self.lung_border_shares()
@@ -126,7 +128,8 @@ class Window:
         return (2 * x - x1 - x2) / max(1, x2 - x1), (2 * y - y1 - y2) / max(1, y2 - y1)
 
     def lung_border_shares(self) -> tuple[float, float, float, float]:
-        """Return, for each side of ``box`` (left, top, right, bottom), the fraction of it along which the lung ends."""
+        """Return four fractions, 0..1, for the left, top, right and bottom side of ``box``. Each is the fraction of the
+        side along which the lung ends. Along the remaining part, the box cuts through the lung."""
         x1, y1, x2, y2 = self.box
         part = self.lung[y1:y2, x1:x2]
         shares = []
@@ -138,7 +141,8 @@ class Window:
         return tuple(shares)
 
     def fade_weights(self, soft: float = 0.12) -> np.ndarray:
-        """Return weights float32 (h, w): 1 inside, falling to 0 over ``soft`` half sizes and at the lung's border."""
+        """Return weights for a lesion's density, float32 (h, w): 1 inside lung and place, 0 outside. They fall over
+        ``soft`` half box sizes at the sides of the place, and at the lung's border."""
         x1, y1, x2, y2 = self.place_box
         y, x = np.mgrid[: self.shape[0], : self.shape[1]].astype(np.float32) + 0.5
         across, along = np.minimum(x - x1, x2 - x) / (x2 - x1), np.minimum(y - y1, y2 - y) / (y2 - y1)
@@ -146,12 +150,12 @@ class Window:
         return (self.rim_weights() * box * self.medial_fade_weights()).astype(np.float32)
 
     def rim_weights(self) -> np.ndarray:
-        """Return weights (h, w): 1 in the lung, falling to 0 within :data:`RIM` pixels outside."""
+        """Return weights, float (h, w): 1 in the lung, falling to 0 within :data:`RIM` px outside the lung."""
         outside = cv2.distanceTransform((~self.lung).astype(np.uint8), cv2.DIST_L2, 5)
         return np.where(outside <= RIM, 1 - outside / (RIM + 1), 0)
 
     def medial_fade_weights(self) -> np.ndarray:
-        """Return weights float32 (h, w): 1 in the lung, falling to 0 within :data:`MEDIAL` px of its medial border."""
+        """Return weights, float32 (h, w): 0 at the lung's medial border, 1 from :data:`MEDIAL` px inside it."""
         lung = self.lung if self.lateral > 0 else self.lung[:, ::-1]
         reached = np.maximum.accumulate(lung, axis=1)
         beyond = np.where(lung.any(axis=1)[:, None], ~reached, False)
@@ -169,5 +173,5 @@ def smoothstep(t: np.ndarray) -> np.ndarray:
 
 
 def soft_step(value: np.ndarray, width: float) -> np.ndarray:
-    """Return a smooth step, float32, from 0 to 1 around the value 0; ``width``: its width."""
+    """Map values to 0..1 by a smooth step, which is centred on the value 0 and ``width`` wide; return float32."""
     return smoothstep(np.clip(np.asarray(value, np.float32) / max(width, 1e-6) + 0.5, 0, 1)).astype(np.float32)

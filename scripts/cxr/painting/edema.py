@@ -1,4 +1,4 @@
-"""Paint pulmonary edema: perihilar haze that spares the periphery, bronchial cuffing, septal lines, wide vessels."""
+"""Paint pulmonary edema: haze around the hila, thickened bronchi, septal lines and wide vessels."""
 
 import cv2
 import numpy as np
@@ -9,7 +9,7 @@ from cxr.painting.airspace import EDGE, draw_envelope, draw_reticulation
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Window, window_mask
 from cxr.painting.lesions import noise
 
-HILUM = (0.22, 0.48)  # position of the hilum in the lung's box, as fractions from the medial edge and from the top
+HILUM = (0.22, 0.48)  # distance of the hilum from medial edge and top of the lung's box, as fractions of the box
 
 
 def draw_septal_lines(window: Window, number: int, random: np.random.Generator) -> np.ndarray:
@@ -32,7 +32,9 @@ def draw_septal_lines(window: Window, number: int, random: np.random.Generator) 
 def draw_cuffs(
     window: Window, u: np.ndarray, v: np.ndarray, number: int, size: tuple, random: np.random.Generator
 ) -> np.ndarray:
-    """Return thickened bronchi in cross-section, float32 (h, w): bright rings with dark centres near the hilum."""
+    """Draw thickened bronchi in cross-section, bright rings with dark centres near the hilum; return float32 (h, w).
+    ``u``, ``v``: coordinates of the pixels, as fractions of the lung's box from its medial edge and top; ``number``:
+    number of rings; ``size``: limits of their diameter, px."""
     ring, hole = np.zeros((2, *window.shape), np.uint8)
     near = window.lung & window.inside & (np.hypot((u - HILUM[0] - 0.12) / 0.2, (v - HILUM[1]) / 0.18) < 1)
     ys, xs = np.nonzero(near)
@@ -48,7 +50,7 @@ def draw_cuffs(
 
 
 def widen_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return the brightness that wider vessels add to an image float32 (H, W), where ``mask`` bool (H, W) is True."""
+    """Return the brightness that wider vessels add to an image, float32 (H, W), where ``mask`` is True."""
     bright = np.clip(extract_vessels(image, mask), 0, None)
     grown = cv2.dilate(bright, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5)))
     return cv2.GaussianBlur(grown, (0, 0), 1.0) - bright

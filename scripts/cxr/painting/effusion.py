@@ -8,22 +8,23 @@ from cxr.painting.absorption import GRAIN, water_brightness
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Place, Window, smoothstep, soft_step
 from cxr.painting.lesions import noise
 
-RING = 26  # width of the band of tissue around the lung's base that defines the fluid's brightness, px of 512
-DARKEST = 0.15  # darkest fraction of this tissue, which is ignored: gas in the stomach and air outside the body
-TISSUE_BLUR = 16.0  # SD of the blur that extends the tissue's brightness into the lung, px of 512
-MAX_BELOW = 16.0  # depth below the lung's lower border that is painted, because the mask may end too high, px of 512
-MIN_TISSUE = 0.01  # weight of the tissue's median brightness relative to the blurred fraction of nearby tissue
+# The sizes of bands and filters are pixels at an image size of 512 x 512.
+RING = 26  # width of the band of tissue around the lung's base that defines the fluid's brightness, px
+DARKEST = 0.15  # fraction of this tissue that is ignored as too dark: gas in the stomach and air outside the body
+TISSUE_BLUR = 16.0  # SD of the blur that extends the tissue's brightness into the lung, px
+MAX_BELOW = 16.0  # distance below the lung's lower border that is painted, because the mask may end too high, px
+MIN_TISSUE = 0.01  # weight of the tissue's median brightness, which only matters far from any tissue
 COVER = 5  # minimum height of the fluid level above the dome of the diaphragm, px
 THIN = 10.0  # minimum height over which the fluid thins out at its surface, px
-HIDDEN = 0.85  # fraction of the fluid that the heart hides
-NARROW = 9  # side of the median filter that removes the vessels, px of 512
-BASE = 14.0  # SD of the blur that separates ribs from slow changes of brightness, px of 512
-DRAWN_RANGES = ("delta", "soft", "rise", "reach", "kept")
+HIDDEN = 0.85  # fraction of the fluid's density that is lost behind the heart
+NARROW = 9  # side of the median filter that removes the vessels, px
+BASE = 14.0  # SD of the blur that separates ribs from slow changes of brightness, px
+DRAWN_RANGES = ("delta", "soft", "rise", "reach", "kept")  # parameters that are sampled for each place
 VISIBLE = 0.25  # fraction of the highest density from which a pixel belongs to the lesion's mask
 
 
 def tissue_brightness(chest: Chest, place: Place) -> np.ndarray:
-    """Return the brightness of the soft tissue around the lung's base, extended into the lung, float32 (H, W)."""
+    """Return the brightness of soft tissue around the lung's base, extended into the lung, float32 (H, W)."""
     lung = chest.lung(place.side)
     near = cv2.dilate(lung.astype(np.uint8), np.ones((2 * RING + 1, 2 * RING + 1))) > 0
     y, x = np.indices(lung.shape)
@@ -45,9 +46,9 @@ def tissue_brightness(chest: Chest, place: Place) -> np.ndarray:
 def depth_below_surface(
     window: Window, rise: float, reach: float, least: float, random: np.random.Generator
 ) -> np.ndarray:
-    """Return the depth of each pixel below the fluid's surface, px, float32 (h, w). The surface is level, at row
-    ``least`` or above, and rises towards the chest wall, within ``reach`` px, up to the upper side of the box;
-    ``rise``: height of this rise relative to the height of the level fluid."""
+    """Return the depth of each pixel below the fluid's surface, px, float32 (h, w), negative above the surface. The
+    surface is level except near the chest wall, where it rises to the top of the box over about ``reach`` px. ``rise``:
+    height of this rise, divided by that of the fluid below. ``least``: lowest row of the level part."""
     x1, y1, x2, y2 = window.box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     height = y2 - y1
@@ -65,7 +66,8 @@ def depth_below_surface(
 
 
 def fluid_region(window: Window) -> np.ndarray:
-    """Return weights float32 (h, w): 1 in the lung, falling to 0 at 4 px beside and :data:`MAX_BELOW` px below it."""
+    """Return weights for the fluid, float32 (h, w): 1 in the lung, 0 outside the place. They fall to 0 within 4 px
+    beside the lung and within :data:`MAX_BELOW` px below the lung."""
     lower = np.maximum.accumulate(window.lung, axis=0)
     side_distance = cv2.distanceTransform((~lower).astype(np.uint8), cv2.DIST_L2, 5)
     under = cv2.distanceTransform((~window.lung).astype(np.uint8), cv2.DIST_L2, 5)
@@ -77,7 +79,7 @@ def fluid_region(window: Window) -> np.ndarray:
 
 
 def rib_contrast(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
-    """Return the contrast of the ribs inside a lung, float32 (h, w): the image without vessels and slow changes."""
+    """Return the contrast of ribs in a lung, float32 (h, w): the image without vessels and slow changes."""
     inside = lung.astype(np.float32)
     grey = cv2.medianBlur(np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8), NARROW).astype(np.float32) / 255
     bone = cv2.GaussianBlur(grey, (0, 0), 1.5)
@@ -87,10 +89,10 @@ def rib_contrast(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
 
 
 def draw_fluid(window: Window, request: PaintRequest, parameters: dict, random: np.random.Generator) -> np.ndarray:
-    """Return the density of the fluid at each pixel, float32 (h, w), as if the heart did not hide it."""
+    """Return the density of the fluid, float32 (h, w), as if the heart did not hide a part of it."""
     tall, (x1, _, x2, bottom) = window.size[1], window.box
     lower_columns = window.lung[:, x1 + (x2 - x1) // 6 : x2 - (x2 - x1) // 6].T
-    # the highest row of the lung's lower border in the box's middle two thirds
+    # the top of the diaphragm: the highest row of the lung's lower border in the middle two thirds of the box
     dome = float(min((np.flatnonzero(column)[-1] for column in lower_columns if column.any()), default=bottom))
     reach = max(6.0, parameters["reach"] * window.size[0])
     deep = depth_below_surface(window, parameters["rise"], reach, dome - COVER, random)
@@ -101,7 +103,7 @@ def draw_fluid(window: Window, request: PaintRequest, parameters: dict, random: 
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint an effusion into each place of the request, with the ranges ``base`` and :data:`DRAWN_RANGES`."""
+    """Paint an effusion into each place of the request, which needs the ranges ``base`` and :data:`DRAWN_RANGES`."""
     image, lesion, parts = chest.image.copy(), np.zeros(chest.image.shape, bool), []
     for place in request.places:
         window = Window(chest, place)

@@ -1,6 +1,6 @@
-"""Paint a lesion, or a structure that resembles one, on a frontal chest X-ray. ``image + (1 - image) * density``
-("screen") brightens dark lung more than bone and stays in 0..1. The density is 0 outside the region, except for a soft
-rim. All sizes are fractions of the region. Amplitudes and shapes are our choice, by visual comparison."""
+"""Paint a lesion, or a structure that resembles a lesion, on a frontal chest X-ray. The formula ``image + (1 - image) *
+density`` brightens dark lung more than bone, and its result stays in 0..1. The density is 0 outside the region, except
+for a soft rim. All sizes are fractions of the region's size. We chose amplitudes and shapes by visual comparison."""
 
 from collections.abc import Callable
 
@@ -10,12 +10,13 @@ import numpy as np
 from cxr.geometry.boxes import bounding_box
 
 RIMS = {"opacity": 0.05, "consolidation": 0.04, "pneumonia": 0.05}
-"""{lesion: softness at the edge of its region, as the SD of a blur in region sizes}; 0.02 for other lesions."""
+"""{lesion: SD of the blur at the edge of its region, as a fraction of the region's size}; 0.02 for other lesions."""
 VISIBLE = 0.30  # fraction of the highest density from which a pixel belongs to the lesion's mask
 
 
 def noise(shape: tuple[int, int], scale: float, rng: np.random.Generator, octaves: int = 3) -> np.ndarray:
-    """Return smooth noise float32 (H, W), with mean about 0 and SD about 1; ``scale``: px of the coarsest grain."""
+    """Return smooth noise, float32 (H, W), with mean about 0 and SD about 1. ``scale``: size of the coarsest grain, px;
+    each of the ``octaves`` adds a grain of half the size."""
     total = np.zeros(shape, np.float32)
     weight = 1.0
     for _ in range(octaves):
@@ -35,7 +36,7 @@ def _blur(picture: np.ndarray, sigma: float) -> np.ndarray:
 
 
 def _step(value: np.ndarray, width: float) -> np.ndarray:
-    """Return a smooth step from 0 to 1 around the value 0; ``width``: its width."""
+    """Map values to 0..1 by a smooth step, which is centred on the value 0 and ``width`` wide; return float32."""
     t = np.clip(value / width + 0.5, 0.0, 1.0)
     return (t * t * (3.0 - 2.0 * t)).astype(np.float32)
 
@@ -45,13 +46,14 @@ def _grid(shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _stroke(canvas: np.ndarray, points: np.ndarray, thickness: float, value: float = 1.0) -> None:
-    """Draw a polyline (N, 2) with smooth edges on a uint8 canvas, the only type that OpenCV antialiases."""
+    """Draw a polyline, points (N, 2), with smooth edges on a uint8 canvas, the only type that OpenCV antialiases."""
     pixels = [np.round(np.asarray(points) * 16).astype(np.int32)]
     cv2.polylines(canvas, pixels, False, round(255 * value), max(1, round(thickness)), cv2.LINE_AA, 4)
 
 
 def _point_in(region: np.ndarray, rng: np.random.Generator, depth: float = 0.35) -> tuple[float, float]:
-    """Sample a pixel (x, y) of the region whose distance from the edge is at least ``depth`` times the maximum."""
+    """Return a random pixel (x, y) of the region whose distance from the edge is at least ``depth`` times the
+    maximum."""
     distance = cv2.distanceTransform(region.astype(np.uint8), cv2.DIST_L2, 3)
     ys, xs = np.nonzero(distance >= depth * distance.max())
     at = int(rng.integers(len(xs)))
@@ -59,7 +61,7 @@ def _point_in(region: np.ndarray, rng: np.random.Generator, depth: float = 0.35)
 
 
 def _blob(shape, centre, radii, angle: float, soft: float, rng, ragged: float = 0.25) -> np.ndarray:
-    """Return an irregular ellipse, 1 inside and falling to 0 over ``soft`` radii."""
+    """Return an irregular ellipse, float32 (H, W): 1 inside, falling to 0 over ``soft`` radii. ``angle``: radians."""
     x, y = _grid(shape)
     x, y = x - centre[0], y - centre[1]
     c, s = np.cos(angle), np.sin(angle)
@@ -68,7 +70,7 @@ def _blob(shape, centre, radii, angle: float, soft: float, rng, ragged: float = 
 
 
 class _Side:
-    """The cropped part of the region in one lung; ``lateral``: direction of the chest wall along x (-1 or 1)."""
+    """The crop of the region in one lung. ``lateral``: direction of the chest wall along x, -1 or 1."""
 
     def __init__(self, region: np.ndarray, lateral: int, extent: float):
         self.region, self.lateral, self.extent = region, lateral, extent
@@ -83,7 +85,8 @@ class _Side:
 
 
 def _large_blob(side: _Side, radius_range: tuple, soft_range: tuple, rng: np.random.Generator) -> np.ndarray:
-    """Return a blob anywhere in the region; ``radius_range``: in units of ``side.reach``; ``soft_range``: in radii."""
+    """Return a blob at a random place in the region. ``radius_range``: limits of its radius, as fractions of
+    ``side.reach``; ``soft_range``: limits of the width of its edge, in radii."""
     radius = side.reach * side.extent * rng.uniform(*radius_range)
     radii, centre = (radius, radius * rng.uniform(0.6, 1.0)), _point_in(side.region, rng)
     return _blob(side.region.shape, centre, radii, rng.uniform(0, np.pi), rng.uniform(*soft_range), rng)
@@ -97,7 +100,7 @@ def _opacity(side: _Side, rng: np.random.Generator) -> np.ndarray:
 
 
 def _bronchogram(side: _Side, rng: np.random.Generator) -> np.ndarray:
-    """Return air-filled bronchi that run outwards from the medial side, 1 on a bronchus."""
+    """Return air-filled bronchi that run outwards from the medial side, 1 on a bronchus and 0 elsewhere."""
     tubes = np.zeros(side.region.shape, np.uint8)
     thick = side.reach / 60
     for _ in range(int(rng.integers(3, 7))):
@@ -145,7 +148,7 @@ def _bands(side: _Side, rng: np.random.Generator) -> np.ndarray:
 
 
 def _wedge(side: _Side, rng: np.random.Generator) -> np.ndarray:
-    """Return volume loss at the base: a triangle with one edge along the mediastinum and a lateral apex."""
+    """Return the density of a collapsed lung base: a triangle along the mediastinum with a lateral apex."""
     _, y = _grid(side.region.shape)
     height = side.height * side.extent * rng.uniform(0.25, 0.5)
     top = height * np.clip(1.0 - side.laterality() / rng.uniform(0.7, 1.1), 0.0, 1.0)
@@ -205,7 +208,7 @@ def _scar(side: _Side, rng: np.random.Generator) -> np.ndarray:
 
 
 def _device(side: _Side, rng: np.random.Generator) -> np.ndarray:
-    """Return a tube or a lead: a long, thin, bright curve; a tube has two bright parallel edges."""
+    """Return the density of a tube or a lead: a long, thin, bright curve. A tube has two bright parallel edges."""
     t = np.linspace(0.0, 1.0, 40)
     start = np.array([side.width * rng.random(), 0.0])
     end = np.array([side.width * rng.random(), side.height * rng.uniform(0.4, 1.0)])
@@ -234,7 +237,8 @@ PAINTABLE = tuple(_SHAPES)  # lesions that :func:`paint` accepts; cardiomegaly i
 
 
 def _split(region: np.ndarray, midline: float) -> list[tuple[slice, slice, int]]:
-    """Split the region at the midline into crops (rows, columns, lateral direction), without very small parts."""
+    """Split the region at the midline. Return (rows, columns, direction of the chest wall along x) of each side's crop.
+    A side is dropped if its area is less than a tenth of the other side's."""
     column = min(max(round(midline), 0), region.shape[1])
     crops = []
     for first, last, lateral in ((0, column, -1), (column, region.shape[1], 1)):
@@ -256,10 +260,11 @@ def paint(
     midline: float | None = None,
     extent: float = 1.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the image, float32 (H, W) in 0..1, with ``lesion`` painted into ``region`` bool (H, W), and the lesion's
-    mask. Edema is painted into both sides of the region, other lesions into one (effusion sometimes into both).
-    ``strength`` scales the density, ``extent`` the size (1: a sixth to a half of the region's width). ``midline``:
-    column that separates the patient's right and left. Raises ValueError for a lesion that is not in ``PAINTABLE``."""
+    """Paint ``lesion`` into ``region``, bool (H, W), of an image, float32 (H, W) in 0..1. Return the painted image and
+    the lesion's mask, bool (H, W). Edema is painted into both sides of the region, other lesions into one side, and
+    effusion sometimes into both. ``strength`` multiplies the density, and ``extent`` the size. With ``extent`` 1, a
+    lesion has a sixth to a half of the region's width. ``midline``: column that separates the patient's right and left.
+    Raises ValueError for a lesion that is not in ``PAINTABLE``."""
     if lesion not in _SHAPES:
         raise ValueError(f"lesion must be one of {', '.join(PAINTABLE)}, not {lesion!r}")
     new, mask = np.array(image, np.float32), np.zeros(image.shape, bool)

@@ -1,4 +1,5 @@
-"""Painters by name, and the region that each may change. Findings in ``semisyn.findings_file`` name their painter."""
+"""The painter of each finding, by name, and the region that a painter may change. Each finding in the file
+``semisyn.findings_file`` names its painter."""
 
 from collections.abc import Callable
 
@@ -20,11 +21,11 @@ PAINTERS: dict[str, Paint] = {
     "pneumothorax": pneumothorax.paint,
     "cardiomegaly": cardiomegaly.paint,
 }
-IN_BOX = ("atelectasis", "effusion")  # these may paint in the whole box, others in the lung and its rim
+IN_BOX = ("atelectasis", "effusion")  # these painters may change the whole box, other painters the lung and its rim
 
 
 def region_of(painter: str, chest: Chest, request: PaintRequest) -> np.ndarray:
-    """Return the region that a painter may change, bool (H, W); outside it, the painted image equals the source."""
+    """Return the region that a painter may change, bool (H, W). Outside, the image equals the source."""
     shape = chest.image.shape
     mask = np.zeros(shape, bool)
     if painter == "cardiomegaly":  # all columns of the thorax

@@ -1,4 +1,4 @@
-"""Paint pneumothorax: between chest wall and pleural line, air without vessels, slightly darker than the lung."""
+"""Paint pneumothorax: air between chest wall and pleural line, without vessels and slightly darker than the lung."""
 
 import cv2
 import numpy as np
@@ -7,29 +7,29 @@ from cxr.painting.absorption import GRAIN, REACH, crop_around
 from cxr.painting.chest import Chest, PaintedImage, PaintRequest, Place, Window, smoothstep, soft_step, window_mask
 from cxr.painting.lesions import noise
 
-SMOOTH = 5.0  # SD of the blur that makes the distance to the chest wall smooth, px of 512
+SMOOTH = 5.0  # SD of the blur that makes the distance to the chest wall smooth, px at 512 x 512
 NEAR, COARSE = 6.0, 10.0  # reach of the filter that removes vessels; SD of the blur that defines detail, px
-EVENED_DIFFERENCE = 1.5  # brightness step that this filter smooths, in median detail of the lungs; ribs are preserved
-ENDING, ABOVE = 0.14, 1.8  # fraction of the box over which changes fade where it cuts the lung; factor at the top
-APEX_SHARE = 0.35  # a box that begins in this upper fraction of the lung gets apical air, other boxes a pocket
+EVENED_DIFFERENCE = 1.5  # brightness step that this filter smooths, as a multiple of the median detail of the lungs
+ENDING, ABOVE = 0.14, 1.8  # fraction of the box over which changes fade at its sides; factor of this width at its top
+APEX_SHARE = 0.35  # a box that begins in this upper fraction of the lung gets air at the apex, other boxes a pocket
 MAX_POCKET_DEPTH = 0.6  # maximum depth of a pocket, as a fraction of its height
 CUT_ROWS = 3  # a lung that reaches these top rows is cut off by the image's edge
-EDGE = 2.5  # width of the transition from lung to air, px of 512
+EDGE = 2.5  # width of the transition from lung to air, px at 512 x 512
 VISIBLE = 0.15  # fraction of the air's full effect from which a pixel belongs to the lesion's mask
 MIN_DEPTH = 6.0  # minimum depth of the air where it is deepest, px
 DENSE, BRIGHT = 0.85, 0.95  # brightness that the denser lung and the pleural line approach
-DRAWN_RANGES = ("delta", "tail", "share", "line", "width", "denser", "lost")
+DRAWN_RANGES = ("delta", "tail", "share", "line", "width", "denser", "lost")  # parameters sampled for each place
 
 
 def remove_vessels(chest: Chest, mask: np.ndarray) -> np.ndarray:
-    """Return the image, float32 (H, W), where ``mask`` bool (H, W) is True without vessels and grain, by smoothing
-    small differences."""
+    """Return the image, float32 (H, W), without vessels and grain where ``mask``, bool (H, W), is True. A filter
+    smooths small differences of brightness there and preserves large ones, such as ribs."""
     image = chest.image
     detail = np.abs(cv2.GaussianBlur(image, (0, 0), 1) - cv2.GaussianBlur(image, (0, 0), COARSE))
     alike = EVENED_DIFFERENCE * max(float(np.median(detail[chest.lungs])), 1 / 512)
     grey = cv2.medianBlur(np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8), 5).astype(np.float32) / 255
     at = crop_around(mask)
-    # the filter's result depends on the range of its input, so a row with the range of the whole image is appended
+    # The filter's result depends on the range of its input. So a row with the range of the whole image is appended.
     part = cv2.copyMakeBorder(grey, REACH, REACH, REACH, REACH, cv2.BORDER_REFLECT_101)
     part = part[at[0].start : at[0].stop + 2 * REACH, at[1].start : at[1].stop + 2 * REACH]
     ends = np.full_like(part[:1], grey.min())
@@ -41,7 +41,7 @@ def remove_vessels(chest: Chest, mask: np.ndarray) -> np.ndarray:
 
 
 def wall_distance(chest: Chest, side: str) -> np.ndarray:
-    """Return the smoothed distance of each pixel from the chest wall beside and above a lung, px, float32 (H, W)."""
+    """Return each pixel's smoothed distance from the chest wall beside and above a lung, px, positive inside."""
     lung = chest.lung(side) if side == "left" else chest.lung(side)[:, ::-1]
     edge = np.maximum.accumulate(lung[:, ::-1], axis=1)[:, ::-1].sum(axis=1)
     inner = np.arange(lung.shape[1])[None] < np.maximum.accumulate(edge)[:, None]
@@ -55,8 +55,8 @@ def wall_distance(chest: Chest, side: str) -> np.ndarray:
 
 
 def air_depth(window: Window, tail: float, from_apex: bool) -> np.ndarray:
-    """Return the relative depth of the air in each row, float32 (h, 1), at most 1: widest at the apex and falling
-    towards ``tail``, or the shape of a lens."""
+    """Return the relative thickness of the air in each row, float32 (h, 1), at most 1. With ``from_apex``, the air is
+    widest at the apex and narrows towards the fraction ``tail``. Without it, the air has the shape of a lens."""
     _, y1, _, y2 = window.box
     t = np.clip((np.arange(window.shape[0], dtype=np.float32)[:, None] + 0.5 - y1) / max(1, y2 - y1), 0, 1)
     if from_apex:
@@ -66,7 +66,8 @@ def air_depth(window: Window, tail: float, from_apex: bool) -> np.ndarray:
 
 
 def fade_weights(window: Window) -> np.ndarray:
-    """Return weights float32 (h, w): 1 in the lung within the box, 0 outside, a ramp where a side cuts the lung."""
+    """Return weights for the changes of the image, float32 (h, w): 1 in the lung inside the box, 0 outside, with a ramp
+    at the sides of the box."""
     x1, y1, x2, y2 = window.place_box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     wide, tall = (max(4.0, ENDING * size) for size in (x2 - x1, y2 - y1))
@@ -77,8 +78,9 @@ def fade_weights(window: Window) -> np.ndarray:
 def pleural_line(
     chest: Chest, place: Place, window: Window, request: PaintRequest, parameters: dict, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the distance of each pixel beyond the pleural line, px; the air's depth in each row; the maximum depth.
-    The line is parallel to the chest wall, or to the side of the box if the box does not reach the wall."""
+    """Return (distance of each pixel beyond the pleural line, thickness of the air in each row, maximum thickness), all
+    in px. The distance is positive in the air. The line is parallel to the chest wall. If the box does not reach the
+    wall, the air begins at the side of the box."""
     lung = chest.lung(place.side)
     rows, columns = (np.flatnonzero(lung.any(axis=axis)) for axis in (1, 0))
     far = wall_distance(chest, place.side)[window.at]
@@ -101,7 +103,7 @@ def pleural_line(
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint a pneumothorax into each place of the request, with the ranges depth, grain and :data:`DRAWN_RANGES`."""
+    """Paint a pneumothorax into each place. The request needs the ranges depth, grain and :data:`DRAWN_RANGES`."""
     image, lesion, parts = chest.image.copy(), np.zeros(chest.image.shape, bool), []
     windows = [Window(chest, place) for place in request.places]
     mask = window_mask(chest, (window for window in windows if not window.empty))

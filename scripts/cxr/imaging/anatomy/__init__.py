@@ -1,1 +1,1 @@
-"""Segmenting zones, lobes and heart on the edited image; images with contradictory organ masks are excluded."""
+"""Segmenting zones, lobes and heart on the edited image. Images whose two sets of organ masks disagree are excluded."""

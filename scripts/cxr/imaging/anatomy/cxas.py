@@ -1,4 +1,4 @@
-"""The paper's anatomy engine: CXAS, a U-Net on a ResNet-50 that segments 159 structures, 16 of which are used.
+"""The paper's anatomy engine: CXAS, a U-Net on a ResNet-50 that segments 159 structures. The pipeline uses 16 of them.
 
 The net is a class of the package ``cxas`` (0.0.20). The package's loader is not used, because it downloads weights and
 skips tensors that do not fit. Frames are normalised as in the package. Source: Seibold et al., arXiv 2306.03934.
@@ -24,7 +24,10 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def published_net() -> tuple[torch.nn.Module, list[int]]:
-    """Return the net on device ``meta``, and the channels of ``ANATOMY_LABELS``. Raises UserError if any is missing."""
+    """Return the net without weights (device ``meta``), and the output channels of ``ANATOMY_LABELS``.
+
+    Raises UserError if the package or a label is missing.
+    """
     try:
         if (spec := importlib.util.find_spec("cxas")) is None:
             raise ImportError("no package cxas")
@@ -46,7 +49,7 @@ def published_net() -> tuple[torch.nn.Module, list[int]]:
 
 
 def keep_channels(net: torch.nn.Module, channels: list[int]) -> None:
-    """Reduce the last layer to ``channels``; all 159 channels of 512 x 512 pixels would take 167 MB per image."""
+    """Reduce the last layer to ``channels``, because 159 channels of 512 x 512 pixels would take 167 MB per image."""
     full_layer = net.head.out.conv
     net.head.out.conv = torch.nn.Conv2d(full_layer.in_channels, len(channels), kernel_size=1, device="meta")
     weights = {name: value[channels] for name, value in full_layer.state_dict().items()}
@@ -74,7 +77,7 @@ class CxasAnatomy:
         self.batch = setup.batch if self._device.type == "cuda" else 1
 
     def segment_batch(self, images: list[np.ndarray]) -> list[np.ndarray]:
-        """Segment edited frames, uint8 (512, 512); return masks, bool (16, 512, 512), for each."""
+        """Segment edited frames, uint8 (512, 512). Return the masks of each frame, bool (16, 512, 512)."""
         masks = []
         with inference():
             for first in range(0, len(images), self.batch):

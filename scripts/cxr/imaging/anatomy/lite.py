@@ -1,4 +1,4 @@
-"""The embedded anatomy engine: organs from the lite organ net on the edited image, zones and lobes by geometry."""
+"""The embedded anatomy engine. The lite organ net segments the edited image; geometry gives zones and lobes."""
 
 import numpy as np
 
@@ -24,5 +24,5 @@ class LiteAnatomy:
 
 
 def load(options: object = None, setup: object = None) -> LiteAnatomy:
-    """Load the engine; it has no settings of its own."""
+    """Load the engine, which has no settings."""
     return LiteAnatomy()

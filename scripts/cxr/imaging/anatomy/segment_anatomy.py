@@ -15,7 +15,7 @@ from cxr.base.workers import process_rows
 from cxr.imaging.anatomy.settings import AnatomySettings
 
 MIN_LABELS = 14  # minimum number of non-empty masks, of 16 (D.1 checks this number, but gives no limit)
-MAX_DISAGREEMENT = 0.05  # maximum distance of edges of organs and anatomy, frame widths (D.2 gives no limit)
+MAX_DISAGREEMENT = 0.05  # maximum distance between edges of both mask sets, frame widths (D.2 gives no limit)
 
 
 class AnatomyEngine(Protocol):
@@ -24,7 +24,7 @@ class AnatomyEngine(Protocol):
     def segment(self, image: np.ndarray) -> np.ndarray:
         """Segment an edited frame; return masks, bool (16, 512, 512), in the order of ``ANATOMY_LABELS``.
 
-        The mask of a label that is not found is empty. Several threads call this method at once.
+        If a structure is not in the image, its mask is empty. Several threads call this method at once.
 
         An engine with a large net instead has the attribute ``batch``, the batch size, and ``segment_batch(images)``,
         which takes and returns lists and is called from one thread.
@@ -37,9 +37,9 @@ def load_engine(name: str, options: AnatomySettings, setup: Setup | None = None)
 
 
 def outer_edges(masks: dict[str, np.ndarray]) -> dict[str, float | None]:
-    """Return the outermost column of each lung and the lowest row of the heart, in pixels; None for an empty mask.
+    """Return {edge: column or row} for the outermost column of each lung and the lowest row of the heart.
 
-    The right lung is on the left of the image, so its outermost column is its smallest.
+    The right lung is on the left of the image, so its outermost column is its smallest. An empty mask gives None.
     """
     right_columns, left_columns = (np.flatnonzero(masks[name].any(axis=0)) for name in LUNGS)
     heart_rows = np.flatnonzero(masks[HEART].any(axis=1))
@@ -49,7 +49,7 @@ def outer_edges(masks: dict[str, np.ndarray]) -> dict[str, float | None]:
 
 
 def disagreement(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> tuple[float, str]:
-    """Return the maximum distance between corresponding edges of two mask sets, in frame widths, and the edge's name.
+    """Return (largest distance between an edge in two mask sets, in frame widths; name of this edge).
 
     The distance is infinite if only one set has the edge. An edge that both sets lack is ignored.
     """
@@ -65,10 +65,10 @@ def disagreement(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) ->
 
 
 def find_fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: AnatomySettings) -> tuple[str, str] | None:
-    """Return a reason code and a detail if the masks cannot be used, None if they can.
+    """Return a reason code and a detail if the masks cannot be used, or None if they can.
 
-    ``anatomy``: masks of the edited image, bool (16, H, W); ``organs``: masks of the original image, {label: bool
-    (H, W)}. The checks are from the paper: D.1 (number of extracted masks) and D.2 (agreement of the two models).
+    ``anatomy``: masks of the edited image, bool (16, H, W); ``organs``: masks of the original image, {label: bool (H,
+    W)}. The checks are from the paper: D.1 (number of extracted masks) and D.2 (agreement of the two models).
     """
     num_nonempty = int(anatomy.any(axis=(1, 2)).sum())
     if num_nonempty < MIN_LABELS:

@@ -8,13 +8,17 @@ from cxr.base.settings import AUTHORS, Section, Share, key
 class CxasSettings(Section):
     """The engine cxas."""
 
-    threshold: Share = key(0.5, "Probability above which a pixel belongs to a structure.", source=AUTHORS)
+    threshold: Share = key(
+        0.5, "Probability above which a pixel belongs to a structure; a higher one shrinks masks.", source=AUTHORS
+    )
 
 
 class AnatomySettings(Section):
     """The 15 zone labels and the heart, on the edited image (paper)."""
 
     engine: Literal["lite", "cxas"] = key(
-        "lite", "lite: zones computed from organ masks of the edited image; cxas: the paper's net of 159 structures."
+        "lite",
+        "Source of zones and heart. lite: computed from organ masks of the edited image; cxas: the paper's net of "
+        "159 structures.",
     )
     cxas: CxasSettings = key(CxasSettings, "Settings of the engine cxas.")

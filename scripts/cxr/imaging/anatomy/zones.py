@@ -2,8 +2,8 @@
 
 Each lung pixel has a ``depth`` and a ``side``. Depth is 0 at the apex and 1 at the base, along the mean of the long
 axes of both lungs, so that zones follow a tilted patient. Side is 0 at the medial and 1 at the lateral edge. The four
-zones are bands of depth and partition the lung. Lobes overlap, as in CXAS. Their borders are straight lines from the
-medial to the lateral edge; pixels that no other lobe covers belong to the lower lobe.
+zones are bands of depth that do not overlap. Lobes overlap, as in CXAS. Their borders are straight lines from the
+medial to the lateral edge. Pixels that no other lobe covers belong to the lower lobe.
 """
 
 import math
@@ -21,7 +21,7 @@ MAX_TILT = 15.0  # maximum tilt of the chest that the zones follow, degrees
 
 
 def _axis_angle(mask: np.ndarray) -> float | None:
-    """Return the angle of a mask's long axis to the vertical, radians; > 0 if the lower end is further right."""
+    """Return the angle of a mask's long axis to the vertical, radians, positive if the lower end is further right."""
     ys, xs = np.nonzero(mask)
     if xs.size < 3:
         return None
@@ -31,7 +31,7 @@ def _axis_angle(mask: np.ndarray) -> float | None:
 
 
 def chest_tilt(right_lung: np.ndarray, left_lung: np.ndarray) -> float:
-    """Return the tilt of the chest in radians, limited to ±``MAX_TILT`` degrees; 0 if a lung is missing."""
+    """Return the tilt of the chest in radians, limited to ±``MAX_TILT`` degrees, or 0 if a lung is missing."""
     angles = [_axis_angle(right_lung), _axis_angle(left_lung)]
     if None in angles:
         return 0.0
@@ -58,7 +58,7 @@ def _border_depth(ends: tuple[float, float], lateral: np.ndarray) -> np.ndarray:
 
 
 def lobe_masks(side: str, depth: np.ndarray, lateral: np.ndarray) -> dict[str, np.ndarray]:
-    """Return {lobe: bool (N,)}: which of the N pixels of a lung belong to each lobe."""
+    """Return {lobe: bool (N,)}, which says for each of the N pixels of a lung whether it belongs to the lobe."""
     lower = depth >= _border_depth(LOWER_BEGIN, lateral)
     upper = depth < _border_depth(RIGHT_UPPER_END if side == "right" else LEFT_UPPER_END, lateral)
     middle = ~upper & (depth < _border_depth(MIDDLE_END, lateral)) & (side == "right")

@@ -1,1 +1,1 @@
-"""Generating the counterfactual image without lesions, and the anomaly map."""
+"""Removing lesions from images to get counterfactual images, and mapping the brightness that was removed."""

@@ -1,4 +1,4 @@
-"""The interface of counterfactual engines, and the conversion of their output (paper, section 3.1)."""
+"""The interface of engines that remove lesions, and the conversion of their output (paper, section 3.1)."""
 
 from typing import Protocol
 
@@ -10,25 +10,25 @@ from cxr.imaging.anomaly.settings import AnomalySettings
 
 
 class BadMap(ValueError):
-    """The engine's output has a wrong shape or values that are not finite."""
+    """The engine's output has a wrong shape, or values that are not finite."""
 
 
 def edit_region(organs: dict[str, np.ndarray]) -> np.ndarray:
-    """Return the region where edits are allowed, bool (H, W): lungs and heart (paper)."""
+    """Return the region that may be edited, bool (H, W): lungs and heart (paper)."""
     return np.logical_or.reduce([organs[label] for label in (*LUNGS, HEART)])
 
 
 def compose(image: np.ndarray, proposal: np.ndarray, region: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the edited image and the anomaly map, both uint8 (H, W). Raises BadMap.
+    """Return the edited image and the anomaly map, both uint8 (H, W). Raises BadMap for an unusable proposal.
 
-    ``proposal``: the engine's output (H, W) in grey levels. The edited image is the proposal, rounded and clipped to
-    0..255, inside ``region``, bool (H, W), and the original image outside. The map is max(image - edited, 0), because a
-    lesion is brighter than healthy tissue.
+    ``proposal``: the engine's output (H, W) in grey levels. Inside ``region``, bool (H, W), the edited image is the
+    proposal, rounded and clipped to 0..255. Outside, it is the original image. The map is max(image - edited, 0),
+    because a lesion is brighter than healthy tissue.
     """
     if proposal.shape != image.shape:
-        raise BadMap(f"shape {proposal.shape} instead of {image.shape}")
+        raise BadMap(f"the output has the shape {proposal.shape} instead of {image.shape}")
     if not np.isfinite(proposal).all():
-        raise BadMap(f"{np.count_nonzero(~np.isfinite(proposal))} values are not finite")
+        raise BadMap(f"{np.count_nonzero(~np.isfinite(proposal))} values of the output are not finite")
     edited = np.where(region, np.clip(np.rint(proposal), 0, 255), image).astype(np.uint8)
     return edited, image - np.minimum(edited, image)
 
@@ -44,7 +44,7 @@ class AnomalyEngine(Protocol):
         return any image of this shape. Several threads call this method at once.
 
         An engine with a large net instead has the attribute ``batch``, the batch size, and ``edit_batch(images, organs,
-        image_ids)``, which takes lists and is called from one thread; no result may depend on the other images.
+        image_ids)``. This method takes lists and is called from one thread. No result may depend on the other images.
         """
 
 

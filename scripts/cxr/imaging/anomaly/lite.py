@@ -1,11 +1,12 @@
-"""The embedded counterfactual engine: a small net that estimates and removes the brightness of lesions.
+"""Removing lesions from a frame with a small embedded net, which estimates how much lesions brighten each pixel.
 
 The net (resources/anomaly) receives the lungs, stretched to a square. For each pixel it predicts the probability of a
-lesion, and the brightness that the lesion adds, as a fraction of the image's range.
+lesion, and the brightness that the lesion adds (its excess), as a fraction of the image's range.
 
-The added brightness is subtracted from the low-pass base only. Absorption is multiplicative, so the detail (ribs,
-vessels) is multiplied by the factor by which the base's distance to white grew. Where the base is far brighter than the
-healthy parts of the same lungs, it is moved towards their median; elsewhere at most ``ROOM`` grey levels are removed.
+The frame is split into a blurred base and detail, such as ribs and vessels. The excess is subtracted from the base. A
+lesion also weakens the detail, because absorption is multiplicative. So the detail is multiplied by the factor by which
+the base's distance to white grows. Where the base is more than ``ROOM`` grey levels brighter than the healthy parts of
+the same lungs, it is moved towards their median. Elsewhere at most ``ROOM`` grey levels are removed.
 """
 
 from pathlib import Path
@@ -22,17 +23,17 @@ from cxr.nets import onnx
 
 RESOURCE_FILES = ("anomaly/lite.onnx",)
 SIDE = 128  # pixels of the net's square input
-MARGIN = 0.09  # margin of the window around the lungs, in their widths and heights
+MARGIN = 0.09  # margin of the window around the lungs, as a fraction of their width and height
 TRIM = 0.01  # fraction of the lung pixels ignored on each side of the window, so that stray pixels do not move it
-SIGMA = 1.2  # blur of the input, input pixels; it hides brush strokes, because the net was trained on painted lesions
+SIGMA = 1.2  # SD of the input's blur, input pixels; it hides the brush strokes of painted lesions in the training
 PERCENTILES = (1.0, 99.0)  # percentiles of the grey levels in the lungs' hull that become 0 and 1 in the net's input
-SUREST = 0.06  # fraction of the lung pixels, those with the largest excess, whose mean excess decides on damping
-QUIET, LOUD = 45.0, 55.0  # this mean excess, grey levels: below QUIET an image looks healthy, above LOUD diseased
-DAMPED = 0.6  # factor for the excess of a healthy-looking image; keeps it below the paper's threshold, order unchanged
-BASE_SIGMA = 8.0  # standard deviation of the low-pass blur in pixels: about a rib's width
+SUREST = 0.06  # fraction of the lung pixels with the largest excess; the mean of these pixels decides on damping
+QUIET, LOUD = 45.0, 55.0  # an image with this mean below QUIET looks healthy, above LOUD diseased; grey levels
+DAMPED = 0.6  # factor for the excess of an image that looks healthy; keeps the excess below the paper's threshold
+BASE_SIGMA = 8.0  # SD of the blur that gives the base, pixels: about a rib's width
 FADE = 8.0  # distance from the region's outline over which the edit fades out, pixels
 UNSUSPICIOUS = 0.3  # a pixel counts as healthy if its probability of a lesion is below this value
-MIN_HEALTHY_FRACTION = 0.1  # minimum fraction of the lungs that counts as healthy; the least suspicious pixels fill it
+MIN_HEALTHY_FRACTION = 0.1  # minimum fraction of the lungs that counts as healthy, however suspicious all pixels are
 ROOM = 100.0  # grey levels that may be subtracted anywhere, even where a lesion is not brighter than healthy parts
 BLACK = 4.0  # minimum grey level after an edit; a lung contains tissue, only the air around the patient is black
 WHITE = 255.0
@@ -69,7 +70,7 @@ def crop_to_window(
 
 
 def lung_hull(lungs: np.ndarray) -> np.ndarray:
-    """Return the convex hull of the lungs, bool (2, H, W), as bool (H, W); all True if both lungs are empty."""
+    """Return the convex hull of the lungs, bool (H, W), all True if both lungs are empty. ``lungs``: bool (2, H, W)."""
     points = cv2.findNonZero(lungs.any(axis=0).astype(np.uint8))
     if points is None:
         return np.ones(lungs.shape[1:], bool)
@@ -91,10 +92,10 @@ def make_lung_view(image: np.ndarray, lungs: np.ndarray) -> LungView:
 
 
 def damping_factor(excess: np.ndarray, lungs: np.ndarray) -> float:
-    """Return the factor, ``DAMPED`` to 1, by which an image's excess is multiplied.
+    """Return the factor, ``DAMPED`` to 1, by which an image's excess is multiplied. A small excess gives ``DAMPED``.
 
-    ``excess``: float32 (h, w) in grey levels; ``lungs``: float32 (2, H, W), H >= h, W >= w. A real lesion is seldom
-    faint everywhere, but a false detection in healthy lungs is.
+    ``excess``: float32 (h, w) in grey levels; ``lungs``: float32 (2, H, W), H >= h, W >= w. A false detection in
+    healthy lungs is faint everywhere, but a real lesion seldom is.
     """
     inside = cv2.resize(lungs.max(axis=0), excess.shape[::-1], interpolation=cv2.INTER_AREA) > 0.5
     values = np.sort(excess[inside])
@@ -125,7 +126,7 @@ def fade_weights(region: np.ndarray) -> np.ndarray:
 
 
 def healthy_parts(lungs: np.ndarray, suspicion: np.ndarray) -> np.ndarray:
-    """Return the lung pixels that look healthy, bool (H, W); ``suspicion``: probability of a lesion, float32 (H, W)."""
+    """Return the lung pixels that look healthy, bool (H, W). ``suspicion``: probability of a lesion, float32 (H, W)."""
     healthy_lungs = lungs & (suspicion < UNSUSPICIOUS)
     if np.count_nonzero(healthy_lungs) >= MIN_HEALTHY_FRACTION * np.count_nonzero(lungs):
         return healthy_lungs
@@ -133,7 +134,7 @@ def healthy_parts(lungs: np.ndarray, suspicion: np.ndarray) -> np.ndarray:
 
 
 def limit_excess(excess: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """Limit ``excess`` >= 0 smoothly to less than ``room`` > 0. A small excess hardly changes; the order is kept."""
+    """Limit ``excess`` >= 0 smoothly to less than ``room`` > 0. Small values hardly change; the order is kept."""
     return excess * room / (excess + room)
 
 
@@ -160,7 +161,7 @@ def remove_lesions(
 
 
 class LiteEditor:
-    """An editor that removes the excess brightness that the net detects in the lungs."""
+    """An editor that removes the brightness that lesions add to the lungs, as estimated by the net."""
 
     def __init__(self, path: str | Path = RESOURCES / RESOURCE_FILES[0]):
         self.path = Path(path)
@@ -188,5 +189,5 @@ class LiteEditor:
 
 
 def load(options: object, setup: object = None) -> LiteEditor:
-    """Load the engine; it has no settings of its own."""
+    """Load the engine, which has no settings."""
     return LiteEditor()

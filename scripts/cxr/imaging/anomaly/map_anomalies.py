@@ -19,11 +19,14 @@ from cxr.imaging.anomaly.settings import AnomalySettings
 
 FIELDS = (ANOMALY, BRIGHTER, UNEDITED)
 UNITS = {ANOMALY: "grey levels", BRIGHTER: "grey levels"}
-MAPPED_LESIONS = frozenset(LUNG_LESIONS)  # lesions with masks from the anomaly map; for cardiomegaly it is the heart
+MAPPED_LESIONS = frozenset(LUNG_LESIONS)  # lesions whose masks come from the map; cardiomegaly's mask is the heart
 
 
 def needs_anomaly_map(tuples: Iterable[Mapping]) -> bool:
-    """True if a section's tuples state, with any certainty, a finding that needs a mask from the anomaly map."""
+    """Return True if a section states, with any certainty, a finding that needs a mask from the anomaly map.
+
+    ``tuples``: the structured findings that were read from the section.
+    """
     for finding in tuples:
         predicted = finding.get("predicted_lesion_type") or ()
         type_names = [finding.get("lesion_type"), *([predicted] if isinstance(predicted, str) else predicted)]
@@ -36,8 +39,8 @@ def needs_anomaly_map(tuples: Iterable[Mapping]) -> bool:
 def images_with_findings(cohort: str | Path, reports: str | Path) -> set[str]:
     """Return the images of a shard whose report has a finding that needs a mask from the anomaly map.
 
-    Only the report's tuples decide, so that a change of mask rules or thresholds does not rerun the editor. Therefore
-    the result includes images whose findings a later rule drops.
+    Only the findings read from the report decide, so that a change of mask rules or thresholds does not rerun the
+    editor. Therefore the result includes images whose findings a later rule drops.
     """
     studies = {line["study_id"] for line in read_lines(reports) if needs_anomaly_map(line["tuples"])}
     rows = read_table(cohort).select("image_id", "study_id").iter_rows()
@@ -61,10 +64,10 @@ def run_shard(
 ) -> None:
     """Remove the lesions from every image of a shard that has organ masks.
 
-    Writes ``output`` (HDF5: ``anomaly`` = max(frame - edited, 0) and ``brighter`` = max(edited - frame, 0), uint8
-    (512, 512); :mod:`cxr.base.edited_images` reads the edited image) and the ledger ``excluded``. With ``images:
-    with_findings``, images whose report (by ``cohort`` and ``reports``) needs no mask from the map are not edited: both
-    maps are 0, and ``unedited`` is 1. ``files``: the engine's input files; ``compute``: how its net is run.
+    Writes ``output`` (HDF5: ``anomaly`` = max(frame - edited, 0) and ``brighter`` = max(edited - frame, 0), uint8 (512,
+    512); :mod:`cxr.base.edited_images` reads the edited image) and the ledger ``excluded``. With ``images:
+    with_findings``, images whose report (by ``cohort`` and ``reports``) needs no mask from the map are not edited.
+    Their two maps are 0, and ``unedited`` is 1. ``files``: the engine's input files; ``compute``: how its net is run.
     """
     engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine, seed=seed))
     ledger = Ledger("anomaly")

@@ -1,4 +1,4 @@
-"""The paper's counterfactual engine: a latent diffusion model edits the lungs and the heart towards a healthy report.
+"""The paper's engine for edited images: a latent diffusion model edits lungs and heart towards a healthy report.
 
 The model is RadEdit or a model in Stable Diffusion's layout (``anomaly.radedit.model``). The procedure is edit-friendly
 DDPM inversion with an edit mask and a keep mask (:mod:`cxr.diffusion.edit`). Each image has its own noise generator on
@@ -32,14 +32,14 @@ KEY = "anomaly.radedit"  # the engine's section of the settings, for messages
 
 
 def kept_region(region: np.ndarray, margin: int) -> np.ndarray:
-    """Return where the original is pasted back, bool (H, W): farther than ``margin`` px from ``region``."""
+    """Return the region where the original is pasted back, bool (H, W): farther than ``margin`` px from ``region``."""
     if not region.any():
         return np.ones_like(region)
     return cv2.distanceTransform((~region).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE) > margin
 
 
 class RadEditor:
-    """An editor that changes lungs and heart of frames towards the prompt."""
+    """An editor that changes lungs and heart of frames so that they fit the prompt."""
 
     def __init__(self, loaded: nets.Nets, settings: RadeditSettings, setup: Setup):
         self.nets, self.batch = loaded, setup.batch

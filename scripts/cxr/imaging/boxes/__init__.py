@@ -1,1 +1,1 @@
-"""Detecting lesion boxes on frames, independently of the lesions that the report states."""
+"""Detecting lesion boxes on frames, whatever the report states."""

@@ -1,4 +1,4 @@
-"""The boxes stage: detects boxes on frames and writes a table. The thresholds of Algorithm 1 are applied later."""
+"""The boxes stage: detects boxes on frames and writes a table. The masks stage applies thresholds (Algorithm 1)."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def run_shard(
 ) -> None:
     """Detect boxes on every frame of a shard. Writes ``output`` (:data:`SCHEMA`) and the ledger ``excluded``.
 
-    An image without boxes has no row; an image on which the engine failed is excluded. ``files``: the engine's input
+    An image without boxes has no row. An image on which the engine failed is excluded. ``files``: the engine's input
     files; ``compute``: how its net is run. Raises UserError for an unknown engine or class.
     """
     engine = load_engine(options, Setup.of_job(files, compute, options.engine))

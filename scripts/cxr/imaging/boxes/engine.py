@@ -14,7 +14,7 @@ VINBIGDATA_NAMES = {
     "atelectasis": "Atelectasis", "cardiomegaly": "Cardiomegaly", "consolidation": "Consolidation", "edema": "",
     "opacity": "Lung Opacity", "effusion": "Pleural effusion", "pneumothorax": "Pneumothorax",
 }  # fmt: skip
-"""VinBigData's class for each finding that detectors are trained on; "" for edema, which VinBigData lacks."""
+"""VinBigData's class for each finding that our detectors are trained on, "" for edema, which VinBigData lacks."""
 
 
 class Detections(NamedTuple):
@@ -26,7 +26,7 @@ class Detections(NamedTuple):
 
 
 class BoxEngine(Protocol):
-    """A source of boxes of the classes ``class_names``. ``image_ids``: images that may have boxes; None: any image."""
+    """A source of boxes of the classes ``class_names``. ``image_ids``: images that may have boxes; None for any."""
 
     class_names: tuple[str, ...]
     image_ids: frozenset[str] | None
@@ -42,7 +42,10 @@ class BoxEngine(Protocol):
 
 
 def map_class_names(classes: Sequence[str], renamed: Mapping[str, str], path: object) -> tuple[str, ...]:
-    """Map a file's classes to VinBigData names by ``renamed``, then by our table; "": excluded. Raises UserError."""
+    """Return VinBigData's name for each class of the file ``path``, or "" for an excluded class.
+
+    ``renamed``, {class: name}, takes precedence over :data:`VINBIGDATA_NAMES`. Raises UserError for an unknown class.
+    """
     if strange := sorted(renamed.keys() - set(classes)):
         raise UserError(
             f"boxes.class_names holds {strange[0]!r}, which {path} does not have: its classes are {', '.join(classes)}"
@@ -60,7 +63,7 @@ def map_class_names(classes: Sequence[str], renamed: Mapping[str, str], path: ob
 def load_engine(options: BoxesSettings, setup: Setup | None = None) -> BoxEngine:
     """Load the engine ``options.engine``: call ``load(options, setup)`` of the module ``cxr.imaging.boxes.<name>``.
 
-    Raises UserError for an unknown engine, or if the engine does not have a class of ``excluded_classes``.
+    Raises UserError for an unknown engine, or if the engine lacks a class of ``excluded_classes``.
     """
     engine = engine_module("cxr.imaging.boxes", options.engine).load(options, setup or Setup())
     for name in options.excluded_classes:

@@ -1,7 +1,7 @@
 """The embedded detector: a small anchor-free ONNX net, with decoding and non-maximum suppression in numpy.
 
 resources/boxes/CARD.md describes its training and scores, :mod:`cxr.detection.grid` its input and output. The setting
-``boxes.lite.model`` replaces it by another file of this form, such as a detector trained by semisyn_detectors.
+``boxes.lite.model`` replaces the net by another ONNX file of this form, such as one trained by semisyn_detectors.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ class LiteEngine:
         self.apart = [index for index, name in enumerate(self.trained) if name in options.excluded_classes]
 
     def predict(self, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return all boxes (classes, rows, columns, 4) in frame pixels and confidences (classes, rows, columns)."""
+        """Return boxes (classes, rows, columns, 4) in frame pixels and confidences (classes, rows, columns)."""
         boxes, confidence = self.weights.predict(image)
         return (boxes, confidence) if len(self.used) == len(boxes) else (boxes[self.used], confidence[self.used])
 

@@ -11,20 +11,20 @@ from cxr.nets import tensors
 
 
 def class_indices(names: list[str], renamed: dict[str, str], path: str) -> np.ndarray:
-    """Return the index in ``BOX_CLASSES`` of each class of a checkpoint, -1 for a class that is renamed to ""."""
+    """Return the index in ``BOX_CLASSES`` of each class of a checkpoint, or -1 for a class that is renamed to ""."""
     vocabulary_names = map_class_names(names, renamed, path)
     return np.array([BOX_CLASSES.index(name) if name else -1 for name in vocabulary_names])
 
 
 def make_detections(image_proposals: ScoredBoxes) -> Detections:
-    """Convert boxes to detections: drop empty boxes, round numbers, add class names. The order stays the same."""
+    """Convert boxes to detections without empty boxes. Round the numbers, add class names and keep the order."""
     image_proposals = drop_empty(image_proposals._replace(boxes=image_proposals.boxes.round(PIXEL_DIGITS)))
     names = [BOX_CLASSES[index] for index in image_proposals.classes]
     return Detections(image_proposals.boxes, image_proposals.confidence.round(CONFIDENCE_DIGITS), names)
 
 
 def set_eps(net: torch.nn.Module, eps: float, path: str) -> None:
-    """Set ``eps`` in every batch normalisation. Raises UserError if it is not a number in (0, 1)."""
+    """Set ``eps`` in every batch normalisation. Raises UserError if ``eps`` is not a number in (0, 1)."""
     if not isinstance(eps, float) or not 0 < eps < 1:
         tensors.refuse_weights(path, f"has the invalid batch normalisation eps {eps!r}")
     for module in net.modules():

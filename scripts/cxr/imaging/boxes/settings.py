@@ -11,8 +11,8 @@ class LiteSettings(Section):
 
     region_iou: Share = key(
         0.5,
-        "IoU above which the weaker of two boxes of different classes is dropped; 1: no box is dropped. Boxes of "
-        "excluded classes are ignored here. The paper's Algorithm 1 has no such step.",
+        "IoU above which the less confident of two boxes of different classes is dropped; 1: no box is dropped. Boxes "
+        "of excluded classes do not take part. The paper's Algorithm 1 has no such step.",
     )
     model: str = key("", "ONNX file of your detector (scripts/tools/detector_onnx.py); empty: the included detector.")
 
@@ -20,30 +20,34 @@ class LiteSettings(Section):
 class UltralyticsSettings(Section):
     """The engine ultralytics."""
 
-    image_size: int = key(1024, "Side of the scaled frame, a multiple of the stride.", unit="pixels", ge=64, le=4096)
+    image_size: int = key(1024, "Side of the net's input, a multiple of its stride.", unit="pixels", ge=64, le=4096)
 
 
 class BoxesSettings(Section):
     """Lesion boxes with confidences."""
 
     engine: Literal["lite", "table", "ultralytics", "scaled_yolov4"] = key(
-        "lite", "lite: a small net; table: a file; ultralytics: a YOLO model; scaled_yolov4: VinBigData's ensemble."
+        "lite",
+        "Source of boxes. lite: a small net; table: a file; ultralytics: a YOLO model; scaled_yolov4: the public "
+        "ensemble for VinBigData.",
     )
     lite: LiteSettings = key(LiteSettings, "Settings of the engine lite.")
     ultralytics: UltralyticsSettings = key(UltralyticsSettings, "Settings of the engine ultralytics.")
-    table: str | None = key(None, "CSV or Parquet: image_id, x1, y1, x2, y2, confidence, class_name (engine table).")
+    table: str | None = key(
+        None, "CSV or Parquet with columns image_id, x1, y1, x2, y2, confidence, class_name (engine table)."
+    )
     table_pixels: Literal["frame", "original"] = key(
         "frame", "Pixel grid of the table's boxes: the frame or the original image (engine table)."
     )
     class_names: dict[str, str] = key(
-        dict, "{class of the detector: VinBigData name} (engines lite, ultralytics); '' drops a class."
+        dict, "{class of the detector: VinBigData name, or '' to drop the class} (engines lite and ultralytics)."
     )
-    floor: Share = key(0.001, "Minimum confidence of a kept box; must not exceed the lowest tau_conf in use.")
-    nms_iou: Share = key(0.5, "IoU above which the weaker of two boxes of the same class is dropped.")
+    floor: Share = key(0.001, "Minimum confidence of a kept box. It must not exceed the lowest tau_conf of the masks.")
+    nms_iou: Share = key(0.5, "IoU above which the less confident of two boxes of a class is dropped.")
     max_boxes: int = key(100, "Maximum number of boxes kept per image.", ge=1, le=1000)
     excluded_classes: list[Literal[BOX_CLASSES]] = key(
         lambda: ["Aortic enlargement", "Other lesion", "Pneumothorax", "Cardiomegaly"],
-        "Classes whose boxes are not used (Cardiomegaly is our addition).",
+        "Classes whose boxes are not used. The paper names all of these except Cardiomegaly, which we added.",
         source=PAPER,
     )
 

@@ -1,7 +1,7 @@
 """Any ultralytics detector (YOLO v8 and later, YOLOv5u) for VinBigData's classes.
 
-The package has the AGPL licence: only this module imports it, in a separate environment. Suppression is our own code,
-per class. As in the package's validation, a box is kept for every class whose score reaches the floor.
+The package has the AGPL licence, so only this module imports it, in a separate environment. Non-maximum suppression is
+our own code, per class. As in the package's validation, a box is kept for every class whose score reaches the floor.
 """
 
 import os
@@ -24,10 +24,10 @@ from cxr.nets.devices import inference, select_device
 
 GPU = True
 INPUTS = {"weights": "results/weights/ultralytics.safetensors"}
-"""The weights file, converted from the checkpoint (cxr.imaging.weights.yolo), so that this module reads no pickle."""
+"""The weights file. It is converted from the checkpoint (cxr.imaging.weights.yolo), so this module reads no pickle."""
 
 QUIET = {"ULTRALYTICS_SAFE_LOAD": "true", "YOLO_OFFLINE": "true", "YOLO_AUTOINSTALL": "false"}
-"""Environment variables that make the package load only layers of a plan, never code, and stay offline."""
+"""Environment variables with which the package stays offline and loads only layers of a plan, never code."""
 
 
 def import_package() -> ModuleType:
@@ -42,7 +42,7 @@ def import_package() -> ModuleType:
 def build_net(
     weights: dict[str, torch.Tensor], facts: dict, path: str, network: str = "DetectionModel"
 ) -> torch.nn.Module:
-    """Build a net of the package's class ``network`` from a plan and fill in its weights. Raises UserError."""
+    """Build a net of the package's class ``network`` from a plan and its weights. Raises UserError if they differ."""
     network_class = getattr(import_package(), network)
     try:
         plan = facts["yaml"]

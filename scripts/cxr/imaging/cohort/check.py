@@ -20,7 +20,7 @@ TABLE_COLUMNS = {
 TABLE_IDS = ("dicom_id",)
 
 CHEXSTRUCT_TABLES = ("mask_number", "abdominal_xray", "window", "inclusion")
-"""CheXStruct tables that an image must pass. The paper (D.1) mentions the first table, and full visibility."""
+"""CheXStruct tables that an image must pass. The paper (D.1) names the first table, and demands full visibility."""
 CHEXSTRUCT_NAMES = {"abdomial_xray": "abdominal_xray"}  # {misspelt file stem of a published table: its name}
 CHEXSTRUCT_IDS = ("image_id", "image_file", "dicom_id")
 EXCLUDE_COLUMNS = ("image_id", "dicom_id", "image_file", "study_id")
@@ -58,7 +58,7 @@ def chexstruct_tables(folder: str) -> dict[str, Path]:
     root = existing_folder("cohort.chexstruct", folder)
     files = {CHEXSTRUCT_NAMES.get(path.stem, path.stem): path for path in sorted(root.rglob("*.csv"))}
     if not files.keys() & set(CHEXSTRUCT_TABLES):
-        raise UserError(f"cohort.chexstruct: {root} holds no {', '.join(CHEXSTRUCT_TABLES)}.csv: add one")
+        raise UserError(f"cohort.chexstruct: {root} has none of the CSVs {', '.join(CHEXSTRUCT_TABLES)}: add one")
     return {name: files[name] for name in CHEXSTRUCT_TABLES if name in files}
 
 
@@ -78,13 +78,14 @@ def _check_manifest(options: CohortSettings) -> None:
     header = read_columns(path, "cohort.manifest", MANIFEST_COLUMNS, ID_COLUMNS[:3])
     require_columns(header, ID_COLUMNS, path, "cohort.manifest")
     if not set(REPORT_COLUMNS) & set(header):
-        raise UserError(f"cohort.manifest: {path} has no {' or '.join(REPORT_COLUMNS)}: add one (cells may be empty)")
+        raise UserError(f"cohort.manifest: {path} has no column {' or '.join(REPORT_COLUMNS)}: add one, even if empty")
 
 
 def source_files(options: CohortSettings) -> dict[str, str | list[str]]:
-    """Return {input of the rule: tables and lists that the cohort is read from}; a changed file reruns the cohort.
+    """Return {name of the rule's input: paths of tables and lists}. The cohort is read from these files.
 
-    Images and reports are not included. A tree without tables has no such file, so use ``--forcerun`` for it.
+    A change of these files reruns the cohort. Images and reports are not included. A folder tree without tables has no
+    such file, so use ``--forcerun`` after a change of the tree.
     """
     files: dict[str, str | list[str]] = {}
     if options.source in ("mimic", "openi"):
@@ -106,7 +107,7 @@ def check_inputs(options: CohortSettings) -> None:
 
 
 def check_lists(options: CohortSettings) -> None:
-    """Raise UserError if a list of images to exclude is missing or lacks a column."""
+    """Raise UserError if a list of images to exclude, or a CheXStruct table, is missing or lacks a column."""
     if options.exclude:
         path = existing_file("cohort.exclude", options.exclude)
         read_sheet(path, "cohort.exclude", EXCLUDE_COLUMNS, words=EXCLUDE_COLUMNS, head=True, headless=True)

@@ -36,9 +36,10 @@ _CENTURY_FROM = 70  # two-digit years from 70 on are 19xx, others 20xx, as in PO
 def sortable_times(texts: Mapping[int, str], key: str) -> tuple[dict[int, str], list[int]]:
     """Convert a column of times; return {line: ``YYYYMMDD`` or ``YYYYMMDDHHMMSS.ffffff``}, and lines without a time.
 
-    ``texts``: {line: text}, without empty texts. One format must fit all dates. Times with a zone are converted to UTC.
-    A column without any date is not changed, except that numbers get leading zeros, so that they sort. Raises UserError
-    if the dates have several formats, or if it is unclear whether day or month comes first; ``key``: for the message.
+    ``texts``: {line: text}, without empty texts; ``key``: name of the column for messages. One format must fit all
+    dates. Times with a zone are converted to UTC. A column without any date is not changed, except that numbers get
+    leading zeros, so that they sort. Raises UserError if the dates have several formats, or if it is unclear whether
+    the day or the month comes first.
     """
     readings = {line: dict(_readings(text)) for line, text in texts.items()}
     dates = {line: times for line, times in readings.items() if times}
@@ -52,7 +53,7 @@ def sortable_times(texts: Mapping[int, str], key: str) -> tuple[dict[int, str], 
         raise UserError(f"{key}: the dates of lines {first} and {second} are written in two formats: {remedy}")
     unclear = [line for line, times in dates.items() if len({times[name] for name in formats}) > 1]
     if unclear:
-        where = f"{listed_lines(unclear)} may have the day or the month first"
+        where = f"{listed_lines(unclear)} begin with a number that may be the day or the month"
         raise UserError(f"{key}: the dates of {where}: {remedy}")
     return {line: times[formats[0]] for line, times in dates.items()}, sorted(readings.keys() - dates.keys())
 
@@ -66,7 +67,7 @@ def _padded(texts: Mapping[int, str]) -> dict[int, str]:
 
 
 def _readings(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (format, sortable time) for each date as which a text can be read."""
+    """Yield (format, sortable time) for each way in which a text can be read as a date."""
     orders: list[tuple[str, str, str, str]] = []
     if match := _DICOM.fullmatch(text):
         orders = [("YYYYMMDD", *match.group(1, 2, 3))]

@@ -1,4 +1,4 @@
-"""Reading the header of an image file, without pixels, and checking that it fits a frontal chest X-ray."""
+"""Reading the header of an image file, without pixels, and checking that it may be a frontal chest X-ray."""
 
 import re
 from dataclasses import dataclass
@@ -33,9 +33,9 @@ _MODALITY_OF_CLASS = {_CR: "CR", f"{_CR}.1": "DX", f"{_CR}.1.1": "DX"}
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Header fields of an image file; ``modality`` and ``body_part`` are None for PNG and JPEG, which lack them.
+    """Header fields of an image file. ``modality`` and ``body_part`` are None for PNG and JPEG, which lack them.
 
-    ``size``: (rows, columns), upright for PNG and JPEG, as stored for DICOM; ``turn``: makes a DICOM upright.
+    ``size``: (rows, columns), upright for PNG and JPEG, as stored for DICOM; ``turn``: turn that makes a DICOM upright.
     """
 
     size: tuple[int, int] | None
@@ -141,8 +141,8 @@ def _quote_code(text: str) -> str:
 def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> None:
     """Raise :class:`Rejected` if the modality or the body part is not listed.
 
-    A body part passes if it or one of its words is listed (CHEST PORTABLE), if one of its words contains a listed
-    word (CHESTABDOMEN), or if the field is empty or states that the body part is unknown.
+    A body part is accepted if it or one of its words is listed (CHEST PORTABLE). It is also accepted if one of its
+    words contains a listed word of five or more letters (CHESTABDOMEN), or if the field is empty or says "unknown".
     """
     if header.modality is not None and header.modality not in map(files.normalize_text, modalities):
         raise Rejected("wrong_modality", _quote_code(header.modality) if header.modality else "no modality")
@@ -158,7 +158,7 @@ def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> 
 def check_view(view: str | None, view_source: str, views: list[str], accept_unknown: bool) -> str:
     """Return the view of an accepted image ("" if unknown). Raises :class:`Rejected` for an image that is not accepted.
 
-    ``view_source``: source of the view, or the fields that were checked in vain; for the message.
+    ``view_source``: for the message, where the view is stated, or which fields do not state one.
     """
     if view in views:
         return view

@@ -27,13 +27,13 @@ from cxr.imaging.cohort.settings import DEFAULT_SHARDS, CohortSettings
 from cxr.imaging.cohort.split import subject_splits
 
 WAITING = 8  # number of concurrent file operations per thread; on a shared file system each waits milliseconds
-HEADER_BYTES = 1 << 16  # number of leading bytes, with the header, whose change makes the cohort outdated
+HEADER_BYTES = 1 << 16  # number of leading bytes, which contain the header; their change makes the cohort outdated
 
 
 def complete_row(row: Row, options: CohortSettings) -> None:
-    """Complete a row from its file's header; exclude the row if it is not a frontal chest X-ray.
+    """Complete a row from its file's header, or exclude the row if it is not a frontal chest X-ray.
 
-    The view in a table takes precedence over the header. If a table has view and size, the file is not opened.
+    The view in a table takes precedence over the header. If a table gives view and size, the file is not opened.
     """
     view_source = "the table"
     try:
@@ -57,7 +57,7 @@ def complete_row(row: Row, options: CohortSettings) -> None:
 
 
 def rank_in_study(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
-    """Return {image_id: rank in its study}, ranked by the order of ``views`` (unknown last), time, image_id."""
+    """Return {image_id: rank in its study}, by the place of the view in ``views`` (unknown last), time, image_id."""
 
     def order(row: Row) -> tuple:
         place = views.index(row.view) if row.view in views else len(views)
@@ -68,7 +68,7 @@ def rank_in_study(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
 
 
 def list_rows(options: CohortSettings, pool: ThreadPoolExecutor, *, check_files: bool = True) -> list[Row]:
-    """Return a row for each image in the user's tables or folders; ``check_files``: look for missing files."""
+    """Return a row for each image in the user's tables or folders. With ``check_files``, exclude missing images."""
     if options.source == "mimic":
         rows = read_mimic(options.root, options.tables, pool, check_files=check_files)
     elif options.source == "openi":
@@ -84,7 +84,7 @@ def list_rows(options: CohortSettings, pool: ThreadPoolExecutor, *, check_files:
 
 
 def _collect(options: CohortSettings, pool: ThreadPoolExecutor) -> tuple[list[Row], list[tuple]]:
-    """Return all rows, sorted by image_id, and the states of the files that were read or found missing."""
+    """Return all rows, sorted by image_id, and size, time and CRC-32 of the files that were read or are missing."""
     states: list[tuple] = []
     if options.source == "openi":
         reports = [str(path) for path in reports_folder(options.root).glob("*.xml")]
@@ -92,7 +92,7 @@ def _collect(options: CohortSettings, pool: ThreadPoolExecutor) -> tuple[list[Ro
     rows = list_rows(options, pool)
 
     def inspect(row: Row) -> None:
-        if row.needs_header:  # taken before reading, so that the next run notices a later change
+        if row.needs_header:  # the state is taken before reading, so that the next run notices a later change
             states.append(state_row(row.image_id, row.path, HEADER_BYTES))
         complete_row(row, options)
 
@@ -114,7 +114,7 @@ def usable_subjects(accepted: Iterable[Row]) -> set[str]:
 
 
 def _table(rows: list[Row], declared: Columns, computed: dict[str, list]) -> pl.DataFrame:
-    """Convert rows to a table; ``computed``: {column that is not a field of a row: values}."""
+    """Convert rows to a table. ``computed``: {name of a column that is not a field of a row: its values}."""
     values = {name: computed[name] if name in computed else [getattr(row, name) for row in rows] for name in declared}
     return pl.DataFrame(values, schema=schema(declared))
 
@@ -142,11 +142,11 @@ def run(
     files_read: str | None = None,
     **sources: object,
 ) -> None:
-    """Write the accepted images of every shard, the table of all images, and the ledger.
+    """Write the accepted images of every shard, the table of all images, and the ledger of excluded images.
 
-    ``shards``: output paths in the order of ``seeds.shard_names``; ``sources``: the files that ``options`` names;
-    ``files_read``: output table with the states of the files that were read. The tables contain no ``attrs``, so that a
-    shard without new studies keeps identical bytes. Raises UserError for a mistake in the settings or the manifest.
+    ``shards``: output paths in the order of ``seeds.shard_names``; ``sources``: files that ``options`` names;
+    ``files_read``: output table with size, time and CRC-32 of the files that were read. The tables contain no
+    ``attrs``, so that a shard without new studies keeps identical bytes. Raises UserError for wrong settings.
     """
     check_inputs(options)
     num_shards = options.shards or DEFAULT_SHARDS

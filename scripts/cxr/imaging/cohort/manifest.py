@@ -24,7 +24,7 @@ MOST_LETTERS = 32_767  # maximum number of characters in a cell of Excel, which 
 
 
 def _fault(cells: dict[str, str]) -> str:
-    """Return why a row is unusable if a spreadsheet program replaced or truncated a value; "" if it is usable."""
+    """Return which value of a row a spreadsheet program has replaced or truncated, "" if it has changed none."""
     for name, cell in cells.items():
         text = cell.strip()
         if name in IDS and (fault := id_fault(text)):
@@ -61,7 +61,7 @@ def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) ->
     """Read the manifest, whose header ``check.check_inputs`` has checked; return a :class:`Row` per non-blank line.
 
     Paths in the manifest are relative to its folder. With ``check_files``, returned paths are relative to the working
-    directory; else they are returned unchanged. A line with too few or too many cells becomes an excluded row. Raises
+    directory, otherwise they are unchanged. A line with too few or too many cells becomes an excluded row. Raises
     UserError if the table cannot be read, or if the split column is filled in but no row has a usable split.
     """
     rows, strange_splits = [], 0
@@ -75,7 +75,7 @@ def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) ->
             row.exclude("bad_row", f"{len(cells)} cells, the header has {len(header)}: {REMEDY}")
             is_prose = any(not cell.strip() or re.search(r"\s", cell.strip()) for cell in cells[: len(IDS)])
             if rows and rows[-1].line and len(cells) < len(header) and (is_prose or len(cells) < len(IDS)):
-                rows[-1].exclude("bad_row", f"line {line} seems to continue its text: {SEVERAL}")
+                rows[-1].exclude("bad_row", f"its text seems to continue in line {line}: {SEVERAL}")
         else:
             row = _row(by_name, line)
         row.extra = {name: row.extra.get(name, "") for name in header if name and name not in MANIFEST_COLUMNS}
@@ -100,7 +100,7 @@ def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) ->
 
 
 def look_for_files(rows: list[Row], manifest: str, pool: Executor) -> None:
-    """Replace the manifest's paths by the paths of the files that are found; note missing reports."""
+    """Replace the manifest's paths by the paths of existing files, and record which reports are missing."""
     _place_files(rows, manifest, pool)
     _drop_missing_reports(rows)
 
@@ -112,7 +112,7 @@ def _drop_missing_reports(rows: list[Row]) -> None:
 
 
 def _place_files(rows: list[Row], manifest: str, pool: Executor) -> None:
-    """Replace the manifest's paths by the files that are found; warn if a file's path is written differently."""
+    """Replace the manifest's paths by the paths of existing files. Warn if a path is written differently."""
     finder = PathFinder(os.path.dirname(manifest))
     for column, field in (("image_path", "path"), ("report_path", "report_path")):
         rows_with_path = [row for row in rows if getattr(row, field)]
@@ -137,7 +137,7 @@ def _place_files(rows: list[Row], manifest: str, pool: Executor) -> None:
 
 
 def _share_reports(rows: list[Row]) -> None:
-    """Assign a study's report to all its images if only some rows have it; warn if rows have different reports."""
+    """If only some images of a study have a report, assign it to all of them. Warn if rows have different reports."""
     several = 0
     for images in group_rows((row for row in rows if row.reason is None), "subject_id", "study_id").values():
         with_report = [row for row in images if row.report_path or row.findings or row.impression]

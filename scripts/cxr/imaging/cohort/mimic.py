@@ -24,7 +24,7 @@ METADATA_VIEWS = {
     "PerformedProcedureStepDescription": "PerformedProcedureStepDescription",
     "ProcedureCodeSequence_CodeMeaning": "StudyDescription",
 }
-"""{column of the metadata table that may contain the view: header field whose rules parse it}."""
+"""{column of the metadata table that may contain the view: DICOM header field whose rules are used to parse it}."""
 _SIZE_AND_TIME = ("Rows", "Columns", "StudyDate", "StudyTime")
 _IDS = ("subject_id", "study_id", "dicom_id")
 _LISTED = TABLE_COLUMNS["record-list"]
@@ -37,7 +37,7 @@ def _table(path: Path, kind: str) -> pl.DataFrame:
 
 
 def list_names(folder: str) -> set[str]:
-    """Return the names in a folder, an empty set if it does not exist. Raises OSError if it cannot be read."""
+    """Return the names in a folder, or an empty set if it does not exist. Raises OSError if it cannot be read."""
     try:
         return set(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
@@ -82,7 +82,7 @@ def walk_images(base: str, pool: Executor) -> Iterable[tuple[str, str, str, str]
 
 
 def acquired_at(date: str, time: str) -> str | None:
-    """Convert a table's date and time to ``YYYYMMDDHHMMSS.ffffff``; the time is a number without leading zeros."""
+    """Convert a table's date and time to ``YYYYMMDDHHMMSS.ffffff``. The time is a number without leading zeros."""
     if not re.fullmatch(r"\d{8}", date):
         return None
     clock, _, fraction = time.partition(".")
@@ -159,7 +159,7 @@ def look_for_files(rows: list[Row], pool: Executor, base: str = "", reports: str
 
 
 def read_mimic(root: str, tables: str, pool: Executor, *, check_files: bool = True, reports: str = "") -> list[Row]:
-    """Read the tree; return a :class:`Row` per image of the record list, or per image file if there is no list.
+    """Read the folder tree; return a :class:`Row` per image of the record list, or per image file without such a list.
 
     With ``check_files``, folders are listed to find missing files; no image is opened. Reports are expected at paths
     such as ``files/p10/p10000032/s50414267.txt`` below ``reports``, by default ``root``. Raises UserError if a table is

@@ -46,7 +46,7 @@ def _cells(path: Path, kind: str) -> Iterable[tuple[str, ...]]:
 
 
 def read_tables(paths: dict[str, Path]) -> Tables:
-    """Read the tables that :func:`cxr.imaging.cohort.openi_files.view_tables` found. Raises UserError."""
+    """Read the tables of :func:`cxr.imaging.cohort.openi_files.view_tables`. Raises UserError if one is unusable."""
     rows_by_kind = {kind: _cells(path, kind) for kind, path in paths.items()}
     headers = {
         # the orientation is written as a list: ['A', 'F']
@@ -63,9 +63,9 @@ def read_tables(paths: dict[str, Path]) -> Tables:
 def _study_views(keys: Sequence[str], tables: Tables) -> dict[str, str]:
     """Return {key: view} for the images of one study by torchxrayvision's tables, "" for images without an entry.
 
-    An image is lateral if its header or the clusters say lateral, else frontal if the clusters say frontal. If no image
-    is frontal by the clusters and one image is not lateral, that image is frontal. If several are not lateral, those
-    with PA or AP in the header are frontal. In a study with a frontal image, the remaining images are UNSETTLED.
+    An image is lateral if its header or its cluster says lateral. Otherwise it is frontal if its cluster says frontal.
+    If no cluster says frontal and only one image is not lateral, this image is frontal. If several are not lateral,
+    those with PA or AP in the header are frontal. In a study with a frontal image, undecided images are UNSETTLED.
     """
     header_views = {key: tables.headers.get(key) or "" for key in keys}
     views = {key: OTHER if header_views[key] == OTHER else tables.clustered.get(key) or "" for key in keys}
@@ -80,7 +80,7 @@ def _study_views(keys: Sequence[str], tables: Tables) -> dict[str, str]:
 
 
 def settle_views(studies: Iterable[Sequence[tuple[str, str]]], tables: Tables) -> dict[str, str]:
-    """Return {image id: PA, AP, OTHER, UNSETTLED, or "" if unknown}; ``studies``: (image id, caption) per image."""
+    """Return {image id: PA, AP, OTHER, UNSETTLED, or "" if unknown}. ``studies``: (image id, caption) of each image."""
     views: dict[str, str] = {}
     for images in studies:
         keys = {image: name.key for image, _ in images if (name := parse_name(image))}
@@ -95,7 +95,7 @@ def settle_views(studies: Iterable[Sequence[tuple[str, str]]], tables: Tables) -
 
 
 class Report(NamedTuple):
-    """The report in an XML file: id (``CXR1``), texts, (id, caption) of images; ``fault``: why it is unreadable."""
+    """The report in an XML file. ``uid``: such as CXR1; ``images``: (id, caption); ``fault``: why it is unreadable."""
 
     uid: str
     findings: str = ""

@@ -12,7 +12,7 @@ from cxr.imaging.cohort.settings import CohortSettings
 
 REPORTS = "ecgen-radiology"  # folder of the XML files in NLMCXR_reports.tgz
 PROJECTIONS, HEADERS, CLUSTERS = "indiana_projections", "nlmcxr_dicom_metadata", "nlmcxr_tsne_pa"
-"""Tables from which frontal images are known: one from Kaggle, and two from the package torchxrayvision."""
+"""Tables that say which images are frontal: one from Kaggle, and two from the package torchxrayvision."""
 TABLE_COLUMNS = {
     PROJECTIONS: ("filename", "projection"),
     HEADERS: ("imageid", "View Position", "Patient Orientation"),
@@ -32,7 +32,7 @@ class Name(NamedTuple):
 
 
 def parse_name(name: str) -> Name | None:
-    """Parse an image's name or id (``CXR1_1_IM-0001-3001``, ``1_IM-0001-3001.dcm.png``); None for other names."""
+    """Parse an image's name or id (``CXR1_1_IM-0001-3001``, ``1_IM-0001-3001.dcm.png``). None for other names."""
     match = _NAME.fullmatch(name)
     return Name(match[1].upper(), match[2], os.path.splitext(f"x{match[3]}")[1].lower()) if match else None
 
@@ -49,7 +49,7 @@ def reports_folder(root: str) -> Path:
 
 
 def image_files(root: str) -> Iterator[tuple[Name, str]]:
-    """Yield (name, path) for each file below ``root`` with an image name; skips this program's result folders."""
+    """Yield (name, path) for each file below ``root`` that is named like an image. Result folders are skipped."""
     for folder, inner, names in os.walk(root, followlinks=True):
         inner[:] = sorted(name for name in inner if name not in NOT_DATA and not name.startswith("."))
         for name in sorted(names):
@@ -59,9 +59,9 @@ def image_files(root: str) -> Iterator[tuple[Name, str]]:
 
 
 def find_tables(root: Path, tables: str, kinds: Iterable[str], start: str = "") -> dict[str, Path]:
-    """Find tables ``<start><kind>.csv``, also gzipped, in ``tables``, if given, then in ``root``; return {kind: path}.
+    """Find tables named ``<start><kind>.csv`` or ``….csv.gz`` in ``tables``, if given, and then in ``root``.
 
-    Raises UserError if a folder contains two tables of one kind.
+    Return {kind: path}. Raises UserError if a folder contains two tables of one kind.
     """
     path_by_kind: dict[str, Path] = {}
     folders = ([existing_folder("cohort.tables", tables)] if tables else []) + [root]
@@ -78,7 +78,7 @@ def find_tables(root: Path, tables: str, kinds: Iterable[str], start: str = "") 
 def view_tables(root: str, tables: str) -> dict[str, Path]:
     """Find the tables of views in ``tables``, if given, then in ``root``; return {kind: path}.
 
-    The two tables of torchxrayvision are only used together. Raises UserError if ``tables`` has no usable table.
+    The two tables of torchxrayvision are used only together. Raises UserError if ``tables`` has no usable table.
     """
     path_by_kind = find_tables(existing_folder("cohort.root", root), tables, TABLE_COLUMNS)
     if not {HEADERS, CLUSTERS} <= path_by_kind.keys():

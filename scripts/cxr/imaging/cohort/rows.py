@@ -1,4 +1,4 @@
-"""The row of an input image in the cohort stage, operations and checks on rows, and the columns of the tables."""
+"""Rows of the cohort stage, one per input image: operations and checks on rows, and the columns of the tables."""
 
 import re
 from collections import defaultdict
@@ -25,11 +25,11 @@ LONGEST_ID = 128  # maximum length of an identifier, bytes (UTF-8), because file
 
 @dataclass(slots=True)
 class Row:
-    """An input image: its entry in the manifest or tree, and the reason for exclusion, if any.
+    """An input image: its entry in the manifest or folder tree, and the reason for its exclusion, if any.
 
     ``view_text``: the table's text for the view; ``extra``: unknown columns, which are passed on; ``line``: line in the
-    manifest, else 0; ``report_missing``: whether a report file is named, or expected in the tree, but missing;
-    ``expected_report``: path of that report file; ``path_problem``: why no file fits the path.
+    manifest, else 0; ``report_missing``: True if the manifest names a report file, or the folder tree should have one,
+    that does not exist; ``expected_report``: path of this missing file; ``path_problem``: why no file fits the path.
     """
 
     image_id: str
@@ -64,7 +64,7 @@ class Row:
 
 
 def describe_unusable(identifier: str) -> str:
-    """Return why an identifier is unusable as part of a file name, "" if usable. The text does not quote it."""
+    """Return why an identifier cannot be part of a file name, "" if it can. The text does not quote the identifier."""
     if not identifier:
         return "is empty"
     if (length := len(identifier.encode())) > LONGEST_ID:
@@ -79,9 +79,9 @@ def settle_ids(rows: list[Row], shared_images: str) -> None:
 
     Rows contradict each other if they assign a study or a report file to several subjects, or an image_id to several
     studies or reports. All of these rows are excluded, because the correct row is unknown. If several studies share an
-    image file, its rows are excluded with ``shared_images`` "exclude", and listed in a warning with "accept". Which of
-    several rows of an image is kept does not depend on their order. An excluded row that cannot keep its ``image_id``
-    gets an id from its line or number (from 1), so that each row is counted.
+    image file, its rows are excluded with ``shared_images`` "exclude". With "accept", they are listed in a warning. The
+    order of the rows does not decide which of several rows of an image is kept. An excluded row that cannot keep its
+    ``image_id`` gets an id from its line or number (from 1), so that each row is counted.
     """
     usable_rows = []
     for number, row in enumerate(rows, 1):
@@ -102,7 +102,7 @@ def settle_ids(rows: list[Row], shared_images: str) -> None:
         if shared:
             log.warning(
                 "%s assigned to several studies%s, so that several reports describe one image: correct the "
-                "paths, or exclude such rows with cohort.shared_images: exclude",
+                "paths, or exclude these rows with cohort.shared_images: exclude",
                 count_phrase(len(shared), "image file is", "image files are"),
                 _lines([row for group in shared for row in group]),
             )
@@ -126,7 +126,7 @@ def group_rows(rows: Iterable[Row], *names: str) -> dict[tuple, list[Row]]:
 
 
 def _exclude_shared(rows: list[Row], thing: str, name: str, owner: str) -> None:
-    """Exclude rows that share the value of ``name`` but have different owners; ``thing``: its name in details."""
+    """Exclude rows with the same value of the field ``name``, called ``thing`` in details, but different owners."""
     for group in group_rows((row for row in rows if getattr(row, name)), name).values():
         if (owners := len({getattr(row, owner) for row in group})) > 1:
             whose = {"subject_id": "subjects", "study_id": "studies"}[owner]
@@ -161,8 +161,8 @@ def _settle_copies(rows: list[Row]) -> None:
 def exclude_listed(rows: list[Row], path: str) -> int:
     """Exclude the rows whose id is in a list; return the number of ids in the list that match no row.
 
-    A CSV with a column image_id, dicom_id or image_file lists images, else a CSV with study_id lists studies. Without
-    such a header, the first cell of each line may be either. Study ids match with and without a leading "s".
+    A CSV with a column image_id, dicom_id or image_file lists images, and a CSV with only study_id lists studies. In a
+    file without a header, each line begins with the id of an image or study. Study ids match with and without an "s".
     """
     names = EXCLUDE_COLUMNS
     sheet = read_sheet(path, "cohort.exclude", names, ids=names, words=names, headless=True)
@@ -180,7 +180,7 @@ def exclude_listed(rows: list[Row], path: str) -> int:
 
 
 def exclude_failed(rows: list[Row], folder: str) -> None:
-    """Exclude images with a label other than 1 in a CheXStruct table. Images that no table lists are kept."""
+    """Exclude images with a label other than 1 in a CheXStruct table. An image that is in no table is kept."""
     failed: dict[str, str] = {}
     for name, path in chexstruct_tables(folder).items():
         sheet = read_sheet(path, "cohort.chexstruct", CHEXSTRUCT_COLUMNS, ids=CHEXSTRUCT_IDS, words=CHEXSTRUCT_IDS)
@@ -204,24 +204,24 @@ ID_COLUMNS: Columns = {
 SHARD: Columns = ID_COLUMNS | {
     "split": Column(pl.String, "train, validate or test."),
     "path": Column(pl.String, "Image file."),
-    "view": Column(pl.String, "View, by its code: PA, AP."),
+    "view": Column(pl.String, "View, PA or AP."),
     "rank": Column(pl.Int32, "Order in which the images of a study are tried, from 0."),
-    "report_path": Column(pl.String, "Report file; null where the report is in the next columns, or missing."),
+    "report_path": Column(pl.String, "Report file; null if it is missing, or if the text is in the next columns."),
     "report_missing": Column(pl.Boolean, "Whether the named report file is missing."),
-    "findings": Column(pl.String, "Findings section, where the cohort's table holds it."),
-    "impression": Column(pl.String, "Impression section, where the cohort's table holds it."),
-    "acquired": Column(pl.String, "Time of acquisition, text that sorts by time."),
+    "findings": Column(pl.String, "Findings section, if the cohort's table contains it."),
+    "impression": Column(pl.String, "Impression section, if the cohort's table contains it."),
+    "acquired": Column(pl.String, "Time of acquisition, a text that sorts by time."),
 }
 IMAGES: Columns = ID_COLUMNS | {
     "split": Column(pl.String, "train, validate or test; null for an image without a patient in any split."),
-    "shard": Column(pl.String, "Shard of its patient."),
-    "view": Column(pl.String, "View, by its code; null if unknown."),
+    "shard": Column(pl.String, "Shard, a part of the cohort with all images of the patient."),
+    "view": Column(pl.String, "View, PA, AP or OTHER; null if unknown."),
     "reason": Column(pl.String, "Reason for exclusion; null for an accepted image."),
 }
 BATCH = 256  # number of items per task; submitting a task takes longer than listing a folder
 
 
 def in_batches(pool: Executor, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-    """Yield ``function(item)`` in order, computed by the pool."""
+    """Yield ``function(item)`` for each item, in order. The pool computes the results."""
     batches = [items[first : first + BATCH] for first in range(0, len(items), BATCH)]
     return chain.from_iterable(pool.map(lambda batch: [function(item) for item in batch], batches))

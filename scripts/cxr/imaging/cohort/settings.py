@@ -17,49 +17,59 @@ class CohortSettings(Section):
     """Input images and reports."""
 
     source: Literal["embedded", "manifest", "mimic", "openi"] = key(
-        "embedded", "embedded: synthetic images; manifest: a CSV file; mimic: a MIMIC-CXR folder; openi: Open-i."
+        "embedded",
+        "Where images and reports come from. embedded: synthetic images; manifest: a CSV file; mimic: a MIMIC-CXR "
+        "folder; openi: the collection Open-i.",
     )
     root: str = key("", "Folder that holds files/ (source mimic), or the unpacked archives of Open-i (source openi).")
     tables: str = key(
         "",
         "Folder of the *-record-list, *-metadata and *-split tables (source mimic), or of the tables that list "
-        "frontal images (source openi). Missing tables are looked for in root.",
+        "frontal images (source openi). Tables that are not in it are looked for in root.",
     )
     manifest: str = key(
-        "", "CSV: subject_id, study_id, image_id, image_path, report_path or findings/impression (source manifest)."
+        "",
+        "CSV with a row per image and the columns subject_id, study_id, image_id, image_path, and report_path or "
+        "findings and impression (source manifest).",
     )
     shards: int | None = key(
         None,
-        f"Number of shards; null: {EMBEDDED_SHARDS} for the embedded cohort, otherwise {DEFAULT_SHARDS}. A change "
-        "reruns everything.",
+        f"Number of shards, parts of the cohort that are processed in parallel. null: {EMBEDDED_SHARDS} for the "
+        f"embedded cohort, otherwise {DEFAULT_SHARDS}. A change reruns everything.",
         ge=1,
         le=4096,
     )
     views: list[Literal["PA", "AP"]] = key(
         lambda: ["PA", "AP"], "Accepted frontal views, in order of preference.", source=PAPER, min_length=1
     )
-    unknown_view: Literal["exclude", "accept"] = key("exclude", "Treatment of images whose view is unknown.")
+    unknown_view: Literal["exclude", "accept"] = key(
+        "exclude", "Whether images of unknown view are excluded, or accepted as frontal."
+    )
     shared_images: Literal["accept", "exclude"] = key(
         "accept", "Image files that belong to several studies. accept: kept, with a warning; exclude: excluded."
     )
-    modalities: list[Code] = key(lambda: ["CR", "DX", "RG"], "Accepted DICOM modalities (others are excluded).")
+    modalities: list[Code] = key(
+        lambda: ["CR", "DX", "RG"], "Accepted DICOM modalities; other images are excluded as wrong_modality."
+    )
     body_parts: list[Code] = key(
         lambda: list(BODY_PARTS),
-        "Accepted words in BodyPartExamined; words of five or more letters also match inside a word "
-        "(PORTABLECHEST). An empty or unknown value is accepted; others are excluded as wrong_body_part.",
+        "Accepted words in the DICOM field BodyPartExamined. A word of five or more letters also matches inside a "
+        "longer word (PORTABLECHEST). Images without a body part are accepted, all others excluded as wrong_body_part.",
     )
-    exclude: str = key("", "Text or CSV file of image or study ids to exclude (authors: MS-CXR's).", source=AUTHORS)
+    exclude: str = key(
+        "", "Text or CSV file of image or study ids to exclude. The authors exclude MS-CXR's.", source=AUTHORS
+    )
     chexstruct: str = key(
         "",
-        "Folder of CheXStruct quality tables (mask_number, abdominal_xray, window, inclusion); images that fail "
-        "any of these checks are excluded (D.1).",
+        "Folder of CheXStruct quality tables (mask_number, abdominal_xray, window, inclusion). Images that fail one "
+        "of these checks are excluded (D.1).",
         source=PAPER,
     )
     split: dict[Literal[SPLITS], Percent] = key(
         dict,
-        "Percentages of subjects in train, validate and test, where the table gives no split; every split gets a "
-        "subject if possible. {}: 80, 10, 10 below 2,000 subjects, otherwise 98, 1, 1. Set numbers if the cohort "
-        "may grow past 2,000 subjects, so that its splits do not change.",
+        "Percentages of subjects in train, validate and test, for subjects to whom the table gives no split. Every "
+        "split gets a subject if possible. {}: 80, 10, 10 below 2,000 subjects, otherwise 98, 1, 1. If the cohort may "
+        "grow past 2,000 subjects, set numbers, so that its splits do not change.",
         unit="%",
     )
 
@@ -81,6 +91,6 @@ class CohortSettings(Section):
         if not self.split:
             return
         if missing := [name for name in SPLITS if name not in self.split]:
-            raise ValueError(f"split: {' and '.join(missing)} must be given too: the three add up to 100")
+            raise ValueError(f"split: {' and '.join(missing)} must be given too, and the three must add up to 100")
         if abs(sum(self.split.values()) - 100) > 1e-9:
             raise ValueError("split: train, validate and test must add up to 100")

@@ -1,4 +1,4 @@
-"""Assigning subjects to train, validate or test, by the user's table or a stable hash of the subject."""
+"""Assigning subjects to train, validate or test, by the user's table or by a stable hash of the subject."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -11,7 +11,7 @@ _SPELLINGS = {"val": "validate", "valid": "validate", "validation": "validate", 
 
 LARGE_COHORT = 2000  # minimum number of subjects for :data:`LARGE_SHARES`; 1 % then means at least 20 subjects
 SMALL_SHARES, LARGE_SHARES = (80.0, 10.0, 10.0), (98.0, 1.0, 1.0)
-"""Default weights of train, validate and test: for fewer than :data:`LARGE_COHORT` subjects, and for more."""
+"""Default weights of train, validate and test, for cohorts below :data:`LARGE_COHORT` subjects, and for larger ones."""
 
 
 def split_name(text: str) -> str | None:
@@ -27,7 +27,7 @@ def default_shares(num_subjects: int) -> Sequence[float]:
 
 
 def hashed_split(subject_id: str, shares: Sequence[float], seed: int) -> str:
-    """Return the split of a subject by hash; ``shares``: weights of train, validate and test."""
+    """Return the split of a subject, chosen by a hash. ``shares``: weights of train, validate and test."""
     place = _place(subject_id, seed) * sum(shares)
     for name, share in zip(SPLITS, shares, strict=True):
         if place < share:
@@ -43,8 +43,8 @@ def subject_splits(
 
     If one image of a subject has a split, all images of the subject get it. Other subjects are assigned by hash with
     the weights ``shares``, or :func:`default_shares` if empty. If a split with a weight above 0 then has no subject in
-    ``usable`` (None: all subjects), a subject that was assigned by hash is moved to it from the largest split. Raises
-    UserError if the table assigns a subject to two splits.
+    ``usable`` (None: all subjects), a subject assigned by hash is moved to it from the largest split. Raises UserError
+    if the table assigns a subject to two splits.
     """
     by_table: dict[str, set[str]] = defaultdict(set)
     for subject_id, split in table_splits:
@@ -77,5 +77,5 @@ def subject_splits(
 
 
 def _place(subject_id: str, seed: int) -> float:
-    """Return a subject's hash position in [0, 1), which train, validate and test divide in this order."""
+    """Return a subject's hash position in [0, 1). Train, validate and test take consecutive parts of it."""
     return stable_hash("split", seed, subject_id) / 2**64

@@ -60,7 +60,7 @@ def parse_view_orientation(text: str) -> str | None:
 
 
 def first_view(fields: Iterable[tuple[str, str]]) -> tuple[str | None, str]:
-    """Return the view (PA, AP, OTHER or None) and its field, from the first of (field, upper-case text) with a view."""
+    """Return (view, field) of the first (field, upper-case text) that states PA, AP or OTHER; (None, "") if none."""
     readers = dict.fromkeys(CODE_FIELDS, parse_view_code) | {"PatientOrientation": parse_view_orientation}
     for name, text in fields:
         if text and (view := readers.get(name, parse_view_text)(text)) is not None:
@@ -69,5 +69,5 @@ def first_view(fields: Iterable[tuple[str, str]]) -> tuple[str | None, str]:
 
 
 def read_view(dataset: Dataset) -> tuple[str | None, str]:
-    """Return the view (PA, AP, OTHER or None) in a DICOM header, and the field that contains it."""
+    """Return the view (PA, AP, OTHER or None) in a DICOM header, and the field that states it."""
     return first_view((name, get_text(dataset, name)) for name in FIELDS)

@@ -1,1 +1,1 @@
-"""Decoding image files to canonical 8-bit frames."""
+"""Decoding image files to frames: upright 8-bit images of 512 x 512 pixels."""

@@ -1,4 +1,4 @@
-"""Decoding an image file to grey levels, as shown in its frame but on its own pixel grid."""
+"""Decoding an image file to the grey levels that its frame has, on the file's own pixel grid."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from cxr.geometry.turns import Turn
 from cxr.imaging.frames.burned_in import clean_image, describe_blackout
 
 SPIKE_SHARE, SPIKE_RANGE = 0.001, 0.5
-"""A warning is logged if less than this fraction of the pixels has more than this fraction of the grey range."""
+"""A warning is logged if less than ``SPIKE_SHARE`` of the pixels use more than ``SPIKE_RANGE`` of the grey range."""
 
 
 def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
@@ -30,10 +30,10 @@ def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def to_grey(picture: DecodedImage, method: str, percentiles: list[float]) -> np.ndarray:
-    """Convert an image to uint8 (rows, columns), with white bone and padding 0. Raises Rejected if it is constant.
+    """Convert an image to uint8 (rows, columns) with white bone and padding 0. Raises Rejected if it is constant.
 
-    ``method``: ``minmax`` maps the range of exposed pixels to 0..255; ``percentile`` maps the range between two
-    percentiles; ``voi`` applies the file's window or table, or ``minmax`` if the result would be constant.
+    ``method``: ``minmax`` maps the range of exposed pixels to 0..255. ``percentile`` maps the range between two
+    percentiles. ``voi`` applies the file's window or table, or ``minmax`` if the result would be constant.
     """
     values, valid = picture.values, picture.valid
     exposed = values if valid is None else values[valid]
@@ -56,10 +56,9 @@ def to_grey(picture: DecodedImage, method: str, percentiles: list[float]) -> np.
 
 
 def is_narrow(grey: np.ndarray) -> bool:
-    """True if less than :data:`SPIKE_SHARE` of the pixels occupy more than :data:`SPIKE_RANGE` of the grey range.
+    """Return True if less than ``SPIKE_SHARE`` of the pixels use more than ``SPIKE_RANGE`` of the grey range.
 
-    This happens if a marker or metal compresses the chest into a part of the range: all other pixels then fit into an
-    interval of 1 - ``SPIKE_RANGE`` of the range.
+    A marker or metal can compress the chest into a part of the range. All other pixels then fit into the rest of it.
     """
     histogram = cv2.calcHist([grey], [0], None, [256], [0, 256]).ravel()
     counts = np.cumsum(np.concatenate([[0], histogram]), dtype=np.int64)
@@ -72,8 +71,9 @@ def is_narrow(grey: np.ndarray) -> bool:
 class GreyImage:
     """A decoded image file.
 
-    ``grey``: uint8 (rows, columns), white bone, padding 0; a DICOM as stored, a PNG or JPEG upright by its EXIF tag.
-    ``turn``: makes ``grey`` upright; ``notes``: corrected or ignored header fields, and text that was blacked out.
+    ``grey``: uint8 (rows, columns), with white bone and padding 0. It has the stored orientation if the file is a
+    DICOM, and is upright by its EXIF tag if it is a PNG or JPEG. ``turn``: rotation or reflection that makes ``grey``
+    upright. ``notes``: header fields that were corrected or ignored, and text that was blacked out.
     """
 
     grey: np.ndarray
@@ -90,8 +90,8 @@ class GreyImage:
 def read_image(path: str, options: Mapping) -> GreyImage:
     """Decode a DICOM, PNG or JPEG file, and treat burned-in text as ``options`` require.
 
-    ``options``: the settings window, percentiles and burned_in of the frames stage. Raises
-    :class:`Rejected` for a file that cannot be decoded, OSError if the machine cannot read it.
+    ``options``: the settings window, percentiles and burned_in. Raises :class:`Rejected` for a file that cannot be
+    decoded, and OSError if the machine cannot read the file.
     """
     picture = decode_file(path)
     grey, pieces = clean_image(to_grey(picture, options["window"], options["percentiles"]), options["burned_in"])
@@ -104,7 +104,7 @@ def read_grey(path: str, options: Mapping) -> np.ndarray:
 
 
 def check_frame_shape(original: np.ndarray, image_id: str, shape: tuple[int, int]) -> np.ndarray:
-    """Return ``original``. Raises StoreError unless it has the ``shape`` that was recorded with its frame."""
+    """Return ``original``. Raises StoreError if its shape differs from ``shape``, which was recorded with its frame."""
     if original.shape != shape:
-        raise StoreError(f"image {image_id} has another size than its frame tells: run frames again")
+        raise StoreError(f"image {image_id} has changed its size since its frame was made: run the stage frames again")
     return original

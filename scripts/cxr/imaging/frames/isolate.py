@@ -1,4 +1,4 @@
-"""Decoding in worker processes: a process that crashes is restarted, and the image at fault is excluded."""
+"""Decoding in worker processes. A process that crashes is restarted, and the image at fault is excluded."""
 
 import os
 import pickle
@@ -72,7 +72,7 @@ class Worker:
 
 
 class Workers:
-    """Worker processes, one for each thread that calls :meth:`ask`. Use as a context manager."""
+    """Worker processes, one for each thread that calls :meth:`ask`, to be used as a context manager."""
 
     def __init__(self, options: dict, seconds: float):
         self._options, self._seconds = options, seconds

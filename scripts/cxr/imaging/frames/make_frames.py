@@ -1,4 +1,4 @@
-"""The frames stage: decodes the cohort's images of one shard to canonical frames."""
+"""The frames stage: decodes the cohort's images of one shard to frames."""
 
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +33,10 @@ class Candidate(NamedTuple):
 
 
 def group_candidates(cohort: str, per_study: str) -> list[list[Candidate]]:
-    """Return groups of candidates, best first; one per group is used. A group is a study, or one image for ``all``."""
+    """Return groups of candidates, each sorted from best to worst. One image of each group is used.
+
+    A group is a study, or a single image if ``per_study`` is "all".
+    """
     table = read_table(cohort).sort("study_id", "rank", "image_id")
     groups: dict[str, list[Candidate]] = {}
     for candidate in map(Candidate._make, table.select(Candidate._fields).iter_rows()):
@@ -54,11 +57,12 @@ def run_shard(
     compute: dict | None = None,
     files_read: str | None = None,
 ) -> None:
-    """Write the frames of a shard and the ledger; per study the first decodable image is used, or all images.
+    """Write the frames of a shard, and the ledger of its excluded images.
 
-    ``burned_in``: how burned-in text is handled (``privacy.burned_in``); ``corrected``: output table of images that are
-    used although their header is wrong; ``compute``: the section ``compute`` of the settings; ``files_read``: output
-    table with the states of the files read. Raises Broken if decoding fails and no file is to blame.
+    Each study gives its first decodable image or all images (``options.per_study``). ``burned_in``: treatment of
+    burned-in text (``privacy.burned_in``); ``corrected``: output table of images that are used although their header is
+    wrong; ``compute``: the settings ``compute``; ``files_read``: output table with size, time and CRC-32 of the files
+    read. Raises Broken if decoding fails and no file is to blame.
     """
     groups = group_candidates(cohort, options.per_study)
     ledger = Ledger("frames")
@@ -66,19 +70,19 @@ def run_shard(
     failures = Failures("frames", num_candidates, compute)
     narrow, missing, corrections = 0, 0, []
     Path(output).parent.mkdir(parents=True, exist_ok=True)
-    # frames arrive in any order but are written by id; a temporary file keeps memory independent of the shard's size
+    # Frames arrive in any order but are written by id. They wait in a file, so that large shards need little memory.
     spool = tempfile.TemporaryFile(dir=Path(output).parent)  # noqa: SIM115
     frame_rows: dict[str, tuple[int, np.ndarray, tuple[int, int]]] = {}
     states: list[tuple] = []
 
     def try_group(group: list[Candidate]) -> list[tuple]:
-        """Return (candidate, *worker's answer) for each of a group; candidates after the first frame are rejected."""
+        """Return (candidate, *worker's answer) for each candidate. Those after the first frame are rejected."""
         answers: list[tuple] = []
         for candidate in group:
             if answers and answers[-1][1] == "frame":
                 answers += [(unused, "rejected", "not_selected", "") for unused in group[len(answers) :]]
                 break
-            # taken before reading, so that the next run notices a later change
+            # the state is taken before reading, so that the next run notices a later change
             states.append(state_row(candidate.image_id, candidate.path))
             answers.append((candidate, *workers.ask(candidate.path)))
         return sorted(answers, key=lambda answer: answer[1] == "frame")
@@ -107,7 +111,7 @@ def run_shard(
     if narrow:
         counts = narrow, len(ledger.accepted), SPIKE_RANGE, SPIKE_SHARE
         log.warning(
-            "%d of %d images: more than %g of the grey range is taken by less than %g of the pixels (markers, metal); "
+            "%d of %d images: more than %g of the grey range is used by less than %g of the pixels, such as markers; "
             "set frames.window to percentile to give the chest more contrast", *counts,
         )  # fmt: skip
     empty = {"image": ((FRAME_SIZE, FRAME_SIZE), np.uint8), "to_original": ((2, 3), np.float64)}

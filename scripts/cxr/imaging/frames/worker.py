@@ -15,12 +15,12 @@ from cxr.imaging.frames.decoding import is_narrow, read_image
 
 
 def prepare(path: str, options: dict) -> tuple | Exception:
-    """Decode a file; return an answer, or an error that no file caused.
+    """Decode a file; return an answer, or an exception that no file caused.
 
-    Answers: ("frame", frame uint8 (512, 512), affine to original float64 (2, 3), original (rows, columns), result of
-    :func:`is_narrow`, notes on the header); ("rejected", reason, detail) for a known fault of the file; ("failed",
-    reason, detail) for an error that suggests a fault of the machine if it occurs often. ``options``: options of the
-    frames stage, burned_in and max_memory_mb.
+    There are three answers. A decoded file gives ("frame", frame uint8 (512, 512), affine to the original float64 (2,
+    3), (rows, columns) of the original, result of :func:`is_narrow`, notes on the header). A file with a known fault
+    gives ("rejected", reason, detail). An error that suggests a fault of the machine if it occurs often gives
+    ("failed", reason, detail). ``options``: settings of the frames stage, burned_in and max_memory_mb.
     """
     try:
         decoded = read_image(path, options)
@@ -39,7 +39,7 @@ def prepare(path: str, options: dict) -> tuple | Exception:
 
 
 def main() -> None:
-    """Receive the options and then paths from the pipe; answer each path, until the pipe is closed."""
+    """Receive the options and then paths from the pipe. Answer each path, until the pipe is closed."""
     pipe = Connection(int(sys.argv[1]))
     options = pipe.recv()
     limit = options["max_memory_mb"] << 20

@@ -1,7 +1,7 @@
 """The engine chexmask: published masks from the MIMIC-CXR table of the CheXmask database (PhysioNet).
 
 :mod:`cxr.annotations.chexmask` describes the table. The public code that made it swaps height and width in some rows.
-In these rows the run lengths are clipped at the wrong border, so masks are drawn from the landmarks instead.
+There, the run lengths are clipped at the wrong border, so masks are drawn from the landmarks instead.
 """
 
 import csv
@@ -27,17 +27,17 @@ from cxr.imaging.organs.settings import OrgansSettings
 
 SOURCES = ("table",)
 INPUTS = {"rows": "results/organs/chexmask/{shard}.csv.gz"}
-"""Rows of the table for one shard; a separate rule splits the table once (:func:`split_table`)."""
+"""The table's rows for one shard. A separate rule splits the table once (:func:`split_table`)."""
 KEY = "organs.chexmask.table"
-MAX_BUFFERED_CHARACTERS = 64 * 2**20  # maximum number of buffered characters, all shards together
+MAX_BUFFERED_CHARACTERS = 64 * 2**20  # maximum number of buffered characters of all shards together
 log = logging.getLogger("cxr.imaging.organs")
 
 
 def split_table(*, table: str, cohort: list[str], output: list[str]) -> None:
     """Split the table into one gzipped CSV per shard.
 
-    ``cohort``: the image table of each shard; ``output``: one path per shard, in the same order. Raises UserError as
-    :func:`cxr.annotations.chexmask.stream_rows` does.
+    ``cohort``: the image table of each shard; ``output``: one path per shard, in the same order. Raises the UserErrors
+    of :func:`cxr.annotations.chexmask.stream_rows`.
     """
     shard_of = {name: number for number, path in enumerate(cohort) for name in read_table(path)["image_id"]}
     with ExitStack() as stack:
@@ -66,7 +66,7 @@ def _append_rows(parts: list[Path], waiting: list[list[list[str | None]]]) -> No
 
 
 class ChexmaskOrgans:
-    """An engine that reads published masks of right lung, left lung and heart, if their estimated Dice is high."""
+    """An engine for published masks of right lung, left lung and heart whose estimated Dice is high enough."""
 
     labels = ORGAN_LABELS
 
@@ -75,7 +75,7 @@ class ChexmaskOrgans:
         self._rows: dict[str, chexmask.Row | None] = {}
 
     def prepare(self, image_ids: list[str]) -> None:
-        """Read the rows of these images. Raises StoreError if the file is missing or damaged."""
+        """Read the rows of ``image_ids``. Raises StoreError if the shard's file is missing or damaged."""
         try:
             self._rows = chexmask.read_rows(KEY, self._path, image_ids)
         except UserError:
@@ -106,9 +106,9 @@ def _decode_masks(row: chexmask.Row, shape: tuple[int, int]) -> np.ndarray:
     except ValueError as error:
         raise NoOrgans(f"the row in the CheXmask table is damaged: {error}") from None
     sizes = " x ".join(map(str, row.shape)), " x ".join(map(str, shape))
-    raise NoOrgans("the CheXmask table has an image of {} pixels, the image has {}".format(*sizes))
+    raise NoOrgans("the CheXmask table says {} pixels, but the image has {}".format(*sizes))
 
 
 def load(options: OrgansSettings, setup: Setup) -> ChexmaskOrgans:
-    """Load the engine; ``prepare`` reads the rows later."""
+    """Load the engine. Its method ``prepare`` reads the rows later."""
     return ChexmaskOrgans(setup.files["rows"], options.chexmask.min_dice)

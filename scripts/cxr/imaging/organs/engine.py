@@ -1,4 +1,4 @@
-"""The interface of organ engines, loading an engine by name, and drawing masks from CheXmask landmarks."""
+"""The interface of organ engines, loading an engine by name, and drawing masks from CheXmask's landmarks."""
 
 from typing import Protocol
 
@@ -11,22 +11,22 @@ from cxr.base.vocabulary import ORGAN_LABELS
 from cxr.imaging.organs.settings import OrgansSettings
 
 OUTLINES = {"right lung": slice(0, 44), "left lung": slice(44, 94), "heart": slice(94, 120)}
-"""{organ: its landmarks, which form a closed outline}, in the order of ``ORGAN_LABELS``."""
+"""{organ: indices of the landmarks that form its closed outline}, in the order of ``ORGAN_LABELS``."""
 LANDMARKS = 120
 _FAR = 1 << 15  # maximum coordinate that OpenCV can draw, px
 
 
 class NoOrgans(Exception):
-    """An image has no masks and is excluded as ``no_lungs``. The message is the detail, free of patient text."""
+    """An image has no masks and is excluded as ``no_lungs``. The message is the detail, without patient text."""
 
 
 class OrganEngine(Protocol):
     """A source of organ masks. ``labels``: at least right lung, left lung and heart; sides are the patient's sides.
 
     An engine that looks up masks also has ``prepare(image_ids)``, which is called once at the start. An engine with a
-    large net also has the attribute ``batch``, the batch size (None if single images are as fast), and
-    ``segment_batch(rows)``, which takes a list with the arguments of ``segment``, and returns a list of masks or
-    NoOrgans. It is called from one thread; no result may depend on the other images.
+    large net also has the attribute ``batch``, the batch size, or None if single images are as fast. Its method
+    ``segment_batch(rows)`` takes a list with the arguments of ``segment``, and returns a list of masks or NoOrgans. It
+    is called from one thread, and no result may depend on the other images.
     """
 
     labels: tuple[str, ...]
@@ -50,8 +50,7 @@ def load_engine(name: str, options: OrgansSettings, setup: Setup | None = None) 
 def fill_outlines(points: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """Fill the outlines of landmarks (120, 2: x, y) as CheXmask does; return masks of 0 and 1, uint8 (3, *shape).
 
-    Points are pixel indices, not positions between pixels; pixels on the outline belong to the mask. Raises ValueError
-    for a wrong number of points, or for NaN.
+    Points are pixel indices. Pixels on the outline belong to the mask. Raises ValueError for a wrong number or NaN.
     """
     if points.shape != (LANDMARKS, 2) or not np.isfinite(points).all():
         raise ValueError(f"{LANDMARKS} landmarks of two numbers are needed, not an array of shape {points.shape}")

@@ -26,14 +26,14 @@ Rectangle = tuple[float, float, float, float]  # x1, y1, x2, y2 in pixels
 
 
 def content_rectangle(to_original: np.ndarray, original_shape: tuple[int, int], size: int) -> Rectangle:
-    """Return the rectangle (x1, y1, x2, y2) of the frame, in pixels, that the image without padding covers."""
+    """Return the rectangle of the frame, side ``size`` px, that the image without padding covers."""
     rows, columns = (float(side) for side in original_shape)
     corners = np.clip(boxes_to_frame(np.array([0.0, 0.0, columns, rows]), to_original), 0, size)
     return tuple(float(value) for value in corners.ravel())
 
 
 def border_share(mask: np.ndarray, rectangle: Rectangle, margin: float) -> float:
-    """Return the fraction of a mask's outline within ``margin`` pixels of the image's edge; 0 for an empty mask.
+    """Return the fraction of a mask's outline within ``margin`` pixels of the image's edge, 0 for an empty mask.
 
     The margin is needed because a net trained on complete lungs ends a truncated lung shortly before the edge.
     """
@@ -49,7 +49,7 @@ def border_share(mask: np.ndarray, rectangle: Rectangle, margin: float) -> float
 def find_posture_fault(
     image: np.ndarray, to_original: np.ndarray, original_shape: tuple[int, int], options: OrgansSettings
 ) -> Fault | None:
-    """Return a reason code and a detail if the image is not an upright, unmirrored chest X-ray, else None."""
+    """Return a reason code and a detail if the image is not an upright, unmirrored chest X-ray, otherwise None."""
     if options.max_mirrored >= 1 and options.min_upright <= 0:
         return None
     x1, y1, x2, y2 = (round(edge) for edge in content_rectangle(to_original, original_shape, image.shape[0]))
@@ -64,18 +64,19 @@ def find_posture_fault(
 
 
 def _lost_lung_fault(image: np.ndarray, lungs: list[np.ndarray], areas: list[float], rectangle: Rectangle) -> Fault:
-    """Return the reason code and detail for an image with a lung that is too small; lists in the order of LUNGS."""
+    """Return (reason code, detail) for an image in which a lung is too small. The lists are in the order of LUNGS."""
     lost = int(np.argmin(areas))
     if max(areas) >= MIN_LUNG_SHARE and _is_white_opposite(image, lungs[1 - lost], lost == 1, rectangle):
         return "white_out", f"the {LUNGS[lost]} is not visible, its side of the chest is white"
     for name, share in zip(LUNGS, areas, strict=True):
         if share < MIN_LUNG_SHARE:
             return "no_lungs", f"{name} covers {share:.3f} of the image"
-    return "no_lungs", f"one lung is {max(areas) / min(areas):.1f} times the other"
+    return "no_lungs", f"one lung is {max(areas) / min(areas):.1f} times as large as the other"
 
 
 def _is_white_opposite(image: np.ndarray, visible_lung: np.ndarray, is_right: bool, rectangle: Rectangle) -> bool:
-    """True if the side opposite the visible lung is in the image, and its 25th percentile exceeds the lung's 75th."""
+    """Return True if the side opposite the visible lung is in the image and white. White means that its 25th percentile
+    of the grey levels exceeds the lung's 75th."""
     ys, xs = np.nonzero(visible_lung)
     medial = xs.max() if is_right else xs.min()
     x1, _, x2, _ = rectangle
@@ -90,7 +91,7 @@ def _is_white_opposite(image: np.ndarray, visible_lung: np.ndarray, is_right: bo
 def find_fault(
     image: np.ndarray, masks: dict[str, np.ndarray], to_original: np.ndarray, original_shape: tuple[int, int]
 ) -> Fault | None:
-    """Return a reason code and a detail if an image (512, 512) with these organ masks is unusable, else None."""
+    """Return a reason code and a detail if an image (512, 512) with these organ masks is unusable, otherwise None."""
     x1, y1, x2, y2 = rectangle = content_rectangle(to_original, original_shape, image.shape[0])
     image_area = max(1.0, (x2 - x1) * (y2 - y1))
     areas = [float(masks[name].sum()) / image_area for name in LUNGS]
@@ -106,7 +107,7 @@ def find_fault(
             return "cut_off", f"{share:.2f} of the outline of the {name} lies at the image's edge"
     values = image[np.logical_or.reduce([masks[name] for name in (*LUNGS, HEART)])]
     if (contrast := float(values.std())) < MIN_CONTRAST:
-        return "extreme_contrast", f"standard deviation inside the chest {contrast:.1f}"
+        return "extreme_contrast", f"the standard deviation inside the chest is {contrast:.1f} grey levels"
     saturated = float(((values == 0) | (values == 255)).mean())
     if saturated > MAX_SATURATED:
         return "extreme_contrast", f"{saturated:.2f} of the chest is pure black or white"

@@ -8,8 +8,8 @@ from cxr.base.settings import AUTHORS, Section, Share, key
 class ChexmaskSettings(Section):
     """The engine chexmask: published masks of MIMIC-CXR."""
 
-    table: str = key("", "CSV of MIMIC-CXR masks of the CheXmask database (original resolution).")
-    min_dice: Share = key(0.7, "Minimum estimated Dice (column Dice RCA (Mean)) of a usable mask.", source=AUTHORS)
+    table: str = key("", "CSV of the CheXmask database with masks of MIMIC-CXR, in original resolution.")
+    min_dice: Share = key(0.7, "Minimum estimated Dice of an image's masks (column Dice RCA (Mean)).", source=AUTHORS)
 
 
 class LiteSettings(Section):
@@ -22,11 +22,17 @@ class OrgansSettings(Section):
     """Right lung, left lung and heart of the image."""
 
     engine: Literal["lite", "hybridgnet", "chexmask"] = key(
-        "lite", "lite: a small U-Net on the CPU; hybridgnet: the paper's net; chexmask: masks of the CheXmask database."
+        "lite",
+        "Source of organ masks. lite: a small U-Net on the CPU; hybridgnet: the paper's net; chexmask: masks of the "
+        "CheXmask database.",
     )
     lite: LiteSettings = key(LiteSettings, "Settings of the engine lite.")
     chexmask: ChexmaskSettings = key(ChexmaskSettings, "Settings of the engine chexmask.")
-    max_mirrored: Share = key(0.95, "Maximum probability of a mirrored image; others are excluded (heart_on_right).")
+    max_mirrored: Share = key(
+        0.95, "Maximum probability that an image is mirrored. Images above it are excluded as heart_on_right."
+    )
     min_upright: Share = key(
-        0.2, "Minimum probability of an upright, non-inverted chest X-ray; others are excluded as not_a_radiograph."
+        0.2,
+        "Minimum probability that an image is an upright chest X-ray with white bone. Images below it are excluded as "
+        "not_a_radiograph.",
     )

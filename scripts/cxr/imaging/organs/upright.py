@@ -1,7 +1,7 @@
 """Checking with a small net that an image is an upright chest X-ray, neither mirrored nor inverted in grey levels.
 
 The net (resources/organs, trained by train_upright.py) scores how much an image looks like a correctly displayed
-frontal X-ray. Eight rotations and reflections and their negatives are scored; without a chest, all scores are low.
+frontal X-ray. It scores eight rotations and reflections and their negatives. Without a chest, all scores are low.
 """
 
 import cv2
@@ -18,7 +18,7 @@ TURNS = (
     "", MIRRORED, "upside down", "turned by 180 degrees", "turned by 90 degrees to the left",
     "turned by 90 degrees to the right", "turned and mirrored", "turned and mirrored",
 )  # fmt: skip
-"""Description of an image whose version k of :func:`rotate_and_reflect` is upright (k = 8 … 15: the negatives)."""
+"""Description k fits an image of which version k of :func:`rotate_and_reflect`, or its negative, is upright."""
 INVERTED = "inverted"
 NO_CHEST = "nothing in the image looks like a complete chest"
 MIN_NAMED_PROBABILITY = 0.5  # minimum probability for a version to be named in a detail
@@ -32,14 +32,14 @@ def rotate_and_reflect(picture: np.ndarray) -> np.ndarray:
 
 
 def make_net_input(picture: np.ndarray) -> np.ndarray:
-    """Convert an image, uint8 (rows, columns), to float32 (64, 64) in 0..1, stretched in shape and grey range."""
+    """Convert an image, uint8 (rows, columns), to float32 (64, 64) in 0..1. Shape and grey range are stretched."""
     small = cv2.resize(picture, (SIZE, SIZE), interpolation=cv2.INTER_AREA).astype(np.float32)
     low, high = np.percentile(small, PERCENTILES).astype(np.float32)
     return np.clip((small - low) / max(high - low, np.float32(1)), 0, 1)
 
 
 def predict_versions(picture: np.ndarray) -> np.ndarray:
-    """Return the probability of each version in :data:`TURNS`, then of each negative; float64 (16,), sum 1.
+    """Return the probability that each version in :data:`TURNS`, then each negative, is upright; float64 (16,), sum 1.
 
     ``picture``: the image without the frame's padding, uint8 (rows, columns).
     """
@@ -51,7 +51,7 @@ def predict_versions(picture: np.ndarray) -> np.ndarray:
 
 
 def describe_posture(version_probabilities: np.ndarray) -> str:
-    """Describe an image that is not displayed correctly, by the output of :func:`predict_versions`."""
+    """Describe how an image is displayed wrongly, by the output of :func:`predict_versions`."""
     best = int(np.argmax(version_probabilities))
     if version_probabilities[best] < MIN_NAMED_PROBABILITY:
         return NO_CHEST

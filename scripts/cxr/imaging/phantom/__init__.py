@@ -1,1 +1,1 @@
-"""The embedded cohort: synthetic chest X-rays and reports with known ground truth."""
+"""Making the embedded cohort: synthetic chest X-rays and reports with known ground truth."""

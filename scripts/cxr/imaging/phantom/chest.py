@@ -17,7 +17,7 @@ from cxr.painting.lesions import noise
 class Chest:
     """A synthetic X-ray and its ground truth.
 
-    image: float32 (H, W) in 0..1, dense tissue is bright. masks: {label: bool (H, W)} for right lung, left lung,
+    image: float32 (H, W) in 0..1, with dense tissue bright. masks: {label: bool (H, W)} for right lung, left lung,
     heart, cardiomediastinum and the other 13 zone labels. midline: column of the patient's midline, pixels. ctr:
     cardiothoracic ratio, the width of the heart divided by the outer width of both lungs.
     """
@@ -189,7 +189,7 @@ def _marker(image: np.ndarray, rng: np.random.Generator) -> None:
 
 
 def _place(shape: tuple[int, int], rng: np.random.Generator) -> View:
-    """Choose scale, rotation and shift so that both lungs are completely in the image."""
+    """Draw scale, rotation and shift at random, so that both lungs are completely in the image."""
     rows, columns = shape
     unit = min(max(rows, columns), columns / 0.90, rows / 0.90) * float(rng.uniform(0.89, 1.03))
     turn = float(np.clip(rng.normal(0, 1.3), -3.5, 3.5)) * np.pi / 180

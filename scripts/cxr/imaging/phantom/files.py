@@ -45,7 +45,7 @@ RESOURCE_FILES = ("phantom/plan.yaml",)
 _ENCODINGS = load_resource(RESOURCE_FILES[0])["encodings"]
 DICOM_ENCODINGS = {name: Encoding(**fields) for name, fields in _ENCODINGS.items() if fields}
 PLUGINS = {"RLELossless": "pydicom", "JPEGLS": "pyjpegls", "JPEG2000": "pylibjpeg"}
-"""{start of a transfer syntax: pydicom's encoder}, fixed so that bytes never change; GDCM crashes on some sizes."""
+"""{start of a transfer syntax: pydicom's encoder}, fixed so that bytes never change. GDCM crashes on some sizes."""
 FILE_ENCODINGS = {"png_8": ".png", "png_16": ".png", "jpeg_file": ".jpg"}  # {encoding other than DICOM: file extension}
 
 
@@ -55,7 +55,7 @@ def _uid(*parts: str) -> str:
 
 
 def stored_values(image: np.ndarray, encoding: Encoding) -> np.ndarray:
-    """Convert an image in 0..1 to stored pixels (H, W): the full range of the bits, inverted for MONOCHROME1."""
+    """Convert an image in 0..1 to stored pixels (H, W) of the full range of bits, inverted for MONOCHROME1."""
     top = 2**encoding.bits - 1
     values = np.round((1.0 - image if encoding.mono1 else image) * top).astype(np.int64)
     if encoding.padded:
@@ -146,7 +146,8 @@ def _compress(ds: Dataset, values: np.ndarray, encoding: Encoding) -> None:
 
 
 def make_dicom(image: np.ndarray, name: str, **identity: str) -> Dataset:
-    """Convert an image (float32 in 0..1) to a Dataset. ``name``: key of DICOM_ENCODINGS; ``identity``: ids, view …"""
+    """Convert an image, float32 in 0..1, to a Dataset. ``name``: key of DICOM_ENCODINGS; ``identity``: ids, view,
+    time."""
     encoding = DICOM_ENCODINGS[name]
     values = stored_values(image, encoding)
     ds = _header(**identity)
@@ -156,7 +157,7 @@ def make_dicom(image: np.ndarray, name: str, **identity: str) -> Dataset:
 
 
 def write_image_file(path: Path, image: np.ndarray, name: str) -> None:
-    """Write an image as PNG (8 or 16 bit) or JPEG; ``name``: key of ``FILE_ENCODINGS``."""
+    """Write an image as PNG (8 or 16 bit) or JPEG. ``name``: key of ``FILE_ENCODINGS``."""
     top, kind = (65535, np.uint16) if name == "png_16" else (255, np.uint8)
     values = np.round(image * top).astype(kind)
     quality = [cv2.IMWRITE_JPEG_QUALITY, 93] if name == "jpeg_file" else []
@@ -167,7 +168,7 @@ def write_image_file(path: Path, image: np.ndarray, name: str) -> None:
 
 
 def write_broken(path: Path, ds: Dataset, fault: str) -> None:
-    """Write the Dataset ``ds`` with a fault; the fault ``missing`` writes no file. Raises ValueError if unknown."""
+    """Write the Dataset ``ds`` with a fault. The fault ``missing`` writes no file. Raises ValueError if unknown."""
     if fault == "missing":
         return
     if fault in ("empty", "text"):

@@ -34,17 +34,17 @@ MANIFEST = {
     "image_id": Column(pl.String, "Image."),
     "image_path": Column(pl.String, "Image file, relative to the manifest."),
     "report_path": Column(pl.String, "Report file, relative to the manifest."),
-    "view": Column(pl.String, "View, by its code; empty where the image's own header tells it, or nothing does."),
+    "view": Column(pl.String, "View, PA or AP; empty if the image's header states it, or nothing does."),
     "split": Column(pl.String, "train, validate or test."),
-    "acquired": Column(pl.String, "Time of acquisition, text that sorts by time."),
+    "acquired": Column(pl.String, "Time of acquisition, a text that sorts by time."),
 }
 TRUTH_LABELS = (*ANATOMY_LABELS, CARDIOMEDIASTINUM, *LESIONS)  # labels of the truth masks; one mask per lesion type
-EXTENT = (1.0, 1.8)  # range of lesion sizes relative to painting.lesions.paint's default; lesions fill much of a zone
+EXTENT = (1.0, 1.8)  # range of the argument ``extent`` of painting.lesions.paint, so that lesions fill much of a zone
 
 
 @dataclass
 class PhantomImage:
-    """A valid frontal image, float32 (H, W) in 0..1, dense tissue bright, and its ground truth.
+    """A valid frontal image, float32 (H, W) in 0..1 with dense tissue bright, and its ground truth.
 
     painted: a mask, bool (H, W), per finding in the plan, then per unreported lesion; all False if not painted.
     """
@@ -71,7 +71,8 @@ def _shape(rng: np.random.Generator) -> tuple[int, int]:
 
 
 def _regions(finding: Finding, chest: Chest) -> list[np.ndarray]:
-    """Return masks of where to paint a finding, bool (H, W): one per location (effusion: per lung; edema: one)."""
+    """Return the masks, bool (H, W), in which to paint a finding, one per location. An effusion has one per lung, edema
+    a single one."""
     if finding.place == "retrocardiac":
         heart = cv2.dilate(chest.masks["heart"].astype(np.uint8), np.ones((9, 9), np.uint8)) > 0
         return [chest.masks["left lung base"] & heart]
@@ -110,7 +111,7 @@ def draw_frontal(plan: StudyPlan, image: ImagePlan, seed: int) -> PhantomImage:
 
 
 def draw_lateral(seed: int, image_id: str, size: int = 512) -> np.ndarray:
-    """Draw a rough lateral view, float32 (size, size), which only tests that lateral views are excluded."""
+    """Draw a rough lateral view, float32 (size, size). It only tests that lateral views are excluded."""
     rng = generator(seed, image_id, "lateral")
     y, x = np.mgrid[0:size, 0:size].astype(np.float32) / size
     body = np.clip(1.2 - np.hypot((x - 0.5) / 0.42, (y - 0.6) / 0.75) ** 4, 0, 1)

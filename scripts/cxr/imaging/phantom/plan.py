@@ -67,12 +67,12 @@ class StudyPlan:
 
 
 def generator(seed: int, *parts: object) -> np.random.Generator:
-    """Return a NumPy generator seeded by ``seed`` and ``parts``, so that it is independent of other generators."""
+    """Return a NumPy generator seeded by ``seed`` and ``parts``, which makes it independent of other generators."""
     return np.random.default_rng(stable_hash("phantom", seed, *parts))
 
 
 def split_subjects(subjects: list[str]) -> dict[str, str]:
-    """Assign the subjects to train, validate and test, 60/20/20, with at least one subject in validate and test."""
+    """Assign 60, 20 and 20 % of the subjects to train, validate and test, at least one to validate and one to test."""
     small = {name: max(1, round(SHARES[name] * len(subjects))) for name in SPLITS[1:]}
     names = ["validate"] * small["validate"] + ["test"] * small["test"]
     return dict(zip(subjects, names + ["train"] * (len(subjects) - len(names)), strict=True))

@@ -89,8 +89,8 @@ def describe(finding: Finding, rng: np.random.Generator) -> str:
 def deniable(targets: set[str], rng: np.random.Generator) -> list[str]:
     """Return the lesion types that a report with these positive targets may deny, in the order of ``LESIONS``.
 
-    A present type and its supertypes are not denied, with one exception, which radiologists write too: sometimes "no
-    consolidation" together with atelectasis or edema.
+    A type is not denied if it or one of its subtypes is present. There is one exception, as in real reports: "no
+    consolidation" may stand beside atelectasis or edema.
     """
     allowed = []
     for lesion in LESIONS:
@@ -176,7 +176,7 @@ def _block(header: str, text: str) -> str:
 def write_report(
     findings: list[Finding], rng: np.random.Generator, *, layout: str = "findings", devices: int = 0, view: str = "PA"
 ) -> Report:
-    """Write a report about the findings; an empty list means a normal chest. Raises ValueError for a wrong layout."""
+    """Write a report about the findings; no finding means a normal chest. Raises ValueError for a wrong layout."""
     if layout not in LAYOUTS:
         raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, not {layout!r}")
     sentences, truth, denied = _body(findings, devices, rng)

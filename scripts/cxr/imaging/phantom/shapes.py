@@ -1,7 +1,7 @@
 """The geometry of a synthetic chest: random outlines of its organs, within the range of adults.
 
-Body coordinates: x points to the image's right, from the patient's midline; y points down, from the top of the image.
-The unit is the image's nominal width. The patient's right is at negative x. We chose the proportions, without any data.
+Body coordinates begin at the patient's midline and the top of the image. x points to the image's right and y down, so
+the patient's right is at negative x. The unit is the image's nominal width. We chose the proportions without data.
 """
 
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class View:
         return np.zeros(self.shape, np.uint8)
 
     def disc(self, canvas: np.ndarray, centre, axes, angle: float = 0.0) -> None:
-        """Fill an ellipse around a body point; ``axes``: half axes in body units."""
+        """Fill an ellipse around a body point. ``axes``: half axes in body units."""
         x, y = self.pixels(np.array([centre]))[0]
         half = [max(1, round(axis * self.unit)) for axis in axes]
         cv2.ellipse(canvas, (round(x), round(y)), half, angle, 0, 360, 255, -1, cv2.LINE_AA)
@@ -73,14 +73,14 @@ class View:
         return level(canvas)
 
     def stroke(self, canvas: np.ndarray, points: np.ndarray, width: float, value: float) -> None:
-        """Draw an anti-aliased body curve on a uint8 ``canvas``; ``width``: body units; ``value``: in 0..1."""
+        """Draw an anti-aliased body curve on a uint8 ``canvas``. ``width``: body units; ``value``: in 0..1."""
         thickness = max(1, round(width * self.unit))
         value = value * min(1.0, max(0.15, width * self.unit))  # fainter if thinner than a pixel
         pixels = np.round(self.pixels(points) * 16).astype(np.int32)
         cv2.polylines(canvas, [pixels], False, round(255 * value), thickness, cv2.LINE_AA, 4)
 
     def line(self, points: np.ndarray, width: float) -> np.ndarray:
-        """Draw a body curve, float32 (H, W) in 0..1; ``width``: body units."""
+        """Draw a body curve, float32 (H, W) in 0..1. ``width``: body units."""
         canvas = self.canvas()
         self.stroke(canvas, points, width, 1.0)
         return level(canvas)
@@ -103,7 +103,7 @@ class Anatomy:
 
 
 def _lung(sign: float, rng: np.random.Generator, volume: float, broad: float, wall: float, dome: float) -> np.ndarray:
-    """Draw a lung's outline: wall, diaphragm and medial border, which meet at corners. ``sign``: -1 for the right."""
+    """Draw a lung's outline: wall, diaphragm and medial border, which meet at corners. ``sign``: -1 for right."""
     j = lambda spread: float(rng.normal(0, spread))  # noqa: E731
     low = dome + volume
     apex = np.array([0.140 + j(0.008), 0.125 + j(0.01)])
@@ -198,7 +198,7 @@ def draw_anatomy(rng: np.random.Generator, *, cardiomegaly: bool, ap: bool) -> A
 def organ_masks(anatomy: Anatomy, view: View) -> dict[str, np.ndarray]:
     """Return {label: bool (H, W)} of both lungs (also behind the heart), heart, cardiomediastinum (from aortic knob to
     diaphragm) and the other zone labels. Zones are fractions of the lung's height. Lobes follow the usual course of the
-    fissures in a frontal view; they overlap, as in a real projection."""
+    fissures in a frontal view. Lobes overlap, as in a real projection."""
     x, y = view.grid()
     lungs = {name: view.fill(outline) > 0.5 for name, outline in anatomy.lungs.items()}
     heart = view.fill(anatomy.heart) > 0.5

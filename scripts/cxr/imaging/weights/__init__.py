@@ -1,1 +1,1 @@
-"""Downloading and converting published weights of engines with a large net, once."""
+"""The weights stage: downloads published weights of large nets and converts them to safetensors, once."""

@@ -1,4 +1,4 @@
-"""The catalogue of weights: which files the selected engines need, and whether they exist; for the driver only."""
+"""The catalogue of weights: which files the selected engines need, and whether they exist. Jobs do not use it."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,29 +11,31 @@ from cxr.base.resources import load_resource
 RESOURCE_FILES = ("weights.yaml",)
 CONVERTED_FOLDER = "results/weights"  # folder of the converted weights
 PARAMS = ("source", "revision", "licence", "used_by")
-"""Keys of an entry that its rule receives unchanged; without prose, so that editing the prose reruns nothing."""
+"""Keys of an entry that its rule receives unchanged. They contain no prose, so that editing prose reruns nothing."""
 
 TOKENIZER = ("tokenizer.model", "tokenizer.json")  # a tokenizer needs one of these files; the extras are optional
 TOKENIZER_EXTRAS = ("added_tokens.json", "special_tokens_map.json", "tokenizer_config.json")
 SUFFIXES = (".safetensors", ".bin")
 PARTS = (r"model(?:-(\d+)-of-(\d+))?\.safetensors", r"pytorch_model(?:-(\d+)-of-(\d+))?\.bin")
-"""Patterns of the names of weights files in a folder; the first pattern with a match is used."""
+"""Patterns of the names of weights files in a folder. The first pattern that matches a file is used."""
 
 
 @cache
 def read_entries(of_settings: bool = False) -> dict[str, dict]:
-    """Return {artefact: entry} of ``resources/weights.yaml`` for weights that rules fetch or convert.
+    """Return {artefact: entry} of ``resources/weights.yaml``. An artefact is a set of weights files.
 
-    If ``of_settings``, return the models that settings name, which are used in place. Do not modify the shared result.
+    With ``of_settings``, return the models that settings name and that are used in place, otherwise the weights that
+    rules fetch or convert. The result is shared, so do not modify it.
     """
     entries = load_resource(RESOURCE_FILES[0])
     return {artefact: entry for artefact, entry in entries.items() if ("setting" in entry) == of_settings}
 
 
 def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict]:
-    """Return {artefact: params of its rule}. ``pins``: ``weights.sha256``, which overrides digests of the catalogue.
+    """Return {artefact: params of its rule}, for weights that rules fetch or convert.
 
-    ``folder``: folder of files that the user downloaded. Raises UserError for a pin of an unknown file.
+    ``pins``: setting ``weights.sha256``, which overrides digests of the catalogue; ``folder``: folder of files that the
+    user downloaded. Raises UserError for a pin of an unknown file.
     """
     entries = read_entries()
     files = {artefact: _files(artefact, entry, folder) for artefact, entry in entries.items()}
@@ -60,8 +62,8 @@ def plan_models(used: Mapping[str, tuple[str, str]], pins: Mapping[str, str]) ->
     """Return {name: {``sources``: files in a folder, ``options``: params of the rule}} for models of the catalogue.
 
     ``used``: {setting: (model, revision)}; ``pins``: as in :func:`rule_params`. A model belongs to an entry if the
-    setting gives the entry's repository, or a folder with the entry's folder name. The name of a second copy or
-    revision gets a number. Raises UserError if a folder lacks a file.
+    setting names the entry's repository, or a folder with the entry's folder name. A second copy or revision gets a
+    number in its name. Raises UserError if a folder lacks a file.
     """
     model_by_name: dict[str, dict] = {}
     for setting, (model, revision) in used.items():
@@ -100,7 +102,7 @@ def list_placed_files(folder: str) -> dict[str, list[str]]:
 
 
 def _files(artefact: str, entry: dict, folder: str) -> dict[str, str | None]:
-    """Return {file: sha256 or None} of an artefact; for an artefact that is a folder, the files found in it."""
+    """Return {file: sha256 or None} of an artefact. If the artefact is a folder, the files in this folder are used."""
     if "folder" not in entry:
         return entry["files"]
     folder_entries = [entry for entry in read_entries().values() if "folder" in entry]
@@ -109,7 +111,7 @@ def _files(artefact: str, entry: dict, folder: str) -> dict[str, str | None]:
 
 
 def _checkpoint(entry: dict, folder: Path) -> list[str]:
-    """Return the paths of a checkpoint's configuration, tokenizer and weights; missing files get published names."""
+    """Return the paths of a checkpoint's configuration, tokenizer and weights. Missing files get published names."""
     model_folder, folders = entry["folder"], (entry["folder"], entry["tokenizer"])
     tokenizer_folder = next((name for name in folders if _existing_files(folder / name, TOKENIZER)), folders[1])
     tokenizer = _existing_files(folder / tokenizer_folder, TOKENIZER) or [TOKENIZER[0]]
@@ -136,7 +138,7 @@ def _parts(folder: Path) -> list[str]:
 
 
 def select_converted(engine_files: dict[str, dict[str, str]]) -> list[str]:
-    """Return the artefacts with converted weights among ``engine_files`` ({stage: {name: path}}), sorted."""
+    """Return the artefacts with converted weights among ``engine_files``, {stage: {name: path}}, sorted."""
     paths = [Path(path) for files in engine_files.values() for path in files.values()]
     converted_paths = [path.relative_to(CONVERTED_FOLDER) for path in paths if path.is_relative_to(CONVERTED_FOLDER)]
     return sorted({path.parts[0].removesuffix(".safetensors") for path in converted_paths})
@@ -145,7 +147,7 @@ def select_converted(engine_files: dict[str, dict[str, str]]) -> list[str]:
 def check_placed(artefacts: Iterable[str], folder: str, user_by_artefact: Mapping[str, str] | None = None) -> None:
     """Raise UserError if a file that the user must download is missing, unless its converted file exists.
 
-    ``user_by_artefact``: {artefact: setting that needs it}, by default the engine in the catalogue.
+    ``user_by_artefact``: {artefact: setting that needs it}, by default the engine that the catalogue names.
     """
     entries, paths = read_entries(), list_placed_files(folder)
     for artefact in artefacts:
@@ -156,6 +158,6 @@ def check_placed(artefacts: Iterable[str], folder: str, user_by_artefact: Mappin
             stage, _, engine = entry["used_by"].partition(".")
             user = (user_by_artefact or {}).get(artefact) or f"{stage}.engine {engine!r}"
             raise UserError(
-                f"{user} needs {', '.join(missing)}, not there yet: {entry['get']}, or set weights.folder "
+                f"{user} needs {', '.join(missing)}, not downloaded yet: {entry['get']}, or set weights.folder "
                 "(docs/how-to/models.md)"
             )

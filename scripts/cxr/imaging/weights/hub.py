@@ -1,4 +1,4 @@
-"""Copying weights from the Hugging Face hub at a pinned revision; code in a repository is never downloaded or run."""
+"""Copying weights from the Hugging Face hub at a pinned revision. Code in a repository is never downloaded or run."""
 
 import shutil
 from pathlib import Path
@@ -13,21 +13,21 @@ PICKLES = {
     "model.safetensors": "pytorch_model.bin",
     "diffusion_pytorch_model.safetensors": "diffusion_pytorch_model.bin",
 }
-"""{safetensors file: pickle that older repositories have instead}."""
+"""{safetensors file: name of the pickle that older repositories have instead}."""
 
 
 def run(*, weights: str, manifest: str, options: WeightsOptions, attrs: dict) -> None:
     """Copy the files of ``options`` into the folder ``weights``, in the repository's layout.
 
-    A pickle in place of a safetensors file is converted. Raises UserError if a file is unavailable or invalid.
+    A pickle that replaces a safetensors file is converted. Raises UserError if a file is unavailable or invalid.
     """
     published, used = [], []
-    remedy = f"delete it there and run snakemake weights_{options.artefact} again"
+    remedy = f"delete it and run snakemake weights_{options.artefact} again"
     for name, sha256 in options.files.items():
         source, target = fetch(options, name), Path(weights, name)
         convert = shutil.copyfile
         if source.suffix == ".bin":
-            from cxr.imaging.weights.state_dict import convert_state_dict as convert  # the others need no torch
+            from cxr.imaging.weights.state_dict import convert_state_dict as convert  # only pickles need torch
         source_name, pin = str(Path(name).with_name(source.name)), f"{options.artefact}/{name}"
         published.append(manifests.check_published_file(source, source_name, pin, sha256, remedy))
         manifests.install_file(source, target, convert, options, remedy)
@@ -54,5 +54,5 @@ def fetch(options: WeightsOptions, name: str) -> Path:
             "run snakemake weights on a machine with network and the same HF_HOME (docs/how-to/models.md)"
         )
     except errors.HfHubHTTPError as error:
-        problem = f"the hub did not give {name} of {repository} (answer {error.response.status_code}): try later"
+        problem = f"the hub did not send {name} of {repository} (HTTP {error.response.status_code}): try later"
     raise UserError(problem)

@@ -18,17 +18,17 @@ from cxr.nets.hub import find_downloaded_model
 
 ARTEFACT = ("artefact", "used_by", "licence", "source", "revision")  # fields of a manifest that describe the artefact
 DOCUMENTS = {b"<!doctype": "a web page", b"<html": "a web page", b"version https://git-lfs": "a Git LFS pointer"}
-"""{first bytes of a file that a failed download often leaves, such as Google Drive's quota page: description}."""
+"""{first bytes of a file that a failed download leaves, such as Google Drive's page about its quota: description}."""
 
 COLUMNS = {
     "artefact": Column(pl.String, "Name of the weights."),
-    "used_by": Column(pl.String, "Engine that reads them, or setting that names them."),
-    "licence": Column(pl.String, "Their licence."),
-    "source": Column(pl.String, "Where they were published."),
-    "revision": Column(pl.String, "Revision there; null where there is none."),
-    "file": Column(pl.String, "File as it was published."),
-    "bytes": Column(pl.Int64, "Its size.", "bytes"),
-    "sha256": Column(pl.String, "Its SHA-256."),
+    "used_by": Column(pl.String, "Engine that reads the weights, or setting that names them."),
+    "licence": Column(pl.String, "Licence of the weights."),
+    "source": Column(pl.String, "Address at which the weights were published."),
+    "revision": Column(pl.String, "Revision at this address; null if it has none."),
+    "file": Column(pl.String, "Name of the published file."),
+    "bytes": Column(pl.Int64, "Size of the file.", "bytes"),
+    "sha256": Column(pl.String, "SHA-256 of the file."),
 }
 
 
@@ -39,7 +39,7 @@ def file_facts(name: str, path: Path) -> dict:
 
 
 def check_published_file(path: Path, name: str, pin: str, sha256: str | None, remedy: str) -> dict:
-    """Check a published file and return its :func:`file_facts`, with ``name`` as its name.
+    """Check a published file and return its :func:`file_facts` under ``name``.
 
     ``pin``: the file's key in ``weights.sha256``; ``remedy``: how to get the file again. Raises UserError if the file
     is missing, empty or not a checkpoint, or if it differs from the known sha256.
@@ -49,7 +49,7 @@ def check_published_file(path: Path, name: str, pin: str, sha256: str | None, re
     with open(path, "rb") as file:
         head = file.read(512).lstrip().lower()
     if kind := next((kind for mark, kind in DOCUMENTS.items() if head.startswith(mark)), ""):
-        raise UserError(f"{path} is {kind} and not the file itself: {remedy}")
+        raise UserError(f"{path} is {kind} instead of the weights: {remedy}")
     facts = file_facts(name, path)
     if sha256 and facts["sha256"] != sha256:
         raise UserError(
@@ -94,7 +94,7 @@ def install_file(source: Path, target: Path, convert: Callable, options: "Weight
 
 @dataclass(frozen=True)
 class WeightsOptions:
-    """An artefact of ``resources/weights.yaml``.
+    """An artefact of ``resources/weights.yaml``, a set of weights files.
 
     files: {name: sha256 or None}, in a folder or in ``repository`` at ``revision``. tensors, values: required numbers
     of tensors and values in the converted file, None if unknown. parts, dropped, float32: arguments of
@@ -118,7 +118,7 @@ class WeightsOptions:
 def write_manifest(
     path: str, options: WeightsOptions, attrs: dict, published: list[dict], used: list[dict], facts: dict | None = None
 ) -> None:
-    """Write the manifest of an artefact, without time or machine name, so that the same files give the same bytes.
+    """Write the manifest of an artefact. It has no time or machine name, so that the same files give the same bytes.
 
     ``published``, ``used``: :func:`file_facts` of published and converted files; ``facts``: facts from the converter.
     """
@@ -129,7 +129,7 @@ def write_manifest(
 
 
 def note_model(*, sources: list[str], manifest: str, options: WeightsOptions, attrs: dict) -> None:
-    """Write the manifest of a model. ``sources``: its files in a folder; empty if it is in the hub's cache.
+    """Write the manifest of a model. ``sources``: its files in a folder; empty if the model is in the hub's cache.
 
     Raises UserError if the model is not on this machine, or if a file is missing or differs from a known digest.
     """

@@ -1,4 +1,4 @@
-"""Reading a PyTorch checkpoint that contains modules, without importing or calling anything that it refers to.
+"""Reading a PyTorch checkpoint that contains modules, without importing or calling the code that it names.
 
 Each class or function in it becomes a :class:`Stub`, which does nothing. This module is passed to ``torch.load`` as
 ``pickle_module``, which must have an ``Unpickler`` and a function ``load``.
@@ -31,7 +31,7 @@ EXPANDED = 2**26  # maximum number of values in a tensor that is larger than its
 
 
 class Stub:
-    """A placeholder for an object of an unknown class: keeps its attributes, but neither items nor behaviour."""
+    """A placeholder for an object of an unknown class. It keeps attributes, but neither items nor behaviour."""
 
     kind = ""
 
@@ -63,7 +63,7 @@ class Stub:
 
     @property
     def children(self) -> dict:
-        """{name: submodule}; empty for an object that is not a module."""
+        """{name: submodule} of a module; empty for any other object."""
         modules = self.state.get("_modules")
         items = modules.items() if isinstance(modules, dict) else ()
         return {name: child for name, child in items if child is not None}
@@ -106,11 +106,11 @@ NAMES: dict[tuple[str, str], object] = {
     ("torch._utils", "_rebuild_parameter_with_state"): _keep_data,
     ("torch._tensor", "_rebuild_from_type_v2"): _rebuild_subclass,
 }
-"""{(module, name) in a pickle: object that replaces it}; ``torch.load`` itself resolves typed storages."""
+"""{(module, name) in a pickle: object that replaces it}. ``torch.load`` itself resolves typed storages."""
 
 
 class Unpickler(pickle.Unpickler):
-    """An unpickler that replaces every class or function by a stub, except for :data:`NAMES` and dtypes."""
+    """An unpickler that replaces every class and function by a stub, except for :data:`NAMES` and dtypes."""
 
     def find_class(self, module: str, name: str) -> object:
         module = "builtins" if module == "__builtin__" else module
@@ -133,7 +133,7 @@ def load(file, encoding: str = "utf-8") -> object:
 
 
 def refuse(path: Path, fault: str) -> NoReturn:
-    """Raise UserError because a file cannot be used as weights; ``fault``: the reason."""
+    """Raise UserError because a file cannot be used as weights. ``fault``: the reason."""
     fault = " ".join(fault.split())
     raise UserError(f"{path} cannot be used: {fault}: delete it and get it again (docs/how-to/models.md)")
 
@@ -141,7 +141,7 @@ def refuse(path: Path, fault: str) -> NoReturn:
 def read_checkpoint(path: Path) -> object:
     """Read a checkpoint of ``torch.save``; return its root object, made of plain objects, :class:`Stub` and tensors.
 
-    Tensors of an archive stay in the file until they are used; tensors of the older plain stream are read at once.
+    Tensors of an archive stay in the file until they are used. Tensors of the older plain stream are read at once.
     Raises UserError if the file is not a checkpoint, damaged or malicious.
     """
     try:

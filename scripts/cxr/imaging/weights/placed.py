@@ -1,4 +1,4 @@
-"""Converting the weights files that users download themselves: to safetensors, once, and in a separate job."""
+"""Converting weights files that users download themselves to safetensors, once, and in a separate job."""
 
 import importlib
 import shutil

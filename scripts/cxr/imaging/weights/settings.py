@@ -13,5 +13,6 @@ class WeightsSettings(Section):
     folder: str = key("weights", "Folder of the weights files that you download yourself, such as hybridgnet.pt.")
     sha256: dict[str, Sha256] = key(
         dict,
-        "Required SHA-256 digests besides the built-in ones: {cxas.pth: digest, radedit/unet/config.json: digest}.",
+        "SHA-256 digests that weights files must have, besides the built-in ones, such as {cxas.pth: digest, "
+        "radedit/unet/config.json: digest}.",
     )

@@ -1,6 +1,6 @@
 """Converting published state dicts to safetensors, without running any code in them.
 
-Other contents of a checkpoint, such as the optimiser, the epoch and training arguments, are dropped.
+Only tensors are kept. The optimiser, the epoch, training arguments and other contents of a checkpoint are dropped.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from cxr.imaging.weights.pickles import Stub
 from cxr.nets import tensors
 
 WRAPPERS = ("model_state_dict", "state_dict", "model", "module", "network", "net", "weights", "params", "ema")
-"""Keys under which training code stores the state dict or the net; the first existing one is used."""
+"""Keys under which training code stores the state dict or the net. The first key that exists is used."""
 PREFIXES = ("module", "model", "network", "net", "_orig_mod")  # prefixes that training code adds to tensor names
 UNREAD = "torch._utils._rebuild"  # prefix of functions for unsupported tensors: sparse, quantized, without numbers
 State = dict[str, torch.Tensor]
@@ -24,11 +24,10 @@ State = dict[str, torch.Tensor]
 def read_state(source: Path, parts: tuple[str, ...] = ()) -> tuple[State, list[str]]:
     """Read a torch checkpoint or safetensors file; return {name: tensor} of the net, and names of dropped tensors.
 
-    The tensors of a safetensors file or torch archive stay in the file until they are used. ``parts``: the first words
-    of the names of the net's tensors. Prefixes of training code before these words are removed, and other tensors are
-    dropped. Without ``parts``, or if no name matches, only the prefix ``module.`` is removed.
-
-    Raises UserError if the file is damaged or malicious, or contains no state dict.
+    The tensors of a safetensors file or torch archive stay in the file until they are used. ``parts``: the words with
+    which the names of the net's tensors begin. Prefixes of training code before these words are removed, and other
+    tensors are dropped. Without ``parts``, or if no name matches, only the prefix ``module.`` is removed. Raises
+    UserError if the file is damaged or malicious, or contains no state dict.
     """
     with open(source, "rb") as file:
         head = file.read(9)
@@ -49,7 +48,7 @@ def read_state(source: Path, parts: tuple[str, ...] = ()) -> tuple[State, list[s
 
 
 def _find_state(source: Path, content: object) -> State:
-    """Find the state dict or net in a checkpoint and return its tensors; empty if there is none."""
+    """Find the state dict or net in a checkpoint and return its tensors, or an empty dict if there is none."""
     if isinstance(content, Stub):
         return pickles.read_state(source, pickles.unwrap_network(content)) if content.children else {}
     if not isinstance(content, dict):
@@ -64,7 +63,7 @@ def _find_state(source: Path, content: object) -> State:
 
 
 def _match_names(source: Path, state: State, parts: tuple[str, ...]) -> tuple[State, list[str]]:
-    """Remove prefixes and select the net's tensors; return {name in the net: tensor}, and names of other tensors."""
+    """Remove prefixes and select the net's tensors; return {name in the net: tensor}, and names of dropped tensors."""
     net_state: State = {}
     left_out = []
     for name, tensor in state.items():

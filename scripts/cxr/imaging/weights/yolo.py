@@ -13,7 +13,7 @@ ACTIVATIONS = {"Mish", "MishCuda"}  # activations of ScaledYOLOv4; both are Mish
 
 
 def convert_ultralytics(source: Path, target: Path) -> dict:
-    """Convert an ultralytics detector to safetensors; return facts about it. Raises UserError for other files."""
+    """Convert an ultralytics detector to safetensors; return facts about it. Raises UserError for any other file."""
     root = pickles.read_checkpoint(source)
     network = pickles.find_network(source, root)
     if network.kind != NETWORK:
@@ -23,7 +23,7 @@ def convert_ultralytics(source: Path, target: Path) -> dict:
 
 
 def convert_scaled_yolov4(source: Path, target: Path) -> dict:
-    """Convert a fold of the VinBigData ensemble to safetensors; return facts. Raises UserError for other files."""
+    """Convert a fold of the VinBigData ensemble to safetensors; return facts. Raises UserError for any other file."""
     network = pickles.find_network(source, pickles.read_checkpoint(source))
     model = network.children.get("model")
     layers = [layer for layer in model.children.values() if isinstance(layer, Stub)] if isinstance(model, Stub) else []

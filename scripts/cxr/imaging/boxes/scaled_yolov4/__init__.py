@@ -1,7 +1,7 @@
 """The public detector for VinBigData: five ScaledYOLOv4-P6 nets, one per fold, merged by non-maximum suppression.
 
-Suppression uses :data:`FOLD_IOU` within each fold and :data:`ENSEMBLE_IOU` over all folds (``boxes.nms_iou`` is
-ignored). Source: Beaver48/kaggle-vinbigdata (MIT); the net is our own code.
+The IoU thresholds are :data:`FOLD_IOU` within each fold and :data:`ENSEMBLE_IOU` over all folds; ``boxes.nms_iou`` is
+ignored. Source: Beaver48/kaggle-vinbigdata (MIT). The net is our own code.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ PUBLISHED = (
     "Lung Opacity", "Atelectasis", "Other lesion", "Infiltration", "Pleural effusion", "Calcification",
     "Consolidation", "Pneumothorax",
 )  # fmt: skip
-"""Class names of the published checkpoints, in order; used for a checkpoint without class names."""
+"""Class names of the published checkpoints, in order. They are used for a checkpoint without class names."""
 IMAGE_SIZE, BORDER = 1024, 32  # side of the scaled frame and width of the border, pixels, as in the public code
 GREY = 114  # grey level of the border
 FOLD_IOU, ENSEMBLE_IOU = 0.65, 0.5  # NMS thresholds within a fold and over all folds; the weaker box is dropped
@@ -40,7 +40,7 @@ MAX_BOXES_PER_FOLD = 300  # maximum number of boxes per image and fold, as in th
 
 
 def number_type(device: torch.device) -> torch.dtype:
-    """Return the dtype of the convolutions: half precision on GPUs, as in the public code, else float32."""
+    """Return the dtype of the convolutions: half precision on GPUs, as in the public code, otherwise float32."""
     return torch.float16 if device.type == "cuda" else torch.float32
 
 

@@ -1,8 +1,8 @@
-"""ScaledYOLOv4 in plain PyTorch, for the plans P5 to P7: a net is built from the plan in its checkpoint.
+"""ScaledYOLOv4 in plain PyTorch, for the plans P5 to P7. A net is built from the plan in its checkpoint.
 
 A plan lists layers as [from, number, module, arguments]: index of the input layer (-1: previous layer), number of
-blocks, layer type, and channels, kernel and stride. Attribute names match the published state dicts.
-Source: Wang et al., Scaled-YOLOv4, CVPR 2021, and the published plans.
+blocks, layer type, and channels, kernel and stride. Attribute names match the published state dicts. Source: Wang et
+al., Scaled-YOLOv4, CVPR 2021, and the published plans.
 """
 
 import math
@@ -15,7 +15,7 @@ POOLS = (5, 9, 13)  # window sizes of the spatial pyramid pooling, cells
 
 
 class Conv(nn.Module):
-    """Convolution, batch normalisation, Mish."""
+    """A convolution with batch normalisation and Mish activation."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int = 1, stride: int = 1):
         super().__init__()
@@ -40,7 +40,7 @@ class Residual(nn.Module):
 
 
 class _Split(nn.Module):
-    """Base class of stages with two paths over the same input, whose outputs are normalised together."""
+    """Base class of stages with two paths over the same input. Their outputs are normalised together."""
 
     def joined(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         return functional.mish(self.bn(torch.cat((first, second), dim=1)))
@@ -103,7 +103,7 @@ class Concat(nn.Module):
 
 
 class Detect(nn.Module):
-    """The detection layer: predicts a box, an objectness and class scores for each scale, cell and anchor."""
+    """The detection layer, which predicts a box, an objectness and class scores for each scale, cell and anchor."""
 
     def __init__(self, inputs: list[int], classes: int, anchors: int, strides: list[float]):
         super().__init__()

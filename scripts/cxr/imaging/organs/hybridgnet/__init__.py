@@ -1,4 +1,4 @@
-"""The paper's organ engine: HybridGNet with the CheXmask weights; its 120 landmarks are the outlines of three masks."""
+"""The paper's organ engine: HybridGNet with the CheXmask weights. Its 120 landmarks are the outlines of three masks."""
 
 import threading
 from contextlib import nullcontext
@@ -39,7 +39,7 @@ def make_square_input(frame: np.ndarray, scales: np.ndarray) -> tuple[np.ndarray
 
 
 class HybridGNetOrgans:
-    """An engine for right lung, left lung and heart as independent masks: the heart may overlap a lung."""
+    """An engine for right lung, left lung and heart. The masks are independent, so the heart may overlap a lung."""
 
     labels = tuple(OUTLINES)
 

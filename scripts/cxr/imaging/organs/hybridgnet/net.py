@@ -1,7 +1,7 @@
-"""HybridGNet with two image-to-graph skip connections, the net with which CheXmask was made, in plain torch.
+"""HybridGNet with two image-to-graph skip connections, in plain torch. CheXmask was made with this net.
 
-An encoder maps an image of 1024 x 1024 pixels to 64 numbers. A graph decoder maps these to 120 landmarks on three
-rings; it twice samples the encoder's features around the landmarks. Parameter names match the published weights.
+An encoder maps an image of 1024 x 1024 pixels to 64 numbers. A graph decoder maps these numbers to 120 landmarks on
+three rings. It twice samples the encoder's features around the landmarks. Parameter names match the published weights.
 Source: Gaggion et al., IEEE TMI 2022 and Scientific Data 2024.
 """
 
@@ -16,7 +16,7 @@ RINGS = (44, 50, 26)  # number of landmarks of right lung, left lung and heart; 
 LATENT, WIDE, NARROW, ORDER = 64, 32, 16, 6
 """Size of the latent vector; features per node of the fine and of the coarse graph; terms of a graph filter."""
 CHANNELS = (1, 8, 16, 32, 64, 128, 128)  # input channels of the encoder's six blocks, then output channels
-BACK, ON, SAMPLES = 1.0, 2.0, 4  # window before and after a landmark, feature pixels; maximum number of samples
+BACK, ON, SAMPLES = 1.0, 2.0, 4  # extent of a window before and after a landmark, feature pixels; most samples in it
 
 
 def scaled_laplacian(rings: tuple[int, ...]) -> torch.Tensor:
@@ -32,7 +32,7 @@ def scaled_laplacian(rings: tuple[int, ...]) -> torch.Tensor:
 
 
 def doubling(rings: tuple[int, ...]) -> torch.Tensor:
-    """Return the matrix (N, N / 2) that adds a node half-way between neighbours of the coarse graph; rings even."""
+    """Return the matrix (N, N / 2) that adds a node half-way between neighbours of the coarse graph. N is even."""
     parts = []
     for count in rings:
         coarse = torch.eye(count // 2, device="cpu")
@@ -63,7 +63,7 @@ class Block(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Image (B, 1, 1024, 1024) -> latent (B, 64), features (B, 128, 64, 64) and features (B, 128, 32, 32)."""
+    """Maps an image (B, 1, 1024, 1024) to a latent (B, 64) and features (B, 128, 64, 64) and (B, 128, 32, 32)."""
 
     def __init__(self):
         super().__init__()
@@ -143,7 +143,7 @@ def _normalized(x: torch.Tensor) -> torch.Tensor:
 
 
 class HybridGNet(nn.Module):
-    """Image (B, 1, 1024, 1024) in 0..1 -> landmarks (B, 120, 2: x, y), mostly in 0..1 of the image."""
+    """Maps an image (B, 1, 1024, 1024) in 0..1 to landmarks (B, 120, 2: x, y), mostly in 0..1 of the image."""
 
     def __init__(self):
         super().__init__()
