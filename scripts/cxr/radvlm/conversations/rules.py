@@ -1,6 +1,7 @@
-"""The default engine: a random walk over the questions that the facts can answer, without a model.
+"""The engine rules: it draws the next question at random among those that the facts can answer, without a model.
 
-A walk is repeated unless it refers to an earlier answer, has a denial if the facts do, and a box if it is grounded.
+A conversation must refer to an earlier answer. It must have a denial if the facts have one, and a box if it is
+grounded. Otherwise it is drawn again.
 """
 
 import gc
@@ -20,7 +21,7 @@ RETRIES = 4  # further attempts after a walk that is too short or fails the chec
 
 
 def load(options: ConversationOptions, _execution: Mapping) -> Engine:
-    """Return the engine."""
+    """Return the engine rules."""
 
     def converse(requests: Sequence[Request]) -> list[Conversation | Fault]:
         gc.disable()  # garbage collection would search many objects that form no cycles
@@ -50,7 +51,10 @@ def _converse(request: Request, options: ConversationOptions) -> Conversation | 
 
 
 def walk(request: Request, about: Subjects, draw) -> Conversation | None:
-    """Return a conversation, or None if the walk has too few rounds or misses a requirement."""
+    """Return a randomly drawn conversation, or None if it is too short or misses a requirement.
+
+    ``about``: subjects of the image; ``draw``: random generator.
+    """
     words = load_wordings()
     generator = MoveGenerator(request, about, words, draw.choice(list(words.registers)), draw)
     state = DialogueState()
@@ -78,7 +82,7 @@ def walk(request: Request, about: Subjects, draw) -> Conversation | None:
 
 
 def _unmet_requirements(moves: Sequence[Move], grounded: bool, about: Subjects) -> set[str]:
-    """Return the unmet requirements: a reference, a denial if the facts have one, a box if grounded."""
+    """Return the requirements that moves do not meet: refers, denies (if possible) and box (if grounded)."""
     owed = set() if any(move.refers for move in moves) else {"refers"}
     if about.askable_denials and not any(move.denies for move in moves):
         owed.add("denies")
