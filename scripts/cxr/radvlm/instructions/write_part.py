@@ -76,7 +76,7 @@ class SampleWriter:
         self.reason_by_image = reason_by_image or {}
         self.index: list[pl.DataFrame] = []
         self.num_by_outcome: Counter[tuple[str, str]] = Counter()
-        # of the current block: ids of used facts, {excluded fact or pair: reason}, (kind, key) of used and undrawn units
+        # of the current block: ids of used facts, {excluded fact or pair: reason}, (kind, key) of used, undrawn units
         self._used_facts: set[str] = set()
         self._reasons: dict[str, str] = {}
         self._used_units: set[tuple[str, str]] = set()
