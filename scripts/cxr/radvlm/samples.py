@@ -60,7 +60,7 @@ class NamedBoxes:
 
 
 def group_boxes(facts: pl.DataFrame, sizes: Mapping[str, tuple[int, int]], kind: str) -> Iterator[NamedBoxes]:
-    """Yield the boxes of facts of ``kind`` by image and name. Boxes that were fused with other readers' are skipped.
+    """Yield the boxes of facts of ``kind`` by image and name, without single readers' boxes, which were fused.
 
     ``sizes``: {image_id: (rows, columns)}; images that are not in it are skipped.
     """
@@ -127,9 +127,8 @@ def make_line(
 ) -> dict:  # fmt: skip
     """Return the JSON line of a sample.
 
-    ``image``: row with the ids of the image; ``labels``: its present labels, None if it has no labels; ``engine``:
-    engine that wrote the text; ``number``: pass, from 0; ``target``: region, finding or phrase that the question is
-    about.
+    ``image``: row with the ids of the image; ``labels``: its present labels, None if it has none; ``engine``: engine
+    that wrote the text; ``number``: pass, from 0; ``target``: region, finding or phrase that is asked about.
     """
     return {
         "sample_id": sample_id,

@@ -35,7 +35,9 @@ class FactSource(Section):
     format: Format = key("mimic", "Format of the source's files.")
     path: str = key("", "Folder of the dataset as published. For nih, rsna and coco: the file of boxes.")
     pictures: str = key(
-        "", "Folder of images (mimic: of `files/`); empty: `path`. ms_cxr, imagenome: name of the mimic source."
+        "",
+        "Folder of the images, for mimic the one that contains `files/`; empty: `path`. For ms_cxr and "
+        "imagenome: name of the source of format mimic whose images they annotate.",
     )
     reports: str = key("", "For mimic: folder that contains `files/` with the reports; empty: `pictures`.")
     subject: str = key(
@@ -46,14 +48,17 @@ class FactSource(Section):
 class FactSources(Section):
     """Sources of images and of facts about them: the cohort (own), and external sources."""
 
-    use: list[str] = key(lambda: [OWN], "Sources that are read; own: the cohort.", min_length=1)
+    use: list[str] = key(lambda: [OWN], "Names of the sources to read. own stands for the cohort.", min_length=1)
     list: dict[str, FactSource] = key(dict, "External sources: {name: source}.")
     uncertain: Literal["absent", "present", "left_out"] = key(
-        "absent", "Value of labels that the source calls uncertain; left_out: they are not used.", source=PAPER
+        "absent",
+        "Value given to labels that the source calls uncertain. left_out: they stay uncertain and are not used.",
+        source=PAPER,
     )
     labels: Literal["rules", "table", "chexbert"] = key(
         "rules",
-        "Origin of own's labels. rules, chexbert: its reports, read by rules or CheXbert; table: the manifest.",
+        "Origin of the labels of the source own. rules, chexbert: its reports, read by rules or by CheXbert; "
+        "table: columns of the manifest.",
     )
     weak_hedges: Literal["absent", "present"] = key(
         "absent", 'Value of labels of own that its reports hedge weakly ("possible"), with `labels: rules`.'
@@ -90,7 +95,9 @@ class FilteredTexts(Section):
     """Removal of statements about other images from reports and phrases."""
 
     engine: Literal["rules", "vllm", "both", "none"] = key(
-        "rules", "Editor. rules: patterns; vllm: a language model; both: vllm, compared with rules; none: no edits."
+        "rules",
+        "Method of editing. rules: patterns; vllm: a language model; both: vllm, with a table of its agreement "
+        "with rules; none: the texts stay unchanged.",
     )
     phrases: bool = key(True, "Whether to edit phrases with boxes too; false: as in the paper.")
     resolved: Literal["drop", "state_absence"] = key(
@@ -101,7 +108,9 @@ class FilteredTexts(Section):
 class Conversations(Section):
     """Generation of question-and-answer conversations about one image, with boxes (grounded) or without (standard)."""
 
-    engine: Literal["rules", "vllm"] = key("rules", "Writer. rules: templates that facts fill; vllm: a language model.")
+    engine: Literal["rules", "vllm"] = key(
+        "rules", "Writer of conversations. rules: templates; vllm: a language model."
+    )
     test_llm: ModelOverride = key(
         ModelOverride, "Other model for conversations of the test split (engine vllm); the paper used GPT-4o."
     )
@@ -112,7 +121,8 @@ class Conversations(Section):
         100_000, "Maximum number of train images with standard conversations, by hash; 0: none.", source=AUTHORS, ge=0
     )
     check: Literal["strict", "json"] = key(
-        "strict", "strict: form, boxes and statements must agree with the facts; json: valid JSON (authors' code)."
+        "strict",
+        "Check of conversations. strict: form, boxes and statements must agree with the facts; json: valid JSON only.",
     )
 
 
@@ -138,7 +148,8 @@ class Mix(Section):
 
     preset: Literal["own", "paper", "code", "paper_plus_ils"] = key(
         "own",
-        "own: all tasks, from the cohort; paper, code: published mixes; paper_plus_ils: paper, and ILS of the cohort.",
+        "Starting point. own: all tasks, from the cohort; paper, code: mix of the paper or of its authors' code; "
+        "paper_plus_ils: paper, and ILS pairs of the cohort.",
     )
     tasks: dict[Task, dict[str, Passes]] = key(dict, "Changes to the preset: {task: {source: {repeat, most}}}.")
     thresholds: str = key(
@@ -150,7 +161,7 @@ class Llava(Section):
     """The export of a mix for LLaVA's trainers, `results/radvlm/instructions/{mix}/llava`."""
 
     convention: Literal["unit", "unit_short", "grid1000"] = key(
-        "unit", "How boxes are written in answers, for 30 %. unit: 0.30; unit_short: 0.3; grid1000: 300.", source=PAPER
+        "unit", "How 30 % is written as a box coordinate. unit: 0.30; unit_short: 0.3; grid1000: 300.", source=PAPER
     )
     pictures: Literal["frame", "original"] = key(
         "frame", "Images of the export. frame: PNG files of the frames; original: paths of the source's own files."
@@ -208,7 +219,8 @@ class OtherModel(Section):
     """Outputs of an external model, which you asked the questions of `asked.jsonl`."""
 
     adapter: Literal["jsonl", "llava_ov", "llava_med", "radialog", "chexagent", "maira2"] = key(
-        "jsonl", "Adapter that knows the model's tasks, questions and form of boxes; jsonl: a model without an adapter."
+        "jsonl",
+        "Adapter, which knows the model's tasks, questions and form of boxes; jsonl: for a model without an adapter.",
     )
     path: str = key("", "JSON Lines file of {sample_id, turn, text} or {sample_id, turn, failure}.")
     boxes: Literal["", "unit", "percent", "hundred", "bins", "grid1000", "pixels"] = key(
@@ -224,10 +236,13 @@ class Evaluation(Section):
     beyond: bool = key(False, "Whether to score external models also on tasks that they were not made for (marked).")
     label_match: Literal["asserted", "substring"] = key(
         "asserted",
-        "Labels of an answer. asserted: those it asserts; substring: those it names, even denied (published code).",
+        "Labels that an answer is credited with. asserted: those that it asserts; substring: those that it "
+        "names, even to deny them (published code).",
     )
     report_metrics: list[Metric] = key(
-        lambda: ["rouge_l", "bleu", "findings_f1"], "Metrics of reports; others need annotations.", min_length=1
+        lambda: ["rouge_l", "bleu", "findings_f1"],
+        "Metrics of reports. Every metric except these three needs `annotators` or `annotations`.",
+        min_length=1,
     )
     annotators: list[Literal["bertscore", "chexbert", "green", "radgraph"]] = key(
         list, "Models that annotate the reports, one for each metric (docs/how-to/models.md)."

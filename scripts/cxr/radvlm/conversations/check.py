@@ -1,8 +1,8 @@
 """The strict check of a conversation: its form, its boxes, and whether the facts support every statement.
 
 The check needs only the text, whichever engine wrote it. The rules engine of the reports reads which findings an answer
-affirms and denies. Questions and definitions count as no statements, but the answers "yes" and "no" affirm or deny the
-findings of the question.
+affirms and denies. Questions and definitions are not statements. But "yes" and "no" affirm or deny a question's
+findings.
 """
 
 import re
@@ -98,8 +98,7 @@ def find_normal_structures(sentence: str) -> tuple[tuple[str, tuple[str, ...], b
 def find_fault(messages: Sequence[Mapping[str, str]], evidence: Evidence, grounded: bool) -> Fault | None:
     """Return the first fault of a conversation, or None if it has no fault.
 
-    ``messages``: {role, text} of each message, with boxes written to two decimals; ``grounded``: whether boxes are
-    allowed, and at least one is required.
+    ``messages``: {role, text} of each, with boxes written to two decimals; ``grounded``: whether it needs a box.
     """
     texts = [message["text"].strip() for message in messages]
     turns = list(zip(texts[::2], texts[1::2], strict=False))

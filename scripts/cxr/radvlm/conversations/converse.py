@@ -38,8 +38,8 @@ def run_part(
 ) -> None:
     """Write the conversations of one part of a source. Raises UserError if the model is missing.
 
-    ``files``: outputs of :func:`write_part` and inputs of :func:`read_requests`; ``replies``: files with the replies of
-    a model, if another job has asked it.
+    ``files``: outputs of :func:`write_part` and inputs of :func:`read_requests`; ``replies``: files from a job that has
+    asked the model, if there is one.
     """
     code = str(attrs.get("code_digest", ""))
     outputs = {name: files.pop(name) for name in ("lines", "excluded", "outcomes")}
@@ -103,9 +103,8 @@ def run_source(**files) -> None:
 def read_requests(*, part: str, options: ConversationOptions, **files) -> Iterator[Request]:
     """Yield the requests for conversations about a part of a source, as :func:`select_requests` selects them.
 
-    ``files``: images; facts and texts, of the source and of the source whose images it uses; phrases; elsewhere:
-    phrases of other sources that use its images and get the conversations about them; pairs of the ILS dataset, for
-    masks.
+    ``files``: images; facts and texts, also of the source whose images it uses; phrases; elsewhere: phrases of sources
+    that use its images and get the conversations about them; pairs of the ILS dataset, for masks.
     """
     image_ids_elsewhere = {line["image_id"] for path in files["elsewhere"] for line in read_lines(path)}
     image_table = read_table(files["images"]).filter(pl.col("split").is_in(PARTS[part]))

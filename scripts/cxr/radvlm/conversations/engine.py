@@ -32,7 +32,7 @@ class Conversation:
     facts: tuple[str, ...] = ()  # ids of the facts that it uses
 
     def to_line(self, columns: Mapping, engine: str, digests: Mapping) -> dict:
-        """Return the output line. ``columns``: ids of the conversation and its image; ``engine``: its ``made_by``."""
+        """Return the output line. ``columns``: ids of the conversation and its image; ``engine``: maker's name."""
         boxes = {name: [list(box) for box in slot_boxes] for name, slot_boxes in self.boxes.items()}
         content = {"engine": engine, "turns": [asdict(turn) for turn in self.turns], "boxes": boxes}
         content |= {"mask_ids": list(self.mask_ids), "facts": list(self.facts), "digests": digests}
@@ -84,7 +84,7 @@ def round_box(box: Box) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class ConversationOptions:
-    """Settings of the stage."""
+    """Settings of the stage radvlm_conversations."""
 
     engine: str  # name of the engine's module
     per_image: int  # number of conversations of each kind per image
@@ -110,7 +110,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Fault:
-    """The reason why there is no conversation."""
+    """The reason why an engine makes no conversation for a request."""
 
     reason: str  # code of the reason, as in the table of exclusions
     detail: str = ""  # explanation, which never quotes the conversation

@@ -84,7 +84,7 @@ def gather_facts(
 
 
 def index_masks(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
-    """Return {image_id: {lesion type: mask_id}}. The mask is that of the global ILS pair, else of the first pair."""
+    """Return {image_id: {lesion type: mask_id}}: the mask of the ILS pair without location, else of the first pair."""
     masks_by_image: dict[str, dict[str, str]] = {}
     masked = [pair for pair in pairs if pair["seg"] and pair["mask_id"]]
     for pair in sorted(masked, key=lambda pair: (pair["type"] != "global", pair["pair_id"])):

@@ -20,7 +20,7 @@ PLACE, SIZE, CAUSE, SURE, SIDE, BOX, MASK, QUOTED, MENTIONED = (
 )  # fmt: skip
 PRESENCE = "presence"  # act of questions about findings, whether the answer affirms or denies them
 SIDED_FINDINGS = ("pneumothorax", "pleural thickening", "scar", "nodule", "granuloma", "hydropneumothorax")
-"""Findings of which a question may ask whether the other side is affected, in addition to the lesion types."""
+"""Findings, besides the lesion types, for which a question may ask about the other side."""
 MAX_LISTED = 3  # maximum number of findings that an answer lists
 HEART_MENTIONS = (("heart", MENTIONED), (ENLARGED_HEART, MENTIONED))
 
@@ -44,7 +44,7 @@ class Move(NamedTuple):
 
 @dataclass
 class DialogueState:
-    """A conversation up to now."""
+    """The moves and turns of a conversation so far, and what they have covered."""
 
     moves: list[Move] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)

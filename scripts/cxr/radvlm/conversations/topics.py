@@ -76,7 +76,7 @@ class Denial:
 
 @dataclass(frozen=True)
 class Subjects:
-    """All subjects of an image."""
+    """All that a conversation about an image can be about."""
 
     topics: tuple[Topic, ...]
     denials: tuple[Denial, ...]
@@ -123,7 +123,7 @@ def collect_subjects(facts: ImageFacts, parsed: Sequence[Statement], words: Word
 
 
 def _topics(facts: ImageFacts, parsed: Sequence[Statement], words: Wordings) -> tuple[Topic, ...]:
-    """Return a topic for each finding that phrases or sentences affirm, unless an earlier topic is described alike."""
+    """Return a topic for each finding that phrases or sentences affirm. Topics like an earlier one are omitted."""
     by_sentence: dict[int, list[Statement]] = {}
     for statement in parsed:
         by_sentence.setdefault(statement.sentence, []).append(statement)
@@ -244,7 +244,7 @@ def _denials(
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _read_content(text: str) -> tuple[bool, str, bool]:
-    """Return (whether a sentence names a device, its organ or "", whether it calls the size of the heart normal)."""
+    """Return (whether a sentence names a device, organ of the sentence or "", whether it calls heart size normal)."""
     low = text.lower()
     view = any(pattern.search(low) for pattern in statements.load_patterns().views.values())
     organs = () if view or len(text.split()) > MAX_WORDS else load_wordings().organs.items()

@@ -29,10 +29,9 @@ def run(
 ) -> None:  # fmt: skip
     """Write one JSON line per annotation, or per failure with its reason. Raises UserError if the model is missing.
 
-    A line has metric, engine, sample_id, of (kind of text), and the fields of the metric or ``failure``. Equal texts
-    are annotated once. ``own``: settings of the annotator; ``texts``: reports of the sources, for an original
-    ``reference``; ``weights``, ``prompt``, ``placed``: files that the annotator declares. A language model's replies
-    are cached.
+    A line has metric, engine, sample_id, of (kind of text), and the metric's fields or ``failure``. Equal texts are
+    annotated once, and a language model's replies are cached. ``own``: settings of the annotator; ``texts``: reports of
+    the sources, for an original ``reference``; ``weights``, ``prompt``, ``placed``: files that it declares.
     """
     del placed  # job inputs only: the settings name their folder
     module = import_module(f"cxr.radvlm.evaluation.annotate_{annotator}")

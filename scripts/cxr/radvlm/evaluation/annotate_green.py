@@ -75,7 +75,7 @@ _LISTED = re.compile(r"^\s*\d+[.)]\s", re.MULTILINE)
 
 
 def parse_counts(text: str) -> dict[str, int]:
-    """Return {matched, errors: number of significant errors} of a reply. Raises ValueError, which does not quote it."""
+    """Return {matched, errors} of a reply: numbers of matched findings and significant errors. Raises ValueError."""
     _, *headings_and_parts = _HEADING.split(text)
     names = [" ".join(heading.lower().split()) for heading in headings_and_parts[::2]]
     if len(set(names)) < len(names):

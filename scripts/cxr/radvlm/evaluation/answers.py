@@ -1,8 +1,8 @@
 """Joins a model's answers with the samples, parses their boxes, and makes blind answers, which ignore the image.
 
-Each model declares its grammar, which is the form in which it writes boxes. Malformed boxes are counted but not used.
-They have swapped corners, no brackets, not four numbers, no area, or a centre outside the image. Such a centre suggests
-another grid, in which ``[0, 0, 500, 500]`` would be clipped to the whole image.
+Each model declares its grammar, which is the form in which it writes boxes. Malformed boxes are counted but not used. A
+box is malformed if it has swapped corners, no brackets, other than four numbers, no area, or a centre outside the
+image. Such a centre suggests another grid, in which ``[0, 0, 500, 500]`` would be clipped to the whole image.
 """
 
 import re

@@ -37,7 +37,7 @@ class LabelReader:
         return frozenset(name for name in load_label_names().names if name.lower() in low)
 
     def asserted(self, text: str) -> frozenset[str]:
-        """Return the labels that a text asserts strongly. No Finding: it denies all, and asserts at most devices."""
+        """Return the labels that a text strongly asserts, and No Finding if it denies all findings and asserts none."""
         labels = {label for sentence in split_sentences(text) for label in self._sentence_labels(sentence)}
         if not labels - {load_label_names().device} and self.denial.search(text):
             labels.add(load_label_names().no_finding)
@@ -70,7 +70,7 @@ def load_label_reader() -> LabelReader:
 
 
 def count_labels(pairs: Iterable[tuple | None], names: Sequence[str]) -> np.ndarray:
-    """Return true positives, false positives and false negatives, float64 (N, L, 3). A pair that is None counts 0."""
+    """Return true positives, false positives and false negatives, float64 (N, L, 3). A pair that is None has zeros."""
     texts = [([], []) if pair is None else pair for pair in pairs]
     predicted, reference = (
         np.array([[name in text[side] for name in names] for text in texts], bool).reshape(-1, len(names))

@@ -19,7 +19,7 @@ SCORES: Columns = {
     "value": Column(pl.Float64, "Score; empty if nothing can be measured.", "%, or the metric's own"),
     **interval_columns("", "its interval, by patient"),
     "blind": Column(
-        pl.Float64, "Score of answers without the image: a mean training box, or the commonest training answer."
+        pl.Float64, "Score without the image: of a mean training box, or of the commonest training answer."
     ),
     "gain": Column(pl.Float64, "value minus blind."),
     **interval_columns("gain", "its interval"),
@@ -58,18 +58,13 @@ CHECK: Columns = {
 }
 TABLES: Columns = {
     "table": Column(
-        pl.String,
-        "Table or figure of the paper: table2 to table6, figure4; table6b: effect of ILS; ours: further scores.",
+        pl.String, "table2 to table6 and figure4 of the paper; table6b: effect of ILS; ours: other scores."
     ),
-    "by": Column(
-        pl.String, "Origin: ours, blind (answers without the image), people (agreement of human readers), or paper."
-    ),
+    "by": Column(pl.String, "ours, blind (answers without the image), people (human readers compared), or paper."),
     "model": Column(pl.String, "Run, model, or the task that a run of the paper was trained on."),
     "source": Column(pl.String, "Source of the samples; empty for the paper."),
     "column": Column(pl.String, "Column of the table."),
-    "value": Column(
-        pl.Float64, "Score; in Table 2, 1 if the model has the ability, else 0.", "%, or 0 to 10 of a judge"
-    ),
+    "value": Column(pl.Float64, "Score; in Table 2, 1 for an ability, else 0.", "%, or 0 to 10 of a judge"),
     **interval_columns("", "its interval, by patient"),
     "exchanged": Column(pl.Float64, "Score with images of other patients."),
     "samples": Column(pl.Int64, "Number of samples; null for the paper."),

@@ -23,7 +23,7 @@ def _cell(table: str, by: str, model: str, source: str, column: str, note: str =
 
 
 def paper_cells() -> Iterator[dict]:
-    """Yield the cells of the paper's tables, and cells with the agreement between human readers."""
+    """Yield rows of the comparison for the paper's tables, and for the agreement between human readers."""
     paper_tables = dict(load_resource(RESOURCE_FILES[0]))
     for column, entry in paper_tables.pop("people").items():
         values = {"value": entry["value"], "samples": entry["samples"]}
@@ -39,9 +39,9 @@ def scored_cells(
     name: str, scores: pl.DataFrame, judged: str,
     sampling_notes: Mapping[tuple[str, str], str], adapter: Adapter | None = None,
 ) -> Iterator[dict]:  # fmt: skip
-    """Yield the cells of a run or model and of its blind answers, with notes on the score.
+    """Yield rows of the comparison for a run or model, and for its blind answers.
 
-    ``judged``: note on scores of the judge; ``sampling_notes``: {(task, source): note}; ``adapter``: of an external
+    ``judged``: note on the judge's scores; ``sampling_notes``: {(task, source): note}; ``adapter``: of an external
     model.
     """
 

@@ -38,7 +38,7 @@ def find_partners(items: Sequence[Item]) -> dict[str, Item]:
 
 
 def exchange_answers(item: Item, partner: Item, percentage: int) -> Item:
-    """Return a conversation with expected answers, of which a percentage is exchanged for the partner's.
+    """Return a conversation with expected answers, but with the partner's answers in a percentage of rounds.
 
     A hash orders the rounds, so that a higher percentage includes the rounds of a lower one.
     """
@@ -116,7 +116,7 @@ def run_judge(
     *, lines: str, train: str, answers: str, judged: str, judge: str, model_options: Mapping, execution: Mapping,
     exchanged_lines: Sequence[str] = (), exchanged_answers: Sequence[str] = (), code: str = "",
 ) -> None:  # fmt: skip
-    """Judge answers to ``lines``, answers about exchanged images, and constant answers. Failed samples are skipped."""
+    """Judge answers to ``lines``, answers about exchanged images, and blind answers. Failed samples are skipped."""
     judge_items = load_judge(judge, model_options, _with_answer_folder(execution, judged, code))
     conversations = read_conversations(lines)
     commonest_answers = find_commonest_answers(read_lines(train))

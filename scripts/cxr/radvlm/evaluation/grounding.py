@@ -50,8 +50,7 @@ def measures(pairs: Sequence[BoxPair], *, by_name: bool = True) -> list[Measure]
     """Return the measures of answers to lines with reference boxes. An answer that is None is excluded.
 
     map50, map75: mean AP of an answer's boxes (``score_answer``), also by name; map50_mean_of_names: mean over names;
-    precision, recall: over all boxes; iou: mean best IoU of the reference boxes; no_box, malformed: fractions of
-    answers.
+    precision, recall: over all boxes; iou: mean best IoU of reference boxes; no_box, malformed: fractions of answers.
     """
     places = [place for place, (_, answer) in enumerate(pairs) if answer is not None]
     scored = [(answer, reference_boxes(line)) for line, answer in pairs if answer is not None]

@@ -14,7 +14,7 @@ MAP = "map50"  # mAP at HIT_IOU
 
 
 class Measure(NamedTuple):
-    """A function of sums over N samples."""
+    """A measure of N samples, which is a function of sums over the samples."""
 
     name: str
     part: str  # all, or a label, finding or region

@@ -72,8 +72,7 @@ def annotation_measures(
 ) -> list[Measure]:  # fmt: skip
     """Return the measures of N samples from annotations, without metrics that lack a sample's annotation.
 
-    ``failed``: True counts as wrong, None is excluded; ``leave_out``: failed annotations are excluded, else they count
-    0.
+    ``failed``: True counts as wrong, None is excluded; ``leave_out``: exclude failed annotations, which else count 0.
     """
     measures = []
     for metric in (metric for metric in ANNOTATION_METRICS if metric in metrics):

@@ -55,7 +55,7 @@ def group_samples(
 
 
 def score_rows(group: Group, tools: ScoringTools, reference: str, seed: int) -> Iterator[dict]:
-    """Yield a row of :data:`SCORES` per measure of a group. ``reference``: of reports; ``seed``: of the bootstrap."""
+    """Yield a row of :data:`SCORES` for each measure of a group. ``reference``: text to compare reports with."""
     interval_options = {"replicates": tools.options.replicates, "level": INTERVAL, "seed": seed}
 
     def measure(pairs: Sequence[Pair], which: str) -> list[Measure]:

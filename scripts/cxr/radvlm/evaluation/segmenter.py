@@ -80,7 +80,7 @@ def build_instructions(turns: Sequence[tuple[str, str]]) -> Iterator[tuple[int, 
 
 
 def _last_lesion(text: str, before: str | None) -> str | None:
-    """Return the lesion type of the last finding in a text, None if it has none, or ``before`` without a finding."""
+    """Return the lesion type of the last finding in a text, None if it has none, ``before`` if there is no finding."""
     statements = read_statements(split_sentences(text))
     return statements[-1].lesion if statements else before
 

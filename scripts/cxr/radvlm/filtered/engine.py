@@ -10,7 +10,7 @@ KEPT, REWRITTEN, DROPPED = ACTIONS = ("kept", "rewritten", "dropped")
 
 @dataclass(frozen=True)
 class FilterOptions:
-    """Settings of the stage."""
+    """Settings of the stage radvlm_filtered."""
 
     engine: str  # name of the engine's module
     resolved: str  # treatment of findings that have resolved: drop or state_absence

@@ -63,7 +63,7 @@ def draw_samples(blocks: Blocks, rows: Sequence[MixRow], settings: TaskOptions) 
 def _images_within_limits(
     row: MixRow, units: Sequence[DrawnUnit], seed: int
 ) -> Iterator[tuple[tuple[str, str], frozenset[str]]]:
-    """Yield ((task, split), image ids). Images are added in hash order until they have enough questions (units)."""
+    """Yield ((task, split), image ids). Images are added in hash order until their units reach the limit."""
     for limited_split, most in row.limits.items():
         key = row.task, limited_split
         counts = Counter(image_id for task, image_id, _, split, _ in units if (task, split) == key)

@@ -46,8 +46,7 @@ def read_indices(paths: Sequence[str]) -> pl.DataFrame:
 def drop_conflicts(index: pl.DataFrame, families: Mapping[str, str]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Remove validate lines of subjects on whose validation images a source of the same family trains.
 
-    ``families``: {source: family that shares subjects}. Return (index of the remaining lines, index of the removed
-    lines).
+    ``families``: {source: family that shares subjects}. Return (index of other lines, index of the removed lines).
     """
     index = index.with_columns(family=pl.col("source").replace_strict(families, default=pl.col("source")))
     trained = index.filter(pl.col("source_split") != TRAIN, split=TRAIN)

@@ -74,7 +74,7 @@ def mix_rows(mix: Mapping, formats: Mapping[str, str]) -> list[MixRow]:
 
 
 def explain_unused_sources(mixes: Mapping[str, Iterable[MixRow]], sources: Iterable[str]) -> str:
-    """Return a message about sources in use that no mix reads, or "". The cohort may be unread."""
+    """Return a message about sources in use that no mix reads, or "" if there are none. The cohort is ignored."""
     read_sources = {row.source for rows in mixes.values() for row in rows if row.used}
     unread_sources = [source for source in sources if source not in {OWN, *read_sources}]
     if not unread_sources:

@@ -136,9 +136,8 @@ class Blocks(LineFiles):
     """The blocks of a source, sorted by image. Use it in ``with``. Raises ValueError if the facts are not sorted.
 
     ``images``: usable images; ``facts``: fact table, sorted by image; ``sizes``: {image_id: (rows, columns)};
-    ``lines``: {texts, phrases, conversations or pairs: files}; ``areas``: {mask_id: boxes}. The attribute
-    ``num_images`` is {kind of lines: number of references to images}. ``num_by_missing_image`` is {(kind of lines,
-    image in no block): number}.
+    ``lines``: {texts, phrases, conversations or pairs: files}; ``areas``: {mask_id: boxes}. Attributes: ``num_images``:
+    {kind of lines: number of references to images}; ``num_by_missing_image``: {(kind, image in no block): number}.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ REPLACED_CHARACTERS = {"\n": " ", "\r": " ", '"': "'", "“": "'", "”": "'", "
 
 @dataclass(frozen=True)
 class Part:
-    """The content of a question and its answer in one pass."""
+    """The content of a question and its answer in one pass. Each pass asks in other words."""
 
     kind: str  # kind of answer: answers, some or none
     slots: Mapping[str, str]  # {slot of the wordings: text}
@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Unit:
-    """An image with a question about it."""
+    """A unit of a task: an image with a question about it."""
 
     image_id: str
     key: str  # seed for choosing wordings
@@ -51,7 +51,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """Settings of the tasks."""
+    """Settings that all tasks share."""
 
     seed: int
     exclude: Callable[[str, Sequence[str]], None] = lambda reason, ids: None  # called with excluded facts
@@ -147,8 +147,7 @@ def conversations(inputs: SourceBlock, _settings: TaskOptions, grounded: bool) -
 def find_absences(inputs: SourceBlock) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield (image id, absent finding, fact ids). The finding has boxes in other images of the source.
 
-    A finding is absent if a label or an ILS pair denies it or, in a source without labels, if the image has no box of
-    it.
+    A finding is absent if a label or an ILS pair denies it or, in a source without labels, if it has no box.
     """
     boxed_names, has_labels = inputs.summary
     present_findings = set(inputs.facts.filter(kind=BOX).select("image_id", "name").unique().iter_rows())

@@ -52,7 +52,7 @@ IMAGES_SCHEMA, FACTS_SCHEMA = schema(IMAGE_COLUMNS), schema(FACT_COLUMNS)
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of a reader."""
+    """Options of the reader of a source."""
 
     name: str  # name of the source
     source: Mapping[str, str]  # settings of the source: format, path, pictures, reports, subject

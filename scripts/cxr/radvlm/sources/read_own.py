@@ -23,9 +23,8 @@ VALUE_BY_CELL = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT, "-1":
 def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndarray]) -> dict[str, tuple[float, ...]]:
     """Return {region: box in frame pixels}. Regions without a mask are omitted.
 
-    ``organs``, ``anatomy``: {name: mask, bool (H, W)}. A region is the box of a mask, or a part of a lung's box.
-    ``across`` in labels.yaml is the part of the width, from the outer side of the body; ``down`` is that of the height,
-    from the top.
+    ``organs``, ``anatomy``: {name: mask, bool (H, W)}. A region is the box of a mask, or a part of a lung's box, given
+    in labels.yaml: ``across`` from the outer side of the body, ``down`` from the top, both as fractions.
     """
     box_by_region = {}
     for region, region_rule in load_label_names().regions.items():

@@ -24,7 +24,7 @@ CONFLICTS: Columns = {
 
 
 def read_source(options: ReadOptions, mimic: str = "") -> SourceRecords:
-    """Return the records of a source. ``mimic``: image table of the mimic source, if needed. Raises UserError."""
+    """Return the records of a source. ``mimic``: image table of the mimic source, if used. Raises UserError."""
     source_format = FORMATS[options.source["format"]]
     module, _, function = source_format.reader.rpartition(".")
     read = getattr(import_module(f"cxr.radvlm.sources.{module}"), function)
