@@ -196,9 +196,12 @@ SOURCE = ["Stable small left effusion.", "No pneumothorax."]
     [
         (["Small left effusion.", "No pneumothorax."], None),
         ([None, None], None),
-        (["Stable small left effusion.", "No pneumothorax."], "sentence 1 compares"),
-        (["Small left pneumonia.", "No pneumothorax."], "sentence 1 says what its source does not"),
-        (["Small left effusion.", "Pneumothorax."], "sentence 2 says what its source does not"),
+        (["Stable small left effusion.", "No pneumothorax."], "sentence 1 still has words that the rules remove"),
+        (
+            ["Small left pneumonia.", "No pneumothorax."],
+            "sentence 1 affirms or denies a finding that its source does not",
+        ),
+        (["Small left effusion.", "Pneumothorax."], "sentence 2 affirms or denies a finding that its source does not"),
         (["Small left effusion.", "No large pneumothorax."], "sentence 2 is longer than its source"),
     ],
 )
@@ -209,7 +212,7 @@ def test_an_answer_is_checked_sentence_by_sentence(texts, problem):
 
 def test_an_answer_out_of_order_is_refused():
     given = [{"index": 2, "text": None}, {"index": 1, "text": None}]
-    assert vllm.find_contradiction(given, SOURCE, RULES) == "sentences are not in their order"
+    assert vllm.find_contradiction(given, SOURCE, RULES) == "the sentences are not in the order of the source"
 
 
 def test_the_schema_holds_the_indices_and_the_number_of_sentences():

@@ -45,7 +45,7 @@ def test_a_line_holds_its_slots_and_is_read_by_the_models_room(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "a<b", "a>"])
 def test_a_name_that_would_end_its_slot_is_refused(name):
-    with pytest.raises(ValueError, match="not a valid name for boxes"):
+    with pytest.raises(ValueError, match="not a valid name of boxes"):
         box_slot(name)
 
 

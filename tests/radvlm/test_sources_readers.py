@@ -106,7 +106,7 @@ def test_labels_are_joined_by_id_never_by_place(tmp_path):
 
 
 def test_chexpert_without_its_tables_or_a_column_says_which(tmp_path):
-    with pytest.raises(UserError, match=r"radvlm.sources.list.chexpert.path: .* holds none of train.csv"):
+    with pytest.raises(UserError, match=r"radvlm.sources.list.chexpert.path: .* has none of train.csv"):
         found(options("chexpert", tmp_path))
     write_csv(tmp_path / "train.csv", ("Path", "Sex", "Edema"), [("x", "y", "1")])
     with pytest.raises(UserError, match=r"train.csv lacks the columns? No Finding.*: give a file of CheXpert"):

@@ -1,1 +1,1 @@
-"""RadVLM: an instruction mix from many datasets, conversations, and an assistant that is tuned on them and scored."""
+"""RadVLM: instruction data from many chest X-ray datasets, and the scores of assistants that are tuned on them."""

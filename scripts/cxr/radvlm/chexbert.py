@@ -1,4 +1,4 @@
-"""CheXbert: a BERT report labeller with one head per label (14 labels)."""
+"""CheXbert, a BERT model that labels reports. It has one output head for each of the 14 labels."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,12 +18,12 @@ HEADS = (
     "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation", "Pneumonia",
     "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices", NO_FINDING,
 )  # fmt: skip
-"""Label of each head, in the order of the network's outputs."""
-CLASSES = (None, PRESENT, ABSENT, UNCERTAIN)  # label value of each class (None: blank); No Finding has only two
+"""Label of each output head, in the order of the network's outputs."""
+CLASSES = (None, PRESENT, ABSENT, UNCERTAIN)  # label value of each class; None: not mentioned; No Finding has two
 
 
 class CheXbert(torch.nn.Module):
-    """CheXbert's network; its parameter names match the published weights."""
+    """The network of CheXbert. Its parameters are named as in the published weights."""
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -32,20 +32,23 @@ class CheXbert(torch.nn.Module):
         self.linear_heads = torch.nn.ModuleList(torch.nn.Linear(config.hidden_size, size) for size in sizes)
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> list[torch.Tensor]:
-        """Return the logits of each head, (N, classes), for token ids (N, T) and their attention mask."""
+        """Return one tensor of logits (N, classes) per head for token ids (N, T) and their attention mask (N, T)."""
         first = self.bert(ids, attention_mask=mask).last_hidden_state[:, 0]
         return [head(first) for head in self.linear_heads]
 
 
 class Labeller:
-    """Labels texts one at a time: batching is no faster on a CPU, and padding would change the results."""
+    """Labels texts with CheXbert, one at a time. Batches are no faster on a CPU, and their padding changes results."""
 
     def __init__(self, net: CheXbert, words: PreTrainedTokenizerBase):
         self.net, self.words = net.eval(), words
         self.longest = net.bert.config.max_position_embeddings
 
     def __call__(self, texts: Sequence[str]) -> list[dict[str, str]]:
-        """Return {label: value} of each text; blank labels are omitted, except No Finding; long texts are truncated."""
+        """Return {label: present, absent or uncertain} for each text, without labels that the text does not mention.
+
+        No Finding always has a value. A text that is longer than the model's input is truncated.
+        """
         report_labels = []
         for text in texts:
             encoded = self.words(" ".join(text.split()), truncation=True, max_length=self.longest, return_tensors="pt")
@@ -57,7 +60,7 @@ class Labeller:
 
 
 def load_labeller(weights: str | Path, model: str, revision: str) -> Labeller:
-    """Load CheXbert; ``model``: folder or hub id of its BERT. Raises UserError for missing or unsuitable weights."""
+    """Load CheXbert with the BERT ``model`` (folder or hub id). Raises UserError for missing or unsuitable files."""
     folder = find_downloaded_model(KEY, model, revision)
     problem, remedy = f"{KEY}.model: {folder} lacks config.json or a tokenizer", "give bert-base-uncased's folder"
     with refuse_unreadable(folder, problem, remedy):
@@ -69,7 +72,7 @@ def load_labeller(weights: str | Path, model: str, revision: str) -> Labeller:
 
 
 def label_shard(*, reports: str, weights: str, labels: str, model: str, revision: str) -> None:
-    """Label each study that has a text in a shard; equal texts are labelled once. Raises UserError for bad weights."""
+    """Write the labels of each study with a text in the shard ``reports``. Raises UserError for unsuitable weights."""
     texts = {line["study_id"]: line["section_text"] for line in read_lines(reports) if line["section_text"].strip()}
     unique_texts = sorted(set(texts.values()))
     labels_by_text = dict(zip(unique_texts, load_labeller(weights, model, revision)(unique_texts), strict=True))

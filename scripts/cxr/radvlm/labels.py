@@ -9,33 +9,30 @@ from cxr.base.resources import load_resource
 from cxr.language.reports.devices import Devices, compile_devices
 
 RESOURCE_FILES = ("radvlm/labels.yaml",)
-PRESENT, ABSENT, UNCERTAIN = VALUES = ("present", "absent", "uncertain")  # values of a label, strongest first
+PRESENT, ABSENT, UNCERTAIN = VALUES = ("present", "absent", "uncertain")  # values of a label
 
 
 @dataclass(frozen=True)
 class LabelNames:
-    """The label resource. names: the 14 labels in order; no_finding, device: the two labels that are not findings;
-    lesions, entities: {lesion type or report entity: labels}; words: device words; regions: {region: its mask and the
-    part of it}.
-    """
+    """Names of labels, and what they are derived from (``resources/radvlm/labels.yaml``)."""
 
-    names: tuple[str, ...]
-    no_finding: str
-    device: str
-    lesions: Mapping[str, tuple[str, ...]]
-    entities: Mapping[str, tuple[str, ...]]
-    words: Devices
-    regions: Mapping[str, Mapping]
+    names: tuple[str, ...]  # the 14 labels, in order
+    no_finding: str  # label of images without a finding
+    device: str  # label of support devices
+    lesions: Mapping[str, tuple[str, ...]]  # {lesion type: its labels}
+    entities: Mapping[str, tuple[str, ...]]  # {entity of a report's finding: its labels}
+    words: Devices  # words for support devices
+    regions: Mapping[str, Mapping]  # {region: its mask, and the part of the mask's box}
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """The twelve labels that make an image abnormal."""
+        """The twelve labels of findings, which are all but No Finding and Support Devices."""
         return tuple(name for name in self.names if name not in (self.no_finding, self.device))
 
 
 @cache
 def load_label_names() -> LabelNames:
-    """Load the label resource, once per process."""
+    """Return the names of labels, which are loaded once per process."""
     resource = load_resource(RESOURCE_FILES[0])
     labels_by_lesion = {lesion.name: lesion.labels for lesion in LESION_TYPES}
     labels_by_entity = {name: tuple(labels) for name, labels in resource["entities"].items()}
@@ -46,11 +43,12 @@ def load_label_names() -> LabelNames:
 
 
 def label_report(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[str, str]:
-    """Return {label: present, absent or uncertain} for a report with the findings ``tuples`` and ``sentences``.
+    """Return {label: present, absent or uncertain} for a report.
 
-    Affirmed findings are present, including confident interpretations ("opacity consistent with pneumonia"). Weakly
-    hedged findings are uncertain. Findings that are denied and never affirmed are absent. Findings that the report does
-    not mention have no label; No Finding and Support Devices always have one.
+    ``tuples``: findings from the rules engine; ``sentences``: text in which devices are sought. Affirmed findings are
+    present, including confident interpretations ("opacity consistent with pneumonia"). Weakly hedged findings
+    ("possible") are uncertain. Findings that are denied and never affirmed are absent. Findings that the report does
+    not mention have no label. No Finding and Support Devices always have a value.
     """
     label_resource, stated = load_label_names(), {}
     for finding in tuples:
@@ -69,9 +67,9 @@ def label_report(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[st
 
 
 def resolve_uncertain(stated: Mapping[str, str], uncertain: str) -> dict[str, str]:
-    """Return the labels with uncertain ones replaced by ``uncertain`` ("left_out" keeps them uncertain).
+    """Return the labels with uncertain values replaced by ``uncertain``; "left_out" keeps these values.
 
-    If No Finding is among the labels, it is recomputed from the other labels, whatever the source states.
+    If No Finding is among the labels, its value is derived from the other labels, whatever the source states.
     """
     label_resource, replacements = load_label_names(), {UNCERTAIN: uncertain} if uncertain in VALUES else {}
     value_by_label = {label: replacements.get(value, value) for label, value in stated.items()}
@@ -81,12 +79,12 @@ def resolve_uncertain(stated: Mapping[str, str], uncertain: str) -> dict[str, st
 
 
 def finding_labels(lesion: str | None, entity: str) -> frozenset[str]:
-    """Return the labels of a finding's lesion type or, if there are none, of its entity."""
+    """Return the labels of a finding. They come from its lesion type or, if that has none, from its entity."""
     label_names = load_label_names()
     return frozenset(label_names.lesions.get(lesion or "") or label_names.entities.get(entity) or ())
 
 
 def _no_finding(values: Mapping[str, str]) -> str:
-    """Return the value of No Finding; devices and findings without a label are ignored."""
+    """Return the value of No Finding that follows from the values of the twelve findings."""
     finding_values = {values[label] for label in load_label_names().findings if label in values}
     return ABSENT if PRESENT in finding_values else UNCERTAIN if UNCERTAIN in finding_values else PRESENT

@@ -1,6 +1,7 @@
 """The JSON line of a sample, written by the instructions stage and read by tuning, inference and evaluation.
 
-An answer refers to boxes by ``<box:name>``; ``boxes`` has them as fractions, which a run writes in its convention.
+An answer contains placeholders ``<box:name>``, called slots. The field ``boxes`` has their boxes as fractions of the
+image. Each run writes them into the answer in its own coordinate format.
 """
 
 import re
@@ -19,21 +20,21 @@ DECIMALS = 2  # decimals of a written coordinate (paper)
 
 
 def unit_boxes(boxes: np.ndarray, rows: ArrayLike, columns: ArrayLike) -> np.ndarray:
-    """Convert pixel boxes (N, 4) to fractions of ``rows`` and ``columns`` (scalars or (N,)), clipped to 0–1."""
+    """Return pixel boxes (N, 4) as fractions of the image, clipped to 0–1. ``rows``, ``columns``: size, one or (N,)."""
     sides = np.stack([columns, rows, columns, rows], axis=-1).astype(np.float64)
     return np.clip(np.asarray(boxes, np.float64).reshape(-1, 4) / sides, 0.0, 1.0)
 
 
 def round_coordinate(value: float) -> float:
-    """Round a fraction to the two decimals of a written coordinate; exact halves round to even."""
+    """Round a fraction to the two decimals of a written coordinate. Exact halves round to even."""
     return float(f"{value:.{DECIMALS}f}")
 
 
 def survive_rounding(boxes: np.ndarray) -> np.ndarray:
-    """Return a mask, bool (N,), of the boxes (N, 4) that keep a positive area after rounding."""
+    """Return whether each of the boxes (N, 4) still has an area after its coordinates are rounded, bool (N,)."""
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     sides = boxes[:, 2:] - boxes[:, :2]
-    has_area = (sides > 1.01 * 10.0**-DECIMALS).all(axis=1)  # corners that are this far apart round to different values
+    has_area = (sides > 1.01 * 10.0**-DECIMALS).all(axis=1)  # such corners always round to different values
     for at in np.flatnonzero(~has_area & (sides > 0).all(axis=1)):
         x1, y1, x2, y2 = map(round_coordinate, boxes[at])
         has_area[at] = x1 < x2 and y1 < y2
@@ -41,27 +42,28 @@ def survive_rounding(boxes: np.ndarray) -> np.ndarray:
 
 
 def sort_by_area(boxes: np.ndarray) -> tuple[tuple[float, float, float, float], ...]:
-    """Return boxes (N, 4) sorted by area, largest first; ties go to the upper, then the left box."""
+    """Return boxes (N, 4) sorted by area, the largest first. Ties go to the upper, then to the left box."""
     box_tuples = [tuple(map(float, box)) for box in np.asarray(boxes, np.float64).reshape(-1, 4)]
     return tuple(sorted(box_tuples, key=lambda box: (-(box[2] - box[0]) * (box[3] - box[1]), box[1], box[0], box)))
 
 
 @dataclass(frozen=True)
 class NamedBoxes:
-    """The boxes of one name or phrase in an image. key: seed of its wordings; name: name or phrase text; boxes:
-    fractions of the image, largest first; facts: fact ids; flat: fact ids of boxes without an area after rounding.
-    """
+    """The boxes of one finding, region or phrase in an image."""
 
     image_id: str
-    key: str
-    name: str
-    boxes: tuple
-    facts: tuple[str, ...]
-    flat: tuple[str, ...] = ()
+    key: str  # seed for choosing its wordings
+    name: str  # name of the finding or region, or text of the phrase
+    boxes: tuple  # fractions of the image, the largest box first
+    facts: tuple[str, ...]  # fact ids of these boxes
+    flat: tuple[str, ...] = ()  # fact ids of further boxes, which have no area after rounding
 
 
 def group_boxes(facts: pl.DataFrame, sizes: Mapping[str, tuple[int, int]], kind: str) -> Iterator[NamedBoxes]:
-    """Yield the boxes of a kind, by image and name, except single readers'. ``sizes``: {image_id: (rows, columns)}."""
+    """Yield the boxes of facts of ``kind`` by image and name, without single readers' boxes, which were fused.
+
+    ``sizes``: {image_id: (rows, columns)}; images that are not in it are skipped.
+    """
     fact_table = facts.filter(pl.col("reader").is_null(), pl.col("image_id").is_in(list(sizes)), kind=kind)
     fact_table = fact_table.sort("image_id", "name", "group", "fact_id")
     shapes = np.array([sizes[image_id] for image_id in fact_table["image_id"]]).reshape(-1, 2)
@@ -81,16 +83,16 @@ TASKS = (
     "phrase_grounding", "conversation", "conversation_grounded", "absent_grounding", "ils_grounding",
     "ils_segmentation",
 )  # fmt: skip
-"""All tasks, in the order of a mix."""
+"""All tasks, in the order in which a mix lists them."""
 TEXT_TASKS = ("report_generation", "phrase_grounding", "conversation", "conversation_grounded")
 """Tasks whose turns contain report text or text derived from it."""
 SEG = "[SEG]"  # token of an answer that stands for a mask
 
 
 def box_slot(name: str) -> str:
-    """Return the slot for the boxes ``name``. Raises ValueError if the name is empty or contains < or >."""
+    """Return the slot for the boxes of a name. Raises ValueError if the name is empty or contains < or >."""
     if not name or set(name) & set("<>"):
-        raise ValueError(f"{name!r} is not a valid name for boxes")
+        raise ValueError(f"{name!r} is not a valid name of boxes: it must not be empty or contain < or >")
     return f"<box:{name}>"
 
 
@@ -98,17 +100,17 @@ _SLOT = re.compile(r"<box:([^<>]+)>")
 
 
 def slot_names(text: str) -> list[str]:
-    """Return the slot names in a text, each once, in order."""
+    """Return the names of the slots ``<box:name>`` in a text, each once, in order."""
     return list(dict.fromkeys(_SLOT.findall(text)))
 
 
 def format_boxes(boxes: Sequence[Sequence[float]]) -> str:
-    """Format boxes as text: "[0.10, 0.20, 0.30, 0.40] and [...]"; no boxes give ""."""
+    """Return boxes as text, such as "[0.10, 0.20, 0.30, 0.40] and [...]". No boxes give ""."""
     return join_in_words([f"[{', '.join(f'{value:.{DECIMALS}f}' for value in box)}]" for box in boxes])
 
 
 def write_slots(text: str, boxes: Mapping[str, Sequence[Sequence[float]]]) -> str:
-    """Replace each slot in a text by its boxes (:func:`format_boxes`)."""
+    """Return a text in which the boxes replace their slots, written by :func:`format_boxes`."""
     return _SLOT.sub(lambda slot: format_boxes(boxes.get(slot[1], ())), text)
 
 
@@ -123,7 +125,11 @@ def make_line(
     labels: Sequence[str] | None = None, mask_ids: Sequence[str] = (), facts: Sequence[str] = (), engine: str = "",
     number: int = 0, target: str | None = None,
 ) -> dict:  # fmt: skip
-    """Return a sample's JSON line. ``image``: row with the image's ids; ``labels``: None if the source has none."""
+    """Return the JSON line of a sample.
+
+    ``image``: row with the ids of the image; ``labels``: its present labels, None if it has none; ``engine``: engine
+    that wrote the text; ``number``: pass, from 0; ``target``: region, finding or phrase that is asked about.
+    """
     return {
         "sample_id": sample_id,
         "task": task,

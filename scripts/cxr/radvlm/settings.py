@@ -9,55 +9,60 @@ from cxr.base.settings import AUTHORS, PAPER, Limits, Section, constraint, key, 
 from cxr.llm.settings import LanguageModel, ModelOverride
 from cxr.radvlm.samples import TASKS
 
-OWN = "own"  # the source that is read from the cohort
+OWN = "own"  # name of the source that is the cohort
 RESOURCE_FILES = ("radvlm/formats.yaml",)
 
 
 class SourceFormat(NamedTuple):
-    """A format of sources. reader: ``<module of cxr.radvlm.sources>.<function>``; terms: terms of use; family:
-    sources of one family share subjects, each of which is in one split, "": no shared subjects; conversations: kinds
-    of conversations about the source; is_file: the path is a file, not a folder; on_mimic: the source uses the images
-    of a source of format mimic.
-    """
+    """How sources of one format are read, and what applies to them."""
 
-    reader: str
-    terms: str
-    family: str = ""
-    conversations: Sequence[str] = ()
-    is_file: bool = False
-    on_mimic: bool = False
+    reader: str  # <module>.<function> of its reader, in cxr.radvlm.sources
+    terms: str  # terms of use of its data
+    family: str = ""  # sources of one family share patients; "": it shares patients with no other source
+    conversations: Sequence[str] = ()  # kinds of conversations that are made about its images
+    is_file: bool = False  # whether the setting path names a file instead of a folder
+    on_mimic: bool = False  # whether it annotates the images of a source of format mimic
 
 
 FORMATS = {name: SourceFormat(**entry) for name, entry in load_resource(RESOURCE_FILES[0]).items()}
-"""{format of external sources: how they are read}."""
+"""{format of external sources: how sources of this format are read}."""
 Format = Literal[tuple(FORMATS)]  # type: ignore[valid-type]
 
 
 class FactSource(Section):
-    """One external source."""
+    """One external source: a published dataset, or a file of boxes."""
 
     format: Format = key("mimic", "Format of the source's files.")
-    path: str = key("", "Folder of the source as published; for nih, rsna and coco, the file of boxes.")
+    path: str = key("", "Folder of the dataset as published. For nih, rsna and coco: the file of boxes.")
     pictures: str = key(
-        "", "Image folder (mimic: of `files/`); empty: `path`. For ms_cxr and imagenome: a source of format mimic."
+        "",
+        "Folder of the images, for mimic the one that contains `files/`; empty: `path`. For ms_cxr and "
+        "imagenome: name of the source of format mimic whose images they annotate.",
     )
-    reports: str = key("", "mimic: folder of `files/` with the reports; empty: `pictures`.")
-    subject: str = key("", "Regex on image names whose first group is the subject; empty: each image is a subject.")
+    reports: str = key("", "For mimic: folder that contains `files/` with the reports; empty: `pictures`.")
+    subject: str = key(
+        "", "Regular expression for image names. Its first group is the patient; empty: each image is a patient."
+    )
 
 
 class FactSources(Section):
-    """Facts and images of each source."""
+    """Sources of images and of facts about them: the cohort (own), and external sources."""
 
-    use: list[str] = key(lambda: [OWN], "Sources that the mix uses.", min_length=1)
-    list: dict[str, FactSource] = key(dict, "External sources by name.")
+    use: list[str] = key(lambda: [OWN], "Names of the sources to read. own stands for the cohort.", min_length=1)
+    list: dict[str, FactSource] = key(dict, "External sources: {name: source}.")
     uncertain: Literal["absent", "present", "left_out"] = key(
-        "absent", "Value that uncertain labels get; left_out: they stay uncertain and are not used.", source=PAPER
+        "absent",
+        "Value given to labels that the source calls uncertain. left_out: they stay uncertain and are not used.",
+        source=PAPER,
     )
     labels: Literal["rules", "table", "chexbert"] = key(
         "rules",
-        "Labels of own. rules: from its reports; table: from the manifest; chexbert: by CheXbert from its reports.",
+        "Origin of the labels of the source own. rules, chexbert: its reports, read by rules or by CheXbert; "
+        "table: columns of the manifest.",
     )
-    weak_hedges: Literal["absent", "present"] = key("absent", "Label value of weakly hedged findings (source own).")
+    weak_hedges: Literal["absent", "present"] = key(
+        "absent", 'Value of labels of own that its reports hedge weakly ("possible"), with `labels: rules`.'
+    )
     split: Literal["mimic", "published"] = key(
         "mimic",
         "Split of Chest ImaGenome. mimic: MIMIC-CXR's; published: its own, whose test images MIMIC-CXR has in train.",
@@ -82,31 +87,42 @@ class FactSources(Section):
             if FORMATS[source.format].on_mimic and source.pictures not in mimic:
                 raise ValueError(
                     f"list.{name}.pictures is {source.pictures!r}, but a source of format {source.format} needs the "
-                    f"name of one of format mimic: {f'give {mimic[0]}' if mimic else 'declare one in list'}"
+                    f"name of a source of format mimic: {f'give {mimic[0]}' if mimic else 'declare one in list'}"
                 )
 
 
 class FilteredTexts(Section):
-    """Reports and phrases without statements about other images."""
+    """Removal of statements about other images from reports and phrases."""
 
     engine: Literal["rules", "vllm", "both", "none"] = key(
-        "rules", "rules: patterns; vllm: a language model; both: vllm, compared with the rules; none: unchanged texts."
+        "rules",
+        "Method of editing. rules: patterns; vllm: a language model; both: vllm, with a table of its agreement "
+        "with rules; none: the texts stay unchanged.",
     )
-    phrases: bool = key(True, "Whether phrases with boxes are filtered too; false: as in the paper.")
+    phrases: bool = key(True, "Whether to edit phrases with boxes too; false: as in the paper.")
     resolved: Literal["drop", "state_absence"] = key(
-        "drop", "Treatment of findings that have resolved. drop: they are removed; state_absence: they are denied."
+        "drop", "What becomes of findings that have resolved. drop: they are removed; state_absence: they are denied."
     )
 
 
 class Conversations(Section):
-    """Conversations about the facts of one image, standard and grounded."""
+    """Generation of question-and-answer conversations about one image, with boxes (grounded) or without (standard)."""
 
-    engine: Literal["rules", "vllm"] = key("rules", "rules: a grammar over the facts; vllm: a language model.")
-    test_llm: ModelOverride = key(ModelOverride, "Model for the split test, with the engine vllm (paper: GPT-4o).")
-    per_image: int = key(1, "Conversations of each kind (standard, grounded) per image.", source=PAPER, ge=1, le=100)
-    most: int = key(100_000, "Maximum train images with a standard conversation, chosen by hash.", source=AUTHORS, ge=0)
+    engine: Literal["rules", "vllm"] = key(
+        "rules", "Writer of conversations. rules: templates; vllm: a language model."
+    )
+    test_llm: ModelOverride = key(
+        ModelOverride, "Other model for conversations of the test split (engine vllm); the paper used GPT-4o."
+    )
+    per_image: int = key(
+        1, "Number of conversations of each kind (standard, grounded) per image.", source=PAPER, ge=1, le=100
+    )
+    most: int = key(
+        100_000, "Maximum number of train images with standard conversations, by hash; 0: none.", source=AUTHORS, ge=0
+    )
     check: Literal["strict", "json"] = key(
-        "strict", "strict: form, boxes and statements must agree with the facts; json: valid JSON (authors' code)."
+        "strict",
+        "Check of conversations. strict: form, boxes and statements must agree with the facts; json: valid JSON only.",
     )
 
 
@@ -115,38 +131,45 @@ Task = Literal[TASKS]  # type: ignore[valid-type]
 
 
 class Passes(Section):
-    """A task of a source in a mix."""
+    """How often a mix uses one task of one source."""
 
-    repeat: int = key(1, "Passes over the samples, each with new wordings; 0: the source is not used.", ge=0, le=1000)
-    most: int | None = key(None, "Maximum pairs in train, chosen by image hash; 0: all; null: as in the preset.", ge=0)
+    repeat: int = key(
+        1, "Number of passes over the samples in train, each in new wordings; 0: the source is not used.", ge=0, le=1000
+    )
+    most: int | None = key(
+        None,
+        "Maximum number of pairs in train, chosen by a hash of the image; 0: no limit; null: as in the preset.",
+        ge=0,
+    )
 
 
 class Mix(Section):
-    """A mix: a preset with changes."""
+    """An instruction mix: a preset, and changes to it."""
 
     preset: Literal["own", "paper", "code", "paper_plus_ils"] = key(
         "own",
-        "own: all tasks, from the cohort; paper, code: published mixes; paper_plus_ils: paper and the cohort's ILS.",
+        "Starting point. own: all tasks, from the cohort; paper, code: mix of the paper or of its authors' code; "
+        "paper_plus_ils: paper, and ILS pairs of the cohort.",
     )
-    tasks: dict[Task, dict[str, Passes]] = key(dict, "{task: {source: {repeat, most}}} that override the preset.")
+    tasks: dict[Task, dict[str, Passes]] = key(dict, "Changes to the preset: {task: {source: {repeat, most}}}.")
     thresholds: str = key(
-        "", "Threshold set of the ILS pairs; mimic_ils: the authors' release; empty: the first of `thresholds.build`."
+        "", "Threshold set of the ILS pairs. mimic_ils: the authors' release; empty: the first of `thresholds.build`."
     )
 
 
 class Llava(Section):
-    """The export for LLaVA's trainers, made by `results/radvlm/instructions/{mix}/llava`."""
+    """The export of a mix for LLaVA's trainers, `results/radvlm/instructions/{mix}/llava`."""
 
     convention: Literal["unit", "unit_short", "grid1000"] = key(
-        "unit", "Box coordinates in the answers. unit: 0.30; unit_short: 0.3; grid1000: 300.", source=PAPER
+        "unit", "How 30 % is written as a box coordinate. unit: 0.30; unit_short: 0.3; grid1000: 300.", source=PAPER
     )
     pictures: Literal["frame", "original"] = key(
-        "frame", "frame: PNG files of the frames; original: paths of the source's files, without copies."
+        "frame", "Images of the export. frame: PNG files of the frames; original: paths of the source's own files."
     )
 
 
 class Instructions(Section):
-    """The instruction mixes."""
+    """The instruction mixes and their export."""
 
     mixes: dict[MixName, Mix] = key(lambda: {"all": Mix()}, "Instruction mixes by name.", source=PAPER, min_length=1)
     llava: Llava = key(Llava, "The export for LLaVA's trainers.")
@@ -160,32 +183,32 @@ ModelName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Segmenter = Annotated[str, Limits(pattern=r"^(none|rosalia:[A-Za-z0-9][A-Za-z0-9_.-]*)$")]
 Metric = Literal["rouge_l", "bleu", "findings_f1", "bertscore", "radgraph_f1", "green", "chexbert_f1"]
 
-METRICS = {"chexbert": "chexbert_f1", "radgraph": "radgraph_f1"}  # {annotator: metric} where names differ
+METRICS = {"chexbert": "chexbert_f1", "radgraph": "radgraph_f1"}  # {annotator: metric}, where the two names differ
 
 
 class Bertscore(Section):
-    """The model of BERTScore."""
+    """The BERT model that BERTScore uses."""
 
     model: str = key("distilbert/distilbert-base-uncased", "Folder or Hugging Face id of the BERT model.", source=PAPER)
     revision: str = key("", "Hugging Face revision; empty: the downloaded revision.")
 
 
 class Radgraph(Section):
-    """RadGraph-XL, whose archive you extract."""
+    """The model RadGraph-XL, whose archive you extract."""
 
-    model: str = key("", "Folder of the extracted archive radgraph-xl.tar.gz.")
+    model: str = key("", "Folder into which you extracted radgraph-xl.tar.gz.")
     encoder: str = key("", "Folder or Hugging Face id of RadGraph's BERT encoder; empty: the id in its config.json.")
 
 
 class Green(Section):
-    """The language model of GREEN, which runs as set in `radvlm.llm`."""
+    """The language model of GREEN. `radvlm.llm` has its other settings."""
 
-    prompt: str = key("", "Your text file of GREEN's prompt, which contains `{reference}` and `{answer}` once each.")
+    prompt: str = key("", "Text file with GREEN's prompt, which has `{reference}` and `{answer}` once each.")
     model: str = redefine(LanguageModel, "model", "StanfordAIMI/GREEN-radllama2-7b", source=AUTHORS)
     revision: str = key("", "Hugging Face revision; empty: the downloaded revision.")
     prompt_bytes: int = key(
         6000,
-        "Maximum length of the prompt in UTF-8; longer prompts fail. Prompt and answer share 4,096 tokens.",
+        "Maximum length of a filled-in prompt; longer prompts are not asked. Prompt and answer share 4,096 tokens.",
         unit="bytes",
         ge=256,
         le=10**7,
@@ -193,29 +216,33 @@ class Green(Section):
 
 
 class OtherModel(Section):
-    """Outputs of an external model."""
+    """Outputs of an external model, which you asked the questions of `asked.jsonl`."""
 
     adapter: Literal["jsonl", "llava_ov", "llava_med", "radialog", "chexagent", "maira2"] = key(
-        "jsonl", "Format of the model's outputs; `asked.jsonl` has the questions for the model."
+        "jsonl",
+        "Adapter, which knows the model's tasks, questions and form of boxes; jsonl: for a model without an adapter.",
     )
-    path: str = key("", "JSON Lines of {sample_id, turn, text} or {sample_id, turn, failure}.")
+    path: str = key("", "JSON Lines file of {sample_id, turn, text} or {sample_id, turn, failure}.")
     boxes: Literal["", "unit", "percent", "hundred", "bins", "grid1000", "pixels"] = key(
-        "", "Format of the boxes in the outputs; empty: the adapter's default."
+        "", "Form of the boxes in the outputs; empty: the adapter's form."
     )
 
 
 class Evaluation(Section):
-    """Scores of answers, compared with blind answers, exchanged images, other models and the paper."""
+    """Scoring of models, with controls that ignore or exchange the image, beside other models and the paper."""
 
     runs: list[str] = key(lambda: ["radvlm"], "Runs of vlm.tuning to score: the main model, then the ablations.")
     predictions: dict[ModelName, OtherModel] = key(dict, "External models by name.")
     beyond: bool = key(False, "Whether to score external models also on tasks that they were not made for (marked).")
     label_match: Literal["asserted", "substring"] = key(
         "asserted",
-        "Labels that count. asserted: the answer asserts them; substring: it names or denies them (published code).",
+        "Labels that an answer is credited with. asserted: those that it asserts; substring: those that it "
+        "names, even to deny them (published code).",
     )
     report_metrics: list[Metric] = key(
-        lambda: ["rouge_l", "bleu", "findings_f1"], "Report metrics; non-default ones need annotations.", min_length=1
+        lambda: ["rouge_l", "bleu", "findings_f1"],
+        "Metrics of reports. Every metric except these three needs `annotators` or `annotations`.",
+        min_length=1,
     )
     annotators: list[Literal["bertscore", "chexbert", "green", "radgraph"]] = key(
         list, "Models that annotate the reports, one for each metric (docs/how-to/models.md)."
@@ -224,20 +251,21 @@ class Evaluation(Section):
     green: Green = key(Green, "Settings of the annotator green.")
     radgraph: Radgraph = key(Radgraph, "Settings of the annotator radgraph.")
     annotations: dict[ModelName, str] = key(
-        dict, "{run or external model: file of external annotations of its reports and their references}."
+        dict, "{run or external model: file of annotations of its reports and their references, made elsewhere}."
     )
     reference: Literal["filtered", "original", "both"] = key(
-        "filtered", "Reference reports: filtered (single-image) texts, original sections, or both.", source=PAPER
+        "filtered", "Reference of reports: filtered (text about one image only), the original, or both.", source=PAPER
     )
     judge: Literal["facts", "vllm"] = key(
         "facts", "Judge of conversations. facts: rules that compare findings, zones and boxes; vllm: a language model."
     )
-    llm: ModelOverride = key(ModelOverride, "Another model for the judge vllm; the paper used GPT-4o.")
+    llm: ModelOverride = key(ModelOverride, "Other language model for the judge vllm; the paper used GPT-4o.")
     segmenter: Segmenter = key(
-        "none", "Source of masks for runs without a head. rosalia:<run>: ROSALIA as trained in training.runs.<run>."
+        "none",
+        "Source of masks for runs without a mask head. rosalia:<run>: ROSALIA as trained in training.runs.<run>.",
     )
     failed: Literal["wrong", "leave_out"] = key(
-        "wrong", "Failed samples. wrong: they count as wrong; leave_out: they are excluded (published code)."
+        "wrong", "Samples without a full answer. wrong: they count as wrong; leave_out: not at all (published code)."
     )
 
     @constraint
@@ -255,30 +283,32 @@ class Evaluation(Section):
             raise ValueError("annotators names 'green', but green.prompt is '': give the text file of GREEN's prompt")
         if "radgraph" in self.annotators and not self.radgraph.model:
             problem = "annotators names 'radgraph', but radgraph.model is ''"
-            raise ValueError(f"{problem}: give the folder of radgraph-xl.tar.gz's files")
+            raise ValueError(f"{problem}: give the folder into which you extracted radgraph-xl.tar.gz")
         for name in self.annotations:
             if name not in [*self.runs, *self.predictions]:
-                raise ValueError(f"annotations.{name} names no model in runs or predictions: use such a name")
+                raise ValueError(
+                    f"annotations.{name} is in neither runs nor predictions: give the name of a model there"
+                )
         for name, prediction in self.predictions.items():
             if not prediction.path:
                 raise ValueError(f"predictions.{name}.path is empty: give the file of the model's outputs")
 
 
 class ScoreOptions(Evaluation):
-    """Settings that affect a model's scores."""
+    """Settings that affect a model's scores: those of the evaluation, and the number of bootstrap replicates."""
 
     replicates: int = 1000
 
 
 class Chexbert(Section):
-    """CheXbert, whose weights you place at `weights/chexbert.pth`."""
+    """The report labeller CheXbert. Place its weights at `weights/chexbert.pth`."""
 
     model: str = key("google-bert/bert-base-uncased", "Folder or Hugging Face id of CheXbert's BERT.", source=AUTHORS)
     revision: str = key("", "Hugging Face revision; empty: the downloaded revision.")
 
 
 class RadvlmModel(LanguageModel):
-    """The language model of the engines vllm and both. The paper used GPT-4o-mini; GPT-4o for judge and test split."""
+    """The language model of RadVLM. The paper used GPT-4o-mini, but GPT-4o as the judge and for the test split."""
 
     max_tokens: int = redefine(LanguageModel, "max_tokens", 2048, source=AUTHORS)
 
@@ -286,10 +316,12 @@ class RadvlmModel(LanguageModel):
 class Radvlm(Section):
     """RadVLM: an instruction mix from many datasets, and an assistant tuned on it."""
 
-    llm: RadvlmModel = key(RadvlmModel, "The language model of all stages.")
-    sources: FactSources = key(FactSources, "Facts and images of each source.")
-    chexbert: Chexbert = key(Chexbert, "The model CheXbert, if `sources.labels` or `evaluation.annotators` names it.")
-    filtered: FilteredTexts = key(FilteredTexts, "Single-image reports and phrases.")
-    conversations: Conversations = key(Conversations, "Conversations about the facts of one image.")
-    instructions: Instructions = key(Instructions, "Mixes of samples from facts, texts and conversations.")
-    evaluation: Evaluation = key(Evaluation, "Scores of answers.")
+    llm: RadvlmModel = key(RadvlmModel, "The language model of all stages of RadVLM.")
+    sources: FactSources = key(FactSources, "Sources of images and of facts about them.")
+    chexbert: Chexbert = key(
+        Chexbert, "The labeller CheXbert, which `sources.labels` and `evaluation.annotators` can name."
+    )
+    filtered: FilteredTexts = key(FilteredTexts, "Removal of statements about other images from texts.")
+    conversations: Conversations = key(Conversations, "Generation of conversations about one image.")
+    instructions: Instructions = key(Instructions, "Mixes of samples made of facts, texts and conversations.")
+    evaluation: Evaluation = key(Evaluation, "Scoring of answers.")

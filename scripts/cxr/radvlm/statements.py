@@ -1,4 +1,4 @@
-"""Statements of a text: findings with polarity, certainty, location and size, extracted by the rules engine."""
+"""Statements of a text: findings, affirmed or denied, with certainty, location and size, read by the rules engine."""
 
 import hashlib
 import re
@@ -31,34 +31,29 @@ _BOTH = frozenset(("bilateral", "both", "bibasilar", "bibasal"))
 
 @dataclass(frozen=True)
 class Statement:
-    """A finding that a sentence affirms or denies. lesion: lesion type, None for other findings; hedge: 0 definite, 1
-    likely, 2 possible; sides: right, left; zones: lung zones; place: location phrases of the sentence; sizes: small,
-    moderate, large; limits: words that limit a denial ("no large effusion"); explains: the finding that this one
-    interprets ("opacity, likely pneumonia"); sentence: number, from 1; span: [start, end) in the sentence; denies:
-    False if a negation leaves the finding open.
-    """
+    """A finding that a sentence affirms or denies."""
 
-    entity: str
-    lesion: str | None
+    entity: str  # name of the finding in the lexicon
+    lesion: str | None  # lesion type; None for other findings
     affirmed: bool
-    hedge: int = 0
-    sides: frozenset[str] = frozenset()
-    zones: frozenset[str] = frozenset()
-    place: tuple[str, ...] = ()
-    sizes: frozenset[str] = frozenset()
-    limits: tuple[str, ...] = ()
-    explains: str | None = None
-    sentence: int = 0
-    span: tuple[int, int] = (0, 0)
-    denies: bool = True
+    hedge: int = 0  # certainty: 0 definite, 1 likely, 2 possible
+    sides: frozenset[str] = frozenset()  # right, left
+    zones: frozenset[str] = frozenset()  # lung zones
+    place: tuple[str, ...] = ()  # location phrases of the sentence
+    sizes: frozenset[str] = frozenset()  # small, moderate, large
+    limits: tuple[str, ...] = ()  # words that limit a denial, such as "large" in "no large effusion"
+    explains: str | None = None  # entity that this finding interprets, as in "opacity, likely pneumonia"
+    sentence: int = 0  # number of the sentence, from 1
+    span: tuple[int, int] = (0, 0)  # [start, end) of the finding in the sentence, in characters
+    denies: bool = True  # False if a negation leaves the finding open
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """Entity and lesion type; two statements with a common key are about the same finding."""
+        """The entity and the lesion type. Two statements with a common key are about the same finding."""
         return frozenset((self.entity, self.lesion) if self.lesion else (self.entity,))
 
     def with_number(self, sentence: int) -> "Statement":
-        """Return a copy with this sentence number."""
+        """Return a copy of the statement with another sentence number."""
         if sentence == self.sentence:
             return self
         statement = object.__new__(Statement)  # same result as dataclasses.replace, six times as fast
@@ -70,7 +65,7 @@ class Statement:
         return bool(self.sides or self.zones)
 
     def overlaps(self, statement: "Statement") -> bool:
-        """True if both may refer to the same location; a statement without a location may refer to any."""
+        """Return whether both may refer to the same location. A statement without a location may refer to any."""
         if not (self.has_place and statement.has_place):
             return True
         shared = self.sides & statement.sides
@@ -79,21 +74,21 @@ class Statement:
 
 @dataclass(frozen=True)
 class Patterns:
-    """Patterns and word lists of ``resources/radvlm/statements.yaml``; sizes: {word: size}."""
+    """Patterns and word lists of ``resources/radvlm/statements.yaml``."""
 
-    normal: Mapping[str, re.Pattern]
-    apart: re.Pattern
-    sizes: Mapping[str, str]
-    limits: frozenset[str]
-    general_devices: frozenset[str]
-    views: Mapping[str, re.Pattern]
-    sexes: Mapping[str, re.Pattern]
-    patterns: Mapping[str, re.Pattern]
+    normal: Mapping[str, re.Pattern]  # statements that a structure (lungs, heart, all) is normal
+    apart: re.Pattern  # words such as "otherwise", which make exceptions from "normal"
+    sizes: Mapping[str, str]  # {word: small, moderate or large}
+    limits: frozenset[str]  # words that limit a denial
+    general_devices: frozenset[str]  # words that apply to any device
+    views: Mapping[str, re.Pattern]  # {view code: pattern}
+    sexes: Mapping[str, re.Pattern]  # {F or M: pattern}
+    patterns: Mapping[str, re.Pattern]  # all other patterns, by name
 
 
 @cache
 def load_patterns() -> Patterns:
-    """Load the patterns, once per process."""
+    """Return the patterns, which are loaded once per process."""
     resource = load_resource(RESOURCE_FILES[0])
     groups = (resource[name].items() for name in ("normal", "views", "sexes"))
     normal, views, sexes = ({name: re.compile(pattern) for name, pattern in group} for group in groups)
@@ -104,14 +99,14 @@ def load_patterns() -> Patterns:
 
 
 def read_digests(code: str, **resources: str) -> dict[str, str]:
-    """Return {name: digest} for an output line: the given ``code`` digest, files of ``resources/``, the lexicon."""
+    """Return {name: digest} of the ``code`` (given), files in ``resources/`` and the lexicon, for an output line."""
     contents = {name: (Path(RESOURCES) / file).read_bytes() for name, file in resources.items()}
     digests = {name: hashlib.blake2b(content, digest_size=8).hexdigest() for name, content in contents.items()}
     return {"code": code} | digests | {"lexicon": digest_lexicon()}
 
 
 def split_batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield the rows in lists of at most ``size``, one batch of a language model each, to bound memory."""
+    """Yield the rows in lists of at most ``size`` rows. An engine gets one list at a time, which bounds the memory."""
     remaining = iter(rows)
     while batch := list(islice(remaining, size)):
         yield batch
@@ -123,12 +118,12 @@ def split_sentences(text: str) -> list[str]:
 
 
 def read_statements(sentence_texts: Sequence[str]) -> list[Statement]:
-    """Return the statements of consecutive sentences, numbered from 1; references such as "this" are resolved."""
+    """Return the statements of consecutive sentences, numbered from 1. References such as "this" are resolved."""
     return list(_read_statements(tuple(sentence_texts)))
 
 
 def read_phrase(text: str) -> list[Statement]:
-    """Return the statements of a phrase; its sentences are parsed independently of each other."""
+    """Return the statements of a phrase. Each of its sentences is parsed alone."""
     return [statement for sentence in split_sentences(text) for statement in read_sentence(sentence)]
 
 
@@ -165,7 +160,7 @@ def _build_statements(tuples: Iterable[Mapping], sentence_texts: Sequence[str]) 
 
 
 def _find_place(finding: Mapping, text: str) -> tuple[frozenset[str], frozenset[str], tuple[str, ...]]:
-    """Return the sides, zones and location phrases of a finding; empty if the text names no location."""
+    """Return (sides, zones, location phrases) of a finding. All are empty if the text names no location."""
     if not finding["location"]:
         return (frozenset(SIDES) if _EITHER.search(text.lower()) else _NONE), _NONE, ()
     zones = frozenset().union(*(_ZONES[label] for label in finding["labels"]))
@@ -175,7 +170,7 @@ def _find_place(finding: Mapping, text: str) -> tuple[frozenset[str], frozenset[
 
 
 def _find_qualifiers(text: str, name: str) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return (sizes, limits) found in a finding's name and in the words before it in the same clause."""
+    """Return (sizes, words that limit a denial) of a finding: in its name, and before it in the same clause."""
     clause = _CLAUSE.split(text.lower())[-1]
     nearby_words = _SIZED.findall(f"{clause} {name.lower()}")[-8:]
     sizes, limits = load_patterns().sizes, load_patterns().limits

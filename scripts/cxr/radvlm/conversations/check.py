@@ -1,7 +1,8 @@
-"""The strict check of a conversation: its form, its boxes, and that the facts support every statement.
+"""The strict check of a conversation: its form, its boxes, and whether the facts support every statement.
 
-The check reads only the text, whichever engine wrote it; the report rules engine extracts what an answer affirms and
-denies. Questions and definitions state nothing, but "yes" and "no" affirm or deny the findings of a question.
+The check needs only the text, whichever engine wrote it. The rules engine of the reports reads which findings an answer
+affirms and denies. Questions and definitions are not statements. But "yes" and "no" affirm or deny a question's
+findings.
 """
 
 import re
@@ -25,7 +26,7 @@ COMPARISON, DATE_OR_NAME, ORDER = "comparison", "date_or_name", "order_to_reader
 REASONS = (BAD_FORM, FOREIGN_BOX, UNGROUNDED, UNSUPPORTED, COMPARISON, DATE_OR_NAME, ORDER)
 AFFIRMS_DEVICE, DENIES_DEVICE = "affirms a device that no fact affirms", "denies a device that a fact affirms"
 MAX_CHARACTERS = 2000  # maximum length of a question or an answer, in characters
-STEM_LETTERS = 5  # length of the prefix of a comparison word that the facts must contain ("change", "changes")
+STEM_LETTERS = 5  # a comparison word is allowed if a word of the facts has the same first letters
 _BRACKET = re.compile(r"\[(?!SEG\])[^\]]*\]?")
 _YES = re.compile(r"^(?:yes|yeah|yep|correct|indeed|right|positive)\b", re.IGNORECASE)
 _NO = re.compile(r"^(?:no|nope|none|negative|not|neither)\b(?! (?:\w+ )*(?:but|than|more))", re.IGNORECASE)
@@ -35,7 +36,7 @@ _LEAD = re.compile(
     r"|(?:above all|briefly|in short|my impression|one more thing|only this|to begin with):) ",
     re.IGNORECASE,
 )
-"""Openings of a sentence that state nothing; they are removed before parsing."""
+"""Openings of a sentence that state nothing. They are removed before the sentence is parsed."""
 _COMMON = frozenset(("there", "this", "that", "with", "seen", "present", "right", "left", "lung", "lungs", "side"))
 _LUNG = frozenset(("opacity", "consolidation", "pneumonia", "atelectasis", "edema"))
 _HEART = frozenset(("cardiomegaly",))
@@ -44,17 +45,15 @@ _plain = lru_cache(maxsize=CACHE_SIZE)(normalize_words)
 
 @dataclass
 class Evidence:
-    """Statements, normal structures, device words and boxes that the facts of an image support. normal: (structure,
-    side) pairs called normal; boxes: (finding keys, words, boxes as written) of each phrase.
-    """
+    """The statements, words and boxes that the facts of an image support."""
 
     facts: ImageFacts
-    affirmed: list[Statement]
-    labels: frozenset[str]
-    normal: set[tuple[str, str]]
-    text: str
-    devices: set[str]
-    boxes: list[tuple[frozenset[str], frozenset[str], frozenset[tuple]]]
+    affirmed: list[Statement]  # affirmed statements of the report and of the phrases
+    labels: frozenset[str]  # present labels
+    normal: set[tuple[str, str]]  # (structure, side) pairs that a text calls normal
+    text: str  # all texts, in lower case
+    devices: set[str]  # device words
+    boxes: list[tuple[frozenset[str], frozenset[str], frozenset[tuple]]]  # (finding keys, words, boxes) of each phrase
 
     @property
     def has_device(self) -> bool:
@@ -62,7 +61,7 @@ class Evidence:
 
 
 def gather_evidence(facts: ImageFacts, parsed: Sequence[Statement] | None = None) -> Evidence:
-    """Collect the evidence in the facts of an image. ``parsed``: statements of its sentences, if already parsed."""
+    """Return the evidence in the facts of an image. ``parsed``: statements of its sentences, if known."""
     sentences = list(facts.sentences.values())
     fact_statements = list(statements.read_statements(sentences) if parsed is None else parsed)
     boxes = []
@@ -81,7 +80,10 @@ def gather_evidence(facts: ImageFacts, parsed: Sequence[Statement] | None = None
 
 @lru_cache(maxsize=CACHE_SIZE)
 def find_normal_structures(sentence: str) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
-    """Return (structure, sides, whether exceptions are made, as by "otherwise") of each structure called normal."""
+    """Return (structure, sides, whether there are exceptions) for each structure that a sentence calls normal.
+
+    A structure is lungs, heart or all. A word such as "otherwise" makes exceptions.
+    """
     words, low = statements.load_patterns(), sentence.lower()
     apart = bool(words.apart.search(low))
     normal_structures = []
@@ -94,7 +96,10 @@ def find_normal_structures(sentence: str) -> tuple[tuple[str, tuple[str, ...], b
 
 
 def find_fault(messages: Sequence[Mapping[str, str]], evidence: Evidence, grounded: bool) -> Fault | None:
-    """Return the first fault of messages {role, text}, with boxes written to two decimals; None if they pass."""
+    """Return the first fault of a conversation, or None if it has no fault.
+
+    ``messages``: {role, text} of each, with boxes written to two decimals; ``grounded``: whether it needs a box.
+    """
     texts = [message["text"].strip() for message in messages]
     turns = list(zip(texts[::2], texts[1::2], strict=False))
     if [message["role"] for message in messages] != [*ROLES] * len(turns):
@@ -102,20 +107,20 @@ def find_fault(messages: Sequence[Mapping[str, str]], evidence: Evidence, ground
     if not ROUNDS[0] <= len(turns) <= ROUNDS[1]:
         return Fault(BAD_FORM, f"{len(turns)} rounds")
     if not all(texts) or max(map(len, texts)) > MAX_CHARACTERS:
-        return Fault(BAD_FORM, "an empty or endless text")
+        return Fault(BAD_FORM, "a text is empty or too long")
     plain_questions = [_plain(question) for question, _ in turns]
     if len(set(plain_questions)) < len(plain_questions) or not all(plain_questions):
         return Fault(BAD_FORM, "a question is asked twice")
     for number, (question, answer) in enumerate(turns, start=1):
         compared, wording_fault = _forbidden_words(answer)
         if any(not re.search(rf"\b{re.escape(word[:STEM_LETTERS])}", evidence.text) for word in compared):
-            wording_fault = Fault(COMPARISON, "a word of comparison")
+            wording_fault = Fault(COMPARISON, "a comparison word that is not in the facts")
         box_fault = _box_fault(turns[:number], evidence, grounded)
         if round_fault := box_fault or _statement_fault(question, answer, evidence) or wording_fault:
             return replace(round_fault, detail=f"round {number}: {round_fault.detail}")
     place = statements.load_patterns().patterns["place"]
     if grounded and not any(place.search(question.lower()) and BOX.search(answer) for question, answer in turns):
-        return Fault(UNGROUNDED, "no box is asked for and given")
+        return Fault(UNGROUNDED, "no question about a place is answered with a box")
     return None
 
 
@@ -126,11 +131,11 @@ def _box_fault(turns: Sequence[tuple[str, str]], evidence: Evidence, grounded: b
     if not grounded and _BRACKET.search(answer):
         return Fault(FOREIGN_BOX, "a box in a standard conversation")
     if _BRACKET.search(BOX.sub("", answer)):
-        return Fault(FOREIGN_BOX, "brackets that hold no box")
+        return Fault(FOREIGN_BOX, "brackets without a valid box")
     for part in _sentences(answer):
         if "[" not in part:
             continue
-        # in a sentence without a finding, the box is of the finding asked for, or mentioned last
+        # a box in a sentence without a finding belongs to the finding asked for, or mentioned last
         latest_texts = (part, *reversed([text for turn in turns for text in turn][:-1]))
         finding_keys: frozenset[str] = next(filter(None, map(_mentioned_findings, latest_texts)), frozenset())
         foreign_boxes, part_words = set(parse_boxes(part)), set(_content_words(part))
@@ -138,7 +143,7 @@ def _box_fault(turns: Sequence[tuple[str, str]], evidence: Evidence, grounded: b
             if not finding_keys or (keys & finding_keys if keys else words & part_words):
                 foreign_boxes -= boxes
         if foreign_boxes:
-            return Fault(FOREIGN_BOX, "a box that is not given of its finding")
+            return Fault(FOREIGN_BOX, "a box that the facts do not give for its finding")
     return None
 
 
@@ -158,17 +163,15 @@ def _statement_fault(question: str, answer: str, evidence: Evidence) -> Fault | 
 
 
 class _Part(NamedTuple):
-    """A parsed sentence of an answer. about_image: it refers to this image; normal: structures it calls normal;
-    devices: device words; no_devices: it denies all devices; views, sexes: stated views and sexes.
-    """
+    """A parsed sentence of an answer."""
 
-    about_image: bool
+    about_image: bool  # whether it refers to this image
     statements: tuple[Statement, ...]
-    normal: tuple[tuple[str, tuple[str, ...], bool], ...]
-    devices: frozenset[str]
-    no_devices: bool
-    views: frozenset[str]
-    sexes: frozenset[str]
+    normal: tuple[tuple[str, tuple[str, ...], bool], ...]  # as in find_normal_structures
+    devices: frozenset[str]  # device words
+    no_devices: bool  # whether it denies all devices
+    views: frozenset[str]  # views that it states
+    sexes: frozenset[str]  # sexes that it states
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -186,7 +189,7 @@ def _parse_sentence(text: str) -> _Part:
 
 
 def support_problem(statement: Statement, evidence: Evidence) -> str | None:
-    """Return why the facts do not support a statement, or None; a denial is supported if no fact contradicts it."""
+    """Return why the facts do not support a statement, or None. A denial is supported if no fact contradicts it."""
     same = [fact for fact in evidence.affirmed if fact.keys & statement.keys]
     has_label = finding_labels(statement.lesion, statement.entity) & evidence.labels
     if not statement.affirmed:
@@ -200,17 +203,17 @@ def support_problem(statement: Statement, evidence: Evidence) -> str | None:
         return None if has_label and not statement.has_place else "affirms a finding that no fact affirms"
     sure = [fact for fact in same if fact.hedge <= statement.hedge]
     if not sure:
-        return "is surer than its fact"
+        return "is more certain than its fact"
     if statement.sizes and not any(statement.sizes <= fact.sizes for fact in sure):
-        return "tells a size that no fact tells"
+        return "states a size that no fact states"
     sides = frozenset().union(*(fact.sides for fact in sure))
     zones = frozenset().union(*(fact.zones for fact in sure))
     if not statement.sides <= sides:
-        return "tells a side that no fact tells"
+        return "states a side that no fact states"
     for side in statement.sides if zones else ():
         side_zones = {zone for zone in statement.zones if zone.startswith(side)}
         if side_zones and not side_zones & zones:
-            return "tells a zone that no fact tells"
+            return "states a zone that no fact states"
     return None
 
 
@@ -221,7 +224,7 @@ def _sentences(answer: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _parse_statements(part: str) -> tuple[Statement, ...]:
-    """Return the statements of a sentence without its opening: "No, it is likely X" does not deny X."""
+    """Return the statements of a sentence. Its opening is removed: "No, it is likely X" does not deny X."""
     if lead := _LEAD.match(part):
         part = capitalize(part[lead.end() :])
     return statements.read_sentence(part)
@@ -235,7 +238,7 @@ def _mentioned_findings(text: str) -> frozenset[str]:
 
 
 def _yes_no_statements(question: str, answer: str) -> list[Statement]:
-    """Return the statements that "yes" or "no" makes about the findings of a question."""
+    """Return the statements that the answer "yes" or "no" makes about the findings of a question."""
     says_yes = _YES.match(answer)
     if not says_yes and not _ALONE.match(answer):
         return []
@@ -257,9 +260,9 @@ def _part_problem(part: _Part, evidence: Evidence) -> str | None:
             is_lung = fact.lesion in _LUNG or (fact.lesion is None and entity is not None and entity.category == "lung")
             concerned = {"lungs": is_lung, "heart": bool(fact.keys & _HEART), "all": True}[structure]
             if concerned and (not fact.sides or fact.sides & set(sides)):
-                return "calls normal what a fact does not"
+                return "calls normal a structure with a finding"
         if structure == "all" and evidence.labels - {load_label_names().no_finding, load_label_names().device}:
-            return "calls normal what a fact does not"
+            return "calls normal a structure with a finding"
     if part.no_devices and evidence.has_device:
         return DENIES_DEVICE
     if part.devices and not part.no_devices:
@@ -268,8 +271,8 @@ def _part_problem(part: _Part, evidence: Evidence) -> str | None:
         if not are_facts or not evidence.has_device:
             return AFFIRMS_DEVICE
     if part.views - {evidence.facts.view}:
-        return "tells a view that no fact tells"
-    return "tells a sex that no fact tells" if part.sexes - {evidence.facts.sex} else None
+        return "states a view that no fact states"
+    return "states a sex that no fact states" if part.sexes - {evidence.facts.sex} else None
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -281,7 +284,7 @@ def _devices_in(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _forbidden_words(answer: str) -> tuple[frozenset[str], Fault | None]:
-    """Return the comparison words of an answer, and its fault if it has a date, a name or an order."""
+    """Return (comparison words of an answer, its fault if it has a date, a name or an order, else None)."""
     patterns, low = statements.load_patterns().patterns, answer.lower()
     compared = frozenset(hit.group() for hit in patterns["comparison"].finditer(patterns["changes"].sub("", low)))
     if patterns["date"].search(low) or patterns["name"].search(answer):

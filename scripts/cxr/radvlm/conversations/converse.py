@@ -1,6 +1,7 @@
-"""The stage radvlm_conversations: standard and grounded conversations for each image with enough facts.
+"""The stage radvlm_conversations: writes standard and grounded conversations about each image with enough facts.
 
-Separate jobs handle ``train`` (with validate) and ``test`` of a source, whose models may differ; one joins them.
+A source has two parts, train (with validate) and test, whose language models may differ. A job writes each part, and
+another job joins them.
 """
 
 from collections import Counter, defaultdict
@@ -21,23 +22,24 @@ from cxr.radvlm.statements import read_digests, split_batches
 RESOURCE_FILES = ("radvlm/statements.yaml", "radvlm/labels.yaml", "lexicon")
 STAGE = "radvlm_conversations"
 PARTS = {"train": ("train", "validate"), "test": ("test",)}  # {part of a source: its splits}
-BATCH_SIZE = 5000  # requests passed to an engine at once: one batch of a language model; bounds memory
+BATCH_SIZE = 5000  # number of requests that an engine gets at once, which bounds the memory
 ASKED, KEPT = "asked", "kept"
 OUTCOMES: Columns = {
     "engine": Column(pl.String, "Engine, or model and revision, that made the conversations."),
     "kind": Column(pl.String, "standard or grounded."),
     "split": Column(pl.String, "train, validate or test."),
-    "outcome": Column(pl.String, "asked, kept, or the reason for which one was not kept."),
-    "conversations": Column(pl.Int64, "How many; asked is the sum of all others."),
+    "outcome": Column(pl.String, "asked, kept, or the reason why conversations were excluded."),
+    "conversations": Column(pl.Int64, "Number of conversations; that of asked is the sum of the other outcomes."),
 }
 
 
 def run_part(
     *, part: str, options: ConversationOptions, execution: Mapping, attrs: Mapping, replies: Sequence[str] = (), **files
 ) -> None:
-    """Write the conversations of one part of a source. ``replies``: files from a model in another job.
+    """Write the conversations of one part of a source. Raises UserError if the model is missing.
 
-    ``files``: outputs of :func:`write_part` and inputs of :func:`read_requests`. Raises UserError for a missing model.
+    ``files``: outputs of :func:`write_part` and inputs of :func:`read_requests`; ``replies``: files from a job that has
+    asked the model, if there is one.
     """
     code = str(attrs.get("code_digest", ""))
     outputs = {name: files.pop(name) for name in ("lines", "excluded", "outcomes")}
@@ -51,7 +53,7 @@ def run_part(
 def write_part(
     requests: Iterable[Request], engine: Engine, digests: dict, *, lines: str, excluded: str, outcomes: str
 ) -> None:
-    """Write the conversations that an engine makes for requests. Raises AssertionError if a request is lost."""
+    """Write the conversations that an engine makes for the requests. Raises AssertionError if a request is lost."""
     excluded_rows: list[dict] = []
     num_requested: Counter[tuple[str, str]] = Counter()
     num_by_group: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
@@ -85,7 +87,7 @@ def write_part(
 
 
 def run_source(**files) -> None:
-    """Join a source's parts. ``files``: {name: parts, <name>_out: output}. Raises AssertionError on a lost request."""
+    """Join a source's parts. ``files``: {name: parts, <name>_out: output}. Raises AssertionError for a lost request."""
     lines = [line for path in files["lines"] for line in read_lines(path)]
     lines.sort(key=lambda line: (line["image_id"], line["grounded"], line["number"]))
     write_lines(files["lines_out"], lines, checked=True)
@@ -99,10 +101,10 @@ def run_source(**files) -> None:
 
 
 def read_requests(*, part: str, options: ConversationOptions, **files) -> Iterator[Request]:
-    """Yield the requests of a part of a source (:func:`select_requests`).
+    """Yield the requests for conversations about a part of a source, as :func:`select_requests` selects them.
 
-    ``files``: images; facts and texts, of the source and of the source whose images it uses; phrases; elsewhere:
-    phrases of sources that use its images, whose conversations are made there; pairs of the ILS dataset, for masks.
+    ``files``: images; facts and texts, also of the source whose images it uses; phrases; elsewhere: phrases of sources
+    that use its images and get the conversations about them; pairs of the ILS dataset, for masks.
     """
     image_ids_elsewhere = {line["image_id"] for path in files["elsewhere"] for line in read_lines(path)}
     image_table = read_table(files["images"]).filter(pl.col("split").is_in(PARTS[part]))
@@ -116,7 +118,10 @@ def read_requests(*, part: str, options: ConversationOptions, **files) -> Iterat
 def select_requests(
     images: Iterable[ImageFacts], elsewhere: set[str], options: ConversationOptions
 ) -> Iterator[Request]:
-    """Yield grounded requests for images with phrases, standard ones unless ``elsewhere`` (train: ``most`` by hash)."""
+    """Yield grounded requests for images with phrases, and standard ones for images that are not in ``elsewhere``.
+
+    In train, at most ``options.most`` images get standard requests; a hash selects them.
+    """
     all_facts = list(images)
     standard = [facts for facts in all_facts if facts.image_id not in elsewhere] if STANDARD in options.kinds else []
     train = [facts for facts in standard if facts.split == "train"]

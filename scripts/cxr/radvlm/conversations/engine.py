@@ -1,4 +1,4 @@
-"""The interface of engines that make conversations: modules ``cxr.radvlm.conversations.<name>`` with ``load``."""
+"""The interface of engines that make conversations. An engine is a module of this package with a function ``load``."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,32 +14,32 @@ STANDARD, GROUNDED = "standard", "grounded"
 
 @dataclass(frozen=True)
 class Turn:
-    """A round. act: what the question asks for; wording: id of its template; both empty for a language model."""
+    """A round of a conversation: a question and its answer."""
 
     question: str
     answer: str
-    act: str = ""
-    wording: str = ""
+    act: str = ""  # what the question asks for, such as "size"; "" if a language model wrote it
+    wording: str = ""  # id of the template of the question; "" if a language model wrote it
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """A conversation; boxes: {slot name: boxes}; mask_ids: masks of its [SEG] tokens, in order; facts: fact ids."""
+    """A conversation about one image."""
 
     turns: tuple[Turn, ...]
-    boxes: Mapping[str, tuple[Box, ...]] = field(default_factory=dict)
-    mask_ids: tuple[str, ...] = ()
-    facts: tuple[str, ...] = ()
+    boxes: Mapping[str, tuple[Box, ...]] = field(default_factory=dict)  # {slot name: boxes}
+    mask_ids: tuple[str, ...] = ()  # masks of its [SEG] tokens, in order
+    facts: tuple[str, ...] = ()  # ids of the facts that it uses
 
     def to_line(self, columns: Mapping, engine: str, digests: Mapping) -> dict:
-        """Return the output line. ``columns``: ids of its image."""
+        """Return the output line. ``columns``: ids of the conversation and its image; ``engine``: maker's name."""
         boxes = {name: [list(box) for box in slot_boxes] for name, slot_boxes in self.boxes.items()}
         content = {"engine": engine, "turns": [asdict(turn) for turn in self.turns], "boxes": boxes}
         content |= {"mask_ids": list(self.mask_ids), "facts": list(self.facts), "digests": digests}
         return dict(columns) | content
 
     def to_messages(self) -> list[dict[str, str]]:
-        """Return the messages, with boxes written out."""
+        """Return the messages {role, text}, in which boxes are written out."""
         return [
             {"role": role, "text": write_slots(text, self.boxes)}
             for turn in self.turns
@@ -57,7 +57,7 @@ TOO_FEW = "too_few_facts"
 def replace_boxes_by_slots(
     texts: Sequence[str], phrases: Sequence[Phrase]
 ) -> tuple[list[str], dict[str, tuple[Box, ...]]]:
-    """Replace written boxes of phrases by slots, one for consecutive boxes; return the texts and {slot: boxes}."""
+    """Replace written boxes of phrases by slots, one for consecutive boxes. Return (texts, {slot name: boxes})."""
     exact = {round_box(box): box for phrase in phrases for box in phrase.boxes}
     names: dict[tuple[Box, ...], str] = {}
 
@@ -73,37 +73,35 @@ def replace_boxes_by_slots(
 
 
 def parse_boxes(text: str) -> list[tuple[float, ...]]:
-    """Return the boxes in a text, as written."""
+    """Return the boxes that are written in a text."""
     return [tuple(map(float, corners)) for corners in BOX.findall(text)]
 
 
 def round_box(box: Box) -> tuple[float, ...]:
-    """Round a box to the two decimals that are written."""
+    """Return a box rounded to the two decimals with which it is written."""
     return tuple(map(round_coordinate, box))
 
 
 @dataclass(frozen=True)
 class ConversationOptions:
-    """Settings of the stage; own: settings of the language model (empty for ``rules``). per_image: conversations of
-    each kind per image; most: maximum number of standard ones in train; kinds: kinds that the source gets.
-    """
+    """Settings of the stage radvlm_conversations."""
 
-    engine: str
-    per_image: int
-    most: int
-    check: str
+    engine: str  # name of the engine's module
+    per_image: int  # number of conversations of each kind per image
+    most: int  # maximum number of train images with standard conversations
+    check: str  # strict or json
     seed: int
-    kinds: Sequence[str] = (STANDARD, GROUNDED)
-    own: Mapping = field(default_factory=dict)
+    kinds: Sequence[str] = (STANDARD, GROUNDED)  # kinds of conversations that the source gets
+    own: Mapping = field(default_factory=dict)  # settings of the language model; empty for the engine rules
 
 
 @dataclass(frozen=True)
 class Request:
-    """A requested conversation: facts of its image, whether it is grounded, and its number among those of its kind."""
+    """A request for one conversation."""
 
-    facts: ImageFacts
-    grounded: bool
-    number: int = 0
+    facts: ImageFacts  # facts of the image
+    grounded: bool  # whether the answers contain boxes
+    number: int = 0  # number among the requests of the same kind about the image
 
     @property
     def kind(self) -> str:
@@ -112,10 +110,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Fault:
-    """The reason why there is no conversation; the detail never quotes its text."""
+    """The reason why an engine makes no conversation for a request."""
 
-    reason: str
-    detail: str = ""
+    reason: str  # code of the reason, as in the table of exclusions
+    detail: str = ""  # explanation, which never quotes the conversation
 
 
 Converse = Callable[[Sequence[Request]], list[Conversation | Fault]]  # makes a conversation per request, in order
@@ -123,10 +121,10 @@ Converse = Callable[[Sequence[Request]], list[Conversation | Fault]]  # makes a 
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine; made_by: its name, or the model and revision, for the output lines."""
+    """An engine that makes conversations."""
 
     converse: Converse
-    made_by: str
+    made_by: str  # for the output lines: name of the engine, or the model and its revision
 
 
 def load_engine(options: ConversationOptions, execution: Mapping) -> Engine:

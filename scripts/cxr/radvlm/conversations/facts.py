@@ -11,44 +11,44 @@ from cxr.radvlm.samples import group_boxes
 
 LABEL, PHRASE = "label", "phrase"  # kinds of facts used in conversations
 ID_COLUMNS = ("source", "image_id", "study_id", "subject_id", "split")
-"""Columns of an image's row that are copied to its facts and conversations."""
+"""Columns of an image's row that its facts and conversations copy."""
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """A sentence, or part of a sentence, with its boxes, largest first; facts: fact ids of the boxes."""
+    """A sentence, or part of a sentence, with its boxes."""
 
     text: str
-    boxes: tuple[Box, ...]
-    facts: tuple[str, ...] = ()
+    boxes: tuple[Box, ...]  # the largest first
+    facts: tuple[str, ...] = ()  # fact ids of the boxes
 
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """Facts of one image; ``None`` and empty mean unknown. sentences: filtered report, {number: sentence}; present,
-    absent: labels stated by the source; ids: {label: fact_id}; masks: {lesion type: mask_id} of the ILS dataset; view:
-    PA, AP or another code; sex: F or M.
-    """
+    """The facts of one image. None and empty values mean unknown."""
 
     source: str
     image_id: str
     study_id: str
     subject_id: str
     split: str
-    view: str | None = None
-    sex: str | None = None
-    sentences: Mapping[int, str] = field(default_factory=dict)
-    present: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
+    view: str | None = None  # PA, AP or another code
+    sex: str | None = None  # F or M
+    sentences: Mapping[int, str] = field(default_factory=dict)  # {number: sentence} of the edited report
+    present: tuple[str, ...] = ()  # labels that the source states as present
+    absent: tuple[str, ...] = ()  # labels that the source states as absent
     phrases: tuple[Phrase, ...] = ()
-    masks: Mapping[str, str] = field(default_factory=dict)
-    ids: Mapping[str, str] = field(default_factory=dict)
+    masks: Mapping[str, str] = field(default_factory=dict)  # {lesion type: mask_id} of the ILS dataset
+    ids: Mapping[str, str] = field(default_factory=dict)  # {label: fact_id}
 
 
 def gather_facts(
     images: pl.DataFrame, facts: pl.DataFrame, texts: Iterable[Mapping], phrases: Iterable[Mapping], masks: Mapping
 ) -> Iterator[ImageFacts]:
-    """Yield each image's facts, sorted; ``facts``, ``texts``: of its source and of the source whose images it uses."""
+    """Yield the facts of each image, sorted by image.
+
+    ``facts``, ``texts``: of the source and of the source whose images it uses; ``masks``: from :func:`index_masks`.
+    """
     images = images.sort("image_id")
     stated: dict[str, dict[str, str]] = {}
     ids: dict[str, dict[str, str]] = {}
@@ -84,7 +84,7 @@ def gather_facts(
 
 
 def index_masks(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
-    """Return {image_id: {lesion type: mask_id}}: the mask of the global pair, else of the first pair."""
+    """Return {image_id: {lesion type: mask_id}}: the mask of the ILS pair without location, else of the first pair."""
     masks_by_image: dict[str, dict[str, str]] = {}
     masked = [pair for pair in pairs if pair["seg"] and pair["mask_id"]]
     for pair in sorted(masked, key=lambda pair: (pair["type"] != "global", pair["pair_id"])):

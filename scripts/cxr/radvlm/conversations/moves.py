@@ -1,6 +1,6 @@
-"""Moves of the engine rules: questions, with their answers, that may come next in a conversation.
+"""Moves of the engine rules: pairs of question and answer that may come next in a conversation.
 
-Templates are sampled when a move is proposed but filled in only when it is chosen, because about one in five is.
+Templates are drawn when a move is proposed. They are filled in only if it is chosen, because four of five are not.
 """
 
 import re
@@ -20,9 +20,9 @@ from cxr.radvlm.samples import box_slot, join_in_words
 PLACE, SIZE, CAUSE, SURE, SIDE, BOX, MASK, QUOTED, MENTIONED = (
     "place", "size", "cause", "sure", "side", "box", "mask", "quoted", "mentioned",
 )  # fmt: skip
-PRESENCE = "presence"  # questions about findings that are there and about findings that are not
+PRESENCE = "presence"  # act of questions about findings, whether the answer affirms or denies them
 SIDED_FINDINGS = ("pneumothorax", "pleural thickening", "scar", "nodule", "granuloma", "hydropneumothorax")
-"""Findings whose other side may be asked about, in addition to the lesion types."""
+"""Findings, besides the lesion types, for which a question may ask about the other side."""
 OPENING_PRESENCE = 0.5
 """Probability that a conversation begins with a question of presence; the overview would tell the finding."""
 MAX_LISTED = 3  # maximum number of findings that an answer lists
@@ -32,39 +32,34 @@ HEART_MENTIONS = (("heart", MENTIONED), (ENLARGED_HEART, MENTIONED))
 
 
 class Move(NamedTuple):
-    """A question and its answer that may come next, not yet filled in; act and wording as in :class:`Turn`. weight:
-    relative probability of being drawn; mentions: the (topic or subject, aspect) pairs that it covers; topic: number of
-    the topic under discussion afterwards; refers: it refers to an earlier answer; denies: its answer denies a finding;
-    box, mask: number of the topic whose boxes or mask it gives; facts: fact ids; presence_of: name of the finding whose
-    presence it asks.
-    """
+    """A question with its answer that may come next in a conversation. The texts are not filled in yet."""
 
-    question: Callable[[], str]
-    answer: Callable[[], str]
-    act: str
-    wording: str
-    weight: float = 1.0
-    mentions: tuple[tuple[object, str], ...] = ()
-    topic: int | None = None
-    refers: bool = False
-    denies: bool = False
-    box: int | None = None
-    mask: int | None = None
-    facts: tuple[str, ...] = ()
-    presence_of: str = ""
+    question: Callable[[], str]  # function that fills in the question
+    answer: Callable[[], str]  # function that fills in the answer
+    act: str  # as in Turn
+    wording: str  # as in Turn
+    weight: float = 1.0  # relative probability of being drawn
+    mentions: tuple[tuple[object, str], ...] = ()  # (topic number or subject, aspect) pairs that it covers
+    topic: int | None = None  # number of the topic under discussion after it
+    refers: bool = False  # whether it refers to an earlier answer
+    denies: bool = False  # whether its answer denies a finding
+    box: int | None = None  # number of the topic whose boxes it gives
+    mask: int | None = None  # number of the topic whose mask it gives
+    facts: tuple[str, ...] = ()  # ids of the facts that it uses
+    presence_of: str = ""  # name of the finding whose presence it asks
 
 
 class PresenceBalance:
-    """Yes and no to questions of presence, equally often in a split for each finding.
+    """Keeps the answers yes and no to questions of presence equally frequent, for each finding in each split.
 
-    Otherwise the finding's name alone would tell the answer. A question whose answer is in excess is not offered.
+    Otherwise the name of a finding would tell the answer without the image. One instance serves all conversations.
     """
 
     def __init__(self) -> None:
         self._excess_of_yes: Counter[tuple[str, str]] = Counter()
 
     def is_offered(self, split: str, finding: str, is_there: bool) -> bool:
-        """True if a question with this answer may be asked: its answer was not given more often than the other."""
+        """True if the answer to a question about a finding was not given more often than the opposite answer."""
         excess = self._excess_of_yes[split, finding]
         return excess <= 0 if is_there else excess >= 0
 
@@ -77,11 +72,11 @@ class PresenceBalance:
 
 @dataclass
 class DialogueState:
-    """The moves of a conversation with their turns, and the (topic or subject, aspect) pairs that it has covered."""
+    """The moves and turns of a conversation so far, and what they have covered."""
 
     moves: list[Move] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
-    mentioned: set = field(default_factory=set)
+    mentioned: set = field(default_factory=set)  # (topic number or subject, aspect) pairs that it has covered
 
     def add(self, move: Move) -> None:
         self.moves.append(move)
@@ -89,13 +84,13 @@ class DialogueState:
         self.mentioned.update(move.mentions)
 
     def was_asked(self, move: Move) -> bool:
-        """True if the same question was asked before in the same wording."""
+        """Return whether the same question was asked before in the same wording."""
         same_wording = [turn for turn in self.turns if turn.wording == move.wording]
         return bool(same_wording) and move.question() in (turn.question for turn in self.turns)
 
 
 class MoveGenerator:
-    """Generates the moves about one image, in one register."""
+    """Proposes moves about one image, in one register (clinician, student or terse)."""
 
     def __init__(
         self, request: Request, subjects: Subjects, words: Wordings, register: str, rng: Random,
@@ -114,7 +109,10 @@ class MoveGenerator:
         self.name_slots = [self._fill_names(*numbered_topic) for numbered_topic in enumerate(subjects.topics)]
 
     def opening(self) -> Move:
-        """Return the first move: a question of presence, or a general one, answered by the main findings if any."""
+        """Return the first move: a question of presence, or a general one.
+
+        The answer to a general question lists the main findings or says that there are none.
+        """
         topics = self.subjects.topics
         presence = [*self._introductions(DialogueState()), *self._denials(DialogueState())]
         if presence and self.rng.random() < OPENING_PRESENCE:
@@ -125,7 +123,7 @@ class MoveGenerator:
         return self._list_findings("overview", "found" if len(topic_numbers) == 1 else "several", topic_numbers, 0.4)
 
     def _nothing_found(self) -> Move:
-        """Return an opening without findings: the sentence about the lungs or another organ, or the first sentence."""
+        """Return the opening without findings. Its answer quotes a sentence about an organ, else the first one."""
         subjects = self.subjects
         absent = load_label_names().no_finding in self.facts.present and not subjects.has_unnamed
         case = "nothing" if absent else "quiet"
@@ -143,7 +141,7 @@ class MoveGenerator:
         return self._move("overview", case, slots, mentions=mentions, denies=bool(denials), facts=facts)
 
     def candidates(self, state: DialogueState, last: bool) -> Iterator[Move]:
-        """Yield the moves that may come next, with a summary if it is the ``last`` move."""
+        """Yield the moves that may come next. If this is the ``last`` move, they include a summary."""
         if last and len(self.subjects.topics) > 1:
             yield from self._summary(state)
         for at, topic in enumerate(self.subjects.topics):
@@ -289,7 +287,7 @@ class MoveGenerator:
         return tuple(fact_id for number in topic_numbers for fact_id in self.subjects.topics[number].facts)
 
     def _list_findings(self, act: str, case: str, topic_numbers: list[int], full: float) -> Move:
-        """Return a move that lists findings; ``full``: probability that a finding gets size and location."""
+        """Return a move that lists findings. ``full``: probability that a finding is listed with size and location."""
         topics = [self.subjects.topics[number] for number in topic_numbers]
         texts, mentions = [], []
         for number, topic in zip(topic_numbers, topics, strict=True):
@@ -313,7 +311,7 @@ class MoveGenerator:
         self, act: str, case, slots: dict, weight: float = 1.0, mentions: tuple = (), *, question_act: str = "",
         about: Topic | None = None, **fields,
     ) -> Move:  # fmt: skip
-        """Return a move with sampled wordings. ``about``: its finding; ``fields``: further fields of :class:`Move`."""
+        """Return a move with drawn wordings. ``about``: the finding; ``fields``: further fields of :class:`Move`."""
         question, wording = self.words.question(question_act or act, self.register, self.rng, slots)
         if act == BOX:  # the caller adds the answer
             answer: Callable[[], str] = str

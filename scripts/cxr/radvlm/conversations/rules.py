@@ -1,6 +1,7 @@
-"""The default engine: a random walk over the questions that the facts can answer, without a model.
+"""The engine rules: it draws the next question at random among those that the facts can answer, without a model.
 
-A walk is repeated unless it refers to an earlier answer, has a denial if the facts do, and a box if it is grounded.
+A conversation must refer to an earlier answer. It must have a denial if the facts have one, and a box if it is
+grounded. Otherwise it is drawn again.
 """
 
 import gc
@@ -21,7 +22,7 @@ RETRIES = 4  # further attempts after a walk that is too short or fails the chec
 
 
 def load(options: ConversationOptions, _execution: Mapping) -> Engine:
-    """Return the engine."""
+    """Return the engine rules."""
 
     balance = PresenceBalance()
 
@@ -57,7 +58,10 @@ def _converse(request: Request, options: ConversationOptions, balance: PresenceB
 def walk(
     request: Request, about: Subjects, draw: Random, balance: PresenceBalance
 ) -> tuple[list[Move], Conversation] | None:
-    """Return the moves and their conversation, or None if the walk has too few rounds or misses a requirement."""
+    """Return the moves of a randomly drawn conversation and the conversation.
+
+    Returns None if it is too short or misses a requirement. ``about``: subjects of the image; ``draw``: random numbers.
+    """
     words = load_wordings()
     generator = MoveGenerator(request, about, words, draw.choice(list(words.registers)), draw, balance)
     state, has_denials = DialogueState(), bool(about.denials)
@@ -85,7 +89,7 @@ def walk(
 
 
 def _unmet_requirements(moves: Sequence[Move], grounded: bool, has_denials: bool) -> set[str]:
-    """Return the unmet requirements: a reference, a denial if the facts have one, a box if grounded."""
+    """Return the requirements that moves do not meet: refers, denies (if possible) and box (if grounded)."""
     owed = set() if any(move.refers for move in moves) else {"refers"}
     if has_denials and not any(move.denies for move in moves):
         owed.add("denies")

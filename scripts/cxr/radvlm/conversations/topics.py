@@ -1,4 +1,4 @@
-"""Subjects of a conversation of the engine rules: findings, denials and sentences in the facts of an image."""
+"""Subjects that the engine rules can ask about: findings, denials, and sentences about organs and devices."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -28,29 +28,26 @@ CAUSES = (
     ("that represents", "that most likely represents", "that may represent"),
     ("that represent", "that most likely represent", "that may represent"),
 )
-"""Phrases that link a finding (singular, plural) to its interpretation, by certainty."""
+"""Phrases between a finding (singular, plural) and its interpretation, for each degree of certainty."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A finding that the facts affirm. noun: its name; is_mass: it takes no article; size: an adjective; place: "at the
-    left base"; adjective: a side, as an adjective; cause, cause_hedge: its interpretation and how certain that is;
-    sentence: the sentence that states it; facts: fact ids.
-    """
+    """A finding that the facts affirm, and the words that describe it."""
 
     statement: Statement
-    noun: str
+    noun: str  # name of the finding
     is_plural: bool = False
-    is_mass: bool = False
-    size: str = ""
-    place: str = ""
-    adjective: str = ""
-    cause: str = ""
-    cause_hedge: int = 0
-    sentence: str = ""
+    is_mass: bool = False  # whether the noun takes no article
+    size: str = ""  # adjective of size
+    place: str = ""  # location, such as "at the left base"
+    adjective: str = ""  # side as an adjective, such as "left"
+    cause: str = ""  # interpretation of the finding, such as "pneumonia"
+    cause_hedge: int = 0  # certainty of the interpretation: 0 definite, 1 likely, 2 possible
+    sentence: str = ""  # sentence that states the finding
     boxes: tuple[Box, ...] = ()
     mask_id: str = ""
-    facts: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()  # ids of the facts that support it
 
     @property
     def hedge(self) -> int:
@@ -68,7 +65,7 @@ class Topic:
     def describe(
         self, *, size: bool = True, place: bool = True, cause: bool = False, article: str = "a", sure: bool = False
     ) -> str:
-        """Return a noun phrase such as "a probable small effusion at the left base"; ``sure``: without the hedge."""
+        """Return a noun phrase, such as "a probable small effusion at the left base". ``sure``: without "probable"."""
         words = ["" if sure else HEDGE_WORDS[self.hedge], self.size if size else "", self.adjective if place else ""]
         words += [self.noun, self.place if place and not self.adjective else ""]
         words += [CAUSES[self.is_plural][self.cause_hedge], self.cause] if cause and self.cause else []
@@ -80,32 +77,29 @@ class Topic:
 
 @dataclass(frozen=True)
 class Denial:
-    """A denied finding; noun: its name with the source's limits ("large pleural effusion"); facts: fact ids."""
+    """A finding that the facts deny."""
 
     statement: Statement
-    noun: str
+    noun: str  # its name, with a word that limits the denial ("large pleural effusion")
     is_mass: bool
-    facts: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()  # ids of the facts that support the denial
 
 
 @dataclass(frozen=True)
 class Subjects:
-    """All subjects of an image. organs: {organ: (sentence, facts)}; devices: (sentence, facts); heart: normal,
-    not_enlarged, or "" if unknown or not normal; has_unnamed: whether a sentence states, or may state, a finding that
-    is no topic.
-    """
+    """All that a conversation about an image can be about."""
 
     topics: tuple[Topic, ...]
     denials: tuple[Denial, ...]
-    organs: Mapping[str, tuple[str, tuple[str, ...]]]
-    devices: tuple[tuple[str, tuple[str, ...]], ...]
-    heart: str
+    organs: Mapping[str, tuple[str, tuple[str, ...]]]  # {organ: (sentence, fact ids)}
+    devices: tuple[tuple[str, tuple[str, ...]], ...]  # (sentence, fact ids) of each sentence
+    heart: str  # normal, not_enlarged, or "" if unknown or not normal
     heart_facts: tuple[str, ...]
-    has_unnamed: bool = False
+    has_unnamed: bool = False  # whether a sentence states, or may state, a finding that is no topic
 
 
 def with_article(text: str) -> str:
-    """Return a noun phrase with a or an."""
+    """Return a noun phrase with "a" or "an" before it."""
     return f"{'an' if text[:1].lower() in 'aeiou' else 'a'} {text}"
 
 
@@ -142,7 +136,7 @@ def collect_subjects(facts: ImageFacts, parsed: Sequence[Statement], words: Word
 
 
 def _topics(facts: ImageFacts, parsed: Sequence[Statement], words: Wordings) -> tuple[Topic, ...]:
-    """Return a topic per finding that phrases or sentences affirm, except topics described like an earlier one."""
+    """Return a topic for each finding that phrases or sentences affirm. Topics like an earlier one are omitted."""
     by_sentence: dict[int, list[Statement]] = {}
     for statement in parsed:
         by_sentence.setdefault(statement.sentence, []).append(statement)
@@ -192,7 +186,7 @@ def _is_doubtful(statement: Statement, facts: ImageFacts) -> bool:
 def _topic(
     statement: Statement, same_sentence: Sequence[Statement], text: str, facts: ImageFacts, words: Wordings
 ) -> Topic | None:
-    """Return a statement's topic, with the fact id of its label; None if its finding has no noun."""
+    """Return the topic of a statement, with the fact id of its label. Return None if its finding has no noun."""
     noun = words.nouns.get(statement.entity)
     if noun is None:
         return None
@@ -214,7 +208,7 @@ def _topic(
 
 
 def _size(statement: Statement, text: str, words: Wordings) -> str:
-    """Return the size adjective of a finding, "" unless its sentence has exactly one that fits."""
+    """Return the size adjective of a finding. It is "" unless exactly one adjective of its sentence fits."""
     if len(statement.sizes) != 1:
         return ""
     sizes = statements.load_patterns().sizes
@@ -224,7 +218,7 @@ def _size(statement: Statement, text: str, words: Wordings) -> str:
 
 
 def _place(statement: Statement, words: Wordings) -> str:
-    """Return the wording of a finding's location; "" if its sentence has no location in known words."""
+    """Return the location of a finding in words, or "" if its sentence has no location with a wording."""
     if not statement.place or set(statement.place) <= set(words.bare.get(statement.entity, ())):
         return ""
     place_phrases = [words.place(text) for text in statement.place]
@@ -273,7 +267,7 @@ def _denials(
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _read_content(text: str) -> tuple[bool, str, bool]:
-    """Return (whether a sentence names a device, organ that it is about or "", whether it calls heart size normal)."""
+    """Return (whether a sentence names a device, organ of the sentence or "", whether it calls heart size normal)."""
     low = text.lower()
     view = any(pattern.search(low) for pattern in statements.load_patterns().views.values())
     organs = () if view or len(text.split()) > MAX_WORDS else load_wordings().organs.items()
@@ -297,6 +291,6 @@ def _heart(facts: ImageFacts, affirmed: Sequence[Statement], denials: Sequence[D
 
 
 def lower_first(sentence: str) -> str:
-    """Return a sentence with a lower-case first letter; a leading acronym keeps its capitals."""
+    """Return a sentence with a lower-case first letter, unless its first word is an acronym."""
     first = sentence.split(" ", 1)[0]
     return sentence if len(first) > 1 and first[1:2].isupper() else sentence[:1].lower() + sentence[1:]

@@ -1,6 +1,7 @@
-"""The paper's method: a language model writes each conversation from the facts, under a schema and the strict check.
+"""The engine vllm: a language model writes each conversation from the facts, as in the paper.
 
-Conversations that fail after the retries are quarantined; ``check: json`` accepts any valid JSON (authors' code).
+A reply must follow a JSON schema and pass the strict check. With ``check: json`` it must only follow the schema, as in
+the authors' code. A conversation without a valid reply after all attempts is excluded.
 """
 
 import re
@@ -30,7 +31,7 @@ from cxr.radvlm.statements import split_batches
 RESOURCE_FILES = ("radvlm/conversation_prompts.yaml", "radvlm/statements.yaml", "lexicon")
 GPU = True
 FIELDS = ("rounds", "question", "answer")
-ASKING_RULE = "radvlm_conversations_told"  # rule whose job asks the model for all parts
+ASKING_RULE = "radvlm_conversations_told"  # workflow rule whose job asks the model for all parts
 QUESTION, ANSWER = 300, 800  # maximum length of a question and of an answer, in characters
 QUARANTINED = "quarantined"
 SEEDS = 2**31  # number of possible sampling seeds
@@ -38,14 +39,14 @@ _FAULT = re.compile(rf"^({'|'.join((*check.REASONS, engine.TOO_FEW))})(?:: (.*))
 
 
 def load(options: ConversationOptions, execution: Mapping) -> Engine:
-    """Return the engine. Its model runs in this job unless ``execution`` names the ``replies`` of another job."""
+    """Return the engine. Its model runs in this job, unless ``execution`` has files of ``replies`` from another job."""
     if execution.get("replies"):
         return build_engine(options, replay_replies(execution["replies"], ASKING_RULE))
     return build_engine(options, connect_resumably(ModelOptions(**options.own), execution))
 
 
 def build_engine(options: ConversationOptions, generate: Generate) -> Engine:
-    """Return an engine that gets its replies from ``generate``."""
+    """Return an engine that gets the model's replies from ``generate``."""
     model = ModelOptions(**options.own)
 
     def converse(requests: Sequence[Request]) -> list[Conversation | Fault]:
@@ -57,7 +58,7 @@ def build_engine(options: ConversationOptions, generate: Generate) -> Engine:
 
 
 def build_question(request: Request, options: ConversationOptions) -> Question | Answer:
-    """Return the prompt for a conversation, or an Answer with the problem if the facts must not be in a prompt."""
+    """Return the question for a conversation, or an Answer if facts are missing or address the model."""
     facts = request.facts
     texts = [*facts.sentences.values(), *(phrase.text for phrase in facts.phrases)]
     if not texts:
@@ -86,7 +87,7 @@ def build_question(request: Request, options: ConversationOptions) -> Question |
 
 
 def describe_facts(facts: ImageFacts, grounded: bool) -> str:
-    """Return the known facts as text for the prompt."""
+    """Return the known facts as text for the prompt. ``grounded``: with the boxes of phrases."""
     lines = [f"- report: {neutralize(' '.join(facts.sentences.values()))}"] if facts.sentences else []
     lines += [f"- abnormalities: {', '.join(facts.present)}"] if facts.present else []
     lines += [f"- view: {facts.view}"] if facts.view else []
@@ -113,7 +114,7 @@ def run(
     *, files: Sequence[str], replies: Sequence[str], works: Sequence[Mapping], options: ConversationOptions,
     execution: Mapping, code: str = "",
 ) -> None:  # fmt: skip
-    """Write the model's replies per work {source, part, kinds, files: inputs of :func:`converse.read_requests`}."""
+    """Write the model's replies for works {source, part, kinds, files: as in :func:`converse.read_requests`}."""
     del files  # the works name them
     folder = Path(replies[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in works))
     resumable_execution = dict(execution) | {"answers": str(folder), "code": code}

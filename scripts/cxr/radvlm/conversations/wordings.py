@@ -1,6 +1,7 @@
-"""Wordings of the engine rules: questions by act and register, answers by act and case, names of findings and places.
+"""Wordings of the engine rules for questions, answers, and names of findings and places.
 
-``(a|b)`` in a wording is a choice; each combination is a wording of its own, numbered for its id.
+A question depends on its act (what it asks for) and register (who asks), an answer on its act and case. ``(a|b)`` in a
+wording is a choice. Each combination of choices is a wording with a number of its own.
 """
 
 import re
@@ -26,37 +27,34 @@ _CACHE_SIZE = 200_000  # size of the caches; most proposed wordings occur again
 
 @dataclass(frozen=True)
 class Noun:
-    """Noun of a finding; ``plural`` is empty for a mass noun."""
+    """The noun of a finding."""
 
     singular: str
-    plural: str = ""
+    plural: str = ""  # empty for a mass noun, such as edema
 
 
 @dataclass(frozen=True, eq=False)
 class Wordings:
-    """Wordings. nouns: {entity: noun}; sizes: {word: adjective}; places: (pattern, words); bare: {entity: uninformative
-    places}; organs: {organ: pattern}; registers; questions: {act: {register: wordings}}; answers: {act: wordings, or
-    {case: wordings}}; terms: {term: definition}.
-    """
+    """All words from which the engine rules builds conversations."""
 
-    nouns: Mapping[str, Noun]
-    sizes: Mapping[str, str]
-    places: Sequence[tuple[re.Pattern, str]]
-    bare: Mapping[str, Sequence[str]]
-    organs: Mapping[str, re.Pattern]
-    registers: Sequence[str]
-    questions: Mapping[str, Mapping[str, Sequence[str]]]
-    answers: Mapping[str, object]
-    terms: Mapping[str, str]
+    nouns: Mapping[str, Noun]  # {entity: noun}
+    sizes: Mapping[str, str]  # {size word of a report: adjective}
+    places: Sequence[tuple[re.Pattern, str]]  # (pattern of a report's location, wording)
+    bare: Mapping[str, Sequence[str]]  # {entity: locations that add nothing to its noun}
+    organs: Mapping[str, re.Pattern]  # {organ: pattern}
+    registers: Sequence[str]  # clinician, student, terse
+    questions: Mapping[str, Mapping[str, Sequence[str]]]  # {act: {register: wordings}}
+    answers: Mapping[str, object]  # {act: wordings, or {case: wordings}}
+    terms: Mapping[str, str]  # {term: definition}
 
     @lru_cache(maxsize=_CACHE_SIZE)  # noqa: B019 - there is one Wordings in a process
     def place(self, text: str) -> str:
-        """Return the wording of a report's location phrase; "" if no pattern matches."""
+        """Return the wording of a location in a report, or "" if no pattern matches."""
         hits = ((pattern.fullmatch(text), say) for pattern, say in self.places)
         return next((hit.expand(say) for hit, say in hits if hit), "")
 
     def question(self, act: str, register: str, rng: Random, slots: Mapping[str, str]) -> tuple[Callable[[], str], str]:
-        """Draw a question wording; return a function that fills it in, and its id."""
+        """Draw a wording of a question. Return (function that fills it in, id of the wording)."""
         texts = self.questions[act][register]
         number = rng.choice(range(len(texts)))
 
@@ -67,7 +65,7 @@ class Wordings:
         return fill, f"{act}.{register}.{number}"
 
     def terms_in(self, texts: Iterable[str]) -> list[tuple[str, str]]:
-        """Return (term, definition) of the glossary terms in texts, in glossary order."""
+        """Return (term, definition) of each glossary term in the texts, in glossary order."""
         return [self._glossary[at][:2] for at in sorted(frozenset().union(*map(self._terms_used, texts)))]
 
     @lru_cache(maxsize=_CACHE_SIZE)  # noqa: B019
@@ -77,28 +75,28 @@ class Wordings:
 
     @cached_property
     def _glossary(self) -> list[tuple[str, str, str, re.Pattern]]:
-        """(term, definition, first word in lower case, pattern) of each term."""
+        """Glossary: (term, definition, first word in lower case, pattern) of each term."""
         return [
             (term, definition, _WORD.findall(term.lower())[0], re.compile(rf"\b{re.escape(term)}\b", re.IGNORECASE))
             for term, definition in self.terms.items()
         ]
 
     def answer(self, act: str, case: str | int | None, rng: Random, slots: Mapping[str, str]) -> Callable[[], str]:
-        """Draw an answer wording and return a function that fills it in. ``case``: None for acts without cases."""
+        """Draw a wording of an answer. Return a function that fills it in. ``case``: None if the act has no cases."""
         act_wordings = self.answers[act]
         text = rng.choice(act_wordings if case is None else act_wordings[case])
         return lambda: to_sentence(fill_slots(text, slots))
 
 
 def expand_choices(text: str) -> list[str]:
-    """Expand the choices of a text into all wordings, in order."""
+    """Return all wordings that the choices in a text give, in order."""
     parts = _CHOICE.split(text)
     choices = [part.split("|") if number % 2 else [part] for number, part in enumerate(parts)]
     return ["".join(combination) for combination in product(*choices)]
 
 
 class _Slots(dict):
-    """Slot values; a capitalized slot name gives the capitalized value."""
+    """Values of slots. A slot name that begins with a capital gives the value with a capital."""
 
     def __missing__(self, name: str) -> str:
         if name[:1].islower():
@@ -107,18 +105,18 @@ class _Slots(dict):
 
 
 def fill_slots(text: str, slots: Mapping[str, str]) -> str:
-    """Fill the slots of a wording; the value of a slot with a capitalized name is capitalized."""
+    """Return a wording with its slots filled in. A slot name that begins with a capital capitalizes the value."""
     return text.format_map(_Slots(slots))
 
 
 def capitalize(text: str) -> str:
-    """Capitalize the first letter only."""
+    """Return a text with a capital first letter. The other letters stay."""
     return text[:1].upper() + text[1:]
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def to_sentence(text: str) -> str:
-    """Convert a text to a sentence: capitalized, with tidy spaces and one final mark."""
+    """Return a text as a sentence: capitalized, with regular spaces, and with one mark at its end."""
     if _UNTIDY.search(text):
         text = _BEFORE_MARK.sub(r"\1", " ".join(text.split()))
         text = _TWO_MARKS.sub(r"\1", text)
@@ -126,7 +124,7 @@ def to_sentence(text: str) -> str:
 
 
 def agree_with_plural(text: str, many: str) -> str:
-    """Make the verbs of a text agree with its plural subject ``many``."""
+    """Return a text in which verbs agree with the plural subject ``many``."""
 
     def plural(hit: re.Match) -> str:
         if not hit.string.startswith(many, hit.end()):
@@ -145,7 +143,7 @@ def agree_with_plural(text: str, many: str) -> str:
 
 
 def use_plural_pronouns(text: str) -> str:
-    """Put the pronouns in an answer about "it", and their verbs, into the plural."""
+    """Return an answer about "it" with pronouns, and their verbs, in the plural."""
     for pattern, replacement in _PLURAL_PRONOUNS:
         text = re.sub(pattern, replacement, text)
     return text
@@ -160,7 +158,7 @@ _PLURAL_PRONOUNS = (
 
 @cache
 def load_wordings() -> Wordings:
-    """Load the wordings, once per process."""
+    """Return the wordings, which are loaded once per process."""
     resource, terms = (load_resource(name) for name in RESOURCE_FILES)
     questions = {act: _unique_wordings(texts_by_register) for act, texts_by_register in resource["questions"].items()}
     return Wordings(
@@ -173,7 +171,7 @@ def load_wordings() -> Wordings:
 
 
 def _unique_wordings(texts_by_register: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the wordings by register; a wording in several registers belongs to the first."""
+    """Return {register: wordings}. A wording that several registers have belongs to the first."""
     earlier_wordings: set[str] = set()
     wordings_by_register = {}
     for register, texts in texts_by_register.items():

@@ -1,1 +1,1 @@
-"""The stage radvlm_evaluation: scores of answers, compared with blind answers, exchanged images and the paper."""
+"""The stage radvlm_evaluation: scores answers beside controls (no image, another image) and the published scores."""

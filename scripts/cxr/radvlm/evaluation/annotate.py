@@ -1,9 +1,10 @@
-"""Annotate the reports of a run and their references with a model; annotators are modules ``annotate_<name>``.
+"""Annotates the reports of a run, and their references, with a model. An annotator is a module ``annotate_<name>``.
 
-An annotator declares METRIC, the metric of its annotations; PAIRS, True if it reads answer and reference together;
-INPUTS, files that it reads; FILES, its settings that name user files; PLACED, files of the user's folder ``model``;
-LLM, True if it uses a language model; ENVIRONMENT, suffix of its environment's name (default: its own name). It defines
-``load(own, files, execution)``. Output lines have the format of external annotations.
+An annotator defines ``load(own, files, execution)`` and constants. METRIC is the metric of its annotations. PAIRS is
+True if it reads answer and reference together. INPUTS are files that it reads, FILES are its settings that name files
+of the user, and PLACED are files in the folder ``model`` of the user. LLM is True if it uses a language model.
+ENVIRONMENT is the suffix of its environment's name (default: its own name). Its output lines are as in
+:func:`cxr.radvlm.evaluation.reports.read_notes`.
 """
 
 import logging
@@ -26,11 +27,11 @@ def run(
     execution: Mapping, texts: Sequence[str] = (), weights: str = "", prompt: str = "", placed: Sequence[str] = (),
     code: str = "",
 ) -> None:  # fmt: skip
-    """Write one JSON line per annotation: metric, engine, sample_id, of, and its fields, or ``failure`` with a reason.
+    """Write one JSON line per annotation, or per failure with its reason. Raises UserError if the model is missing.
 
-    Equal texts are annotated once. ``own``: settings of the annotator; ``texts``: reports of the sources, for an
-    original ``reference``; ``weights``, ``prompt``, ``placed``: files that the annotator declares. A language model's
-    replies are cached next to the lines. Raises UserError for a missing model.
+    A line has metric, engine, sample_id, of (kind of text), and the metric's fields or ``failure``. Equal texts are
+    annotated once, and a language model's replies are cached. ``own``: settings of the annotator; ``texts``: reports of
+    the sources, for an original ``reference``; ``weights``, ``prompt``, ``placed``: files that it declares.
     """
     del placed  # job inputs only: the settings name their folder
     module = import_module(f"cxr.radvlm.evaluation.annotate_{annotator}")
@@ -59,7 +60,7 @@ def run(
     reasons = [note["failure"] for *_, key in annotation_items if "failure" in (note := annotations[key])]
     if reasons:
         counts = dict(sorted(Counter(reasons).items()))
-        log.warning("%d of %d annotations failed: %s", len(reasons), len(annotation_items), counts)
+        log.warning("%d of %d annotations failed, by reason: %s", len(reasons), len(annotation_items), counts)
     common_fields = {"metric": module.METRIC, "engine": engine}
     notes = (common_fields | {"sample_id": name, "of": kind} | annotations[key] for name, kind, key in annotation_items)
     write_lines(notes_out, notes)

@@ -1,6 +1,7 @@
-"""BERTScore of an answer and its reference: tokens are matched by the cosine similarity of their BERT embeddings.
+"""The annotator bertscore: it matches tokens of answer and reference by the cosine similarity of BERT embeddings.
 
-As in the authors' code, without idf weights: special tokens are ignored, and unrelated texts are rescaled to F1 0.
+As in the authors' code, there are no idf weights, and special tokens are ignored. F1 is rescaled so that the F1 of
+unrelated texts becomes 0.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ BASELINE = 0.66620487  # F1 of unrelated sentences with this model and layer, re
 
 
 Embedded = tuple[torch.Tensor, torch.Tensor]
-"""(unit-length token vectors (T, H) of a text, mask of its non-special tokens, bool (T,))."""
+"""An embedded text: (token vectors of unit length (T, H), whether each token is not special, bool (T,))."""
 
 
 def load_embedder(folder: str) -> Callable[[str], Embedded]:
@@ -46,7 +47,7 @@ def load_embedder(folder: str) -> Callable[[str], Embedded]:
 
 
 def rescaled_f1(answer: Embedded, reference: Embedded) -> float:
-    """Return the rescaled F1 of two embedded texts; F1 of an empty text is 0 before rescaling."""
+    """Return the rescaled F1 of two embedded texts. Before rescaling, the F1 of an empty text is 0."""
     (answer_vectors, answer_mask), (reference_vectors, reference_mask) = answer, reference
     similarity = answer_vectors @ reference_vectors.T
     score = 0.0
@@ -58,7 +59,7 @@ def rescaled_f1(answer: Embedded, reference: Embedded) -> float:
 
 
 def load(settings: Mapping, _files: Mapping[str, str], _execution: Mapping) -> Annotate:
-    """Return the annotator. ``settings``: model, revision. Raises UserError for a missing model."""
+    """Return the annotator. ``settings``: model and revision. Raises UserError if the model is missing."""
     embed = load_embedder(find_downloaded_model(KEY, settings["model"], settings["revision"]))
 
     def annotate(pairs: Sequence[tuple[str, str]]) -> list[dict]:

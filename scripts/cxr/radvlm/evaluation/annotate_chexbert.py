@@ -1,4 +1,4 @@
-"""CheXbert labels of answers and references."""
+"""The annotator chexbert: CheXbert labels of answers and references."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ INPUTS = {"weights": "results/weights/chexbert.safetensors"}
 
 
 def load(settings: Mapping, files: Mapping[str, str], _execution: Mapping) -> Annotate:
-    """Return the annotator, which counts uncertain labels as present (public code of this metric)."""
+    """Return the annotator. It counts uncertain labels as present, as in the public code of this metric."""
     label_texts = load_labeller(files["weights"], settings["model"], settings["revision"])
 
     def annotate(texts: Sequence[tuple[str]]) -> list[dict]:

@@ -1,10 +1,10 @@
-"""GREEN: a language model counts matched findings and clinically significant errors of an answer.
+"""The annotator green: a language model counts matched findings and clinically significant errors of an answer.
 
-The published prompt is not in this repository; the user provides it. Answers without counts after all retries become
-failures. The format is that of GREEN's published code: ``[Clinically Significant Errors]:``, then lines such as
-``(b) Kind of the error: 2. First error; second error``, then ``[Clinically Insignificant Errors]:`` and
-``[Matched Findings]:`` with ``3. First finding; …``. A part may be empty or begin with "No" or "None", which means 0.
-Kinds may be numbered (1) to (6). The published code reads a missing count as 0; here it is an error and is retried.
+The published prompt is not in this repository; the user provides it. The reply has the format of GREEN's published
+code. ``[Clinically Significant Errors]:`` is followed by lines such as ``(b) Kind of the error: 2. First error; second
+error``. Then come ``[Clinically Insignificant Errors]:`` and ``[Matched Findings]:``, the latter with ``3. First
+finding; …``. A part that is empty, or begins with "No" or "None", means 0. Kinds may be numbered (1) to (6). A missing
+count is invalid and asked for again, whereas the published code reads it as 0. After all attempts it is a failure.
 """
 
 import re
@@ -30,7 +30,7 @@ SLOTS = ("{reference}", "{answer}")
 
 
 def load(settings: Mapping, files: Mapping[str, str], execution: Mapping) -> Annotate:
-    """Return the annotator; its model is loaded at the first question. Raises UserError for a prompt without slots."""
+    """Return the annotator. Its first question loads the model. Raises UserError if the prompt lacks a slot."""
     prompt = read_prompt(files["prompt"])
     model = ModelOptions(**settings["llm"])
     # the model's context is short: the usual bound of one token per byte would refuse common reports
@@ -46,7 +46,7 @@ def load(settings: Mapping, files: Mapping[str, str], execution: Mapping) -> Ann
 
 
 def read_prompt(path: str) -> str:
-    """Read a prompt file. Raises UserError if it is not UTF-8 or lacks a slot."""
+    """Return the text of a prompt file. Raises UserError if it is not UTF-8 or does not have each slot once."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -75,7 +75,7 @@ _LISTED = re.compile(r"^\s*\d+[.)]\s", re.MULTILINE)
 
 
 def parse_counts(text: str) -> dict[str, int]:
-    """Parse an answer into {matched, errors: number of significant errors}. Raises ValueError without quoting it."""
+    """Return {matched, errors} of a reply: numbers of matched findings and significant errors. Raises ValueError."""
     _, *headings_and_parts = _HEADING.split(text)
     names = [" ".join(heading.lower().split()) for heading in headings_and_parts[::2]]
     if len(set(names)) < len(names):
@@ -88,7 +88,7 @@ def parse_counts(text: str) -> dict[str, int]:
 
 
 def find_problem(text: object) -> str | None:
-    """Return the reason why an answer has no valid counts, or None if it has."""
+    """Return the reason why a reply has no valid counts, or None if it has."""
     try:
         parse_counts(str(text))
     except ValueError as error:

@@ -1,6 +1,7 @@
-"""RadGraph-XL entities of answers and references, each with a flag for whether it has a relation.
+"""The annotator radgraph: RadGraph-XL entities of answers and references, and whether each has a relation.
 
-radgraph gets a complete folder and runs on the CPU; otherwise it downloads weights and, on a GPU, loads a pickle.
+The package radgraph gets a complete model folder and runs on the CPU. Otherwise it would download weights and, on a
+GPU, load a pickle.
 """
 
 import json
@@ -26,20 +27,20 @@ PLACED = (
 )  # fmt: skip
 KEY = "radvlm.evaluation.radgraph"
 ENCODERS = (("dataset_reader", "token_indexers", "bert"), ("model", "embedder", "token_embedders", "bert"))
-"""Paths in the configuration that name the BERT encoder."""
+"""Paths in the model's configuration at which the BERT encoder is named."""
 WRONG_MODEL_ERRORS = (
     RuntimeError, LookupError, TypeError, ValueError, AssertionError, OSError, ImportError, pickle.UnpicklingError,
 )  # fmt: skip
 """Errors that radgraph, torch and transformers raise for files of another model.
 
-ImportError: if tokenizer files are missing, transformers tries another tokenizer, which needs protobuf.
+ImportError is one of them: without tokenizer files, transformers tries another tokenizer, which needs protobuf.
 """
 NO_GRAPH = "the model gave no graph"
 
 
 def load(settings: Mapping, _files: Mapping[str, str], _execution: Mapping) -> Annotate:
-    """Return the annotator. Raises UserError if the folder is of another model or the encoder is missing."""
-    # the imports below read these
+    """Return the annotator. Raises UserError if the folder has another model or the encoder is missing."""
+    # the imports below read these variables
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
     import torch
     from radgraph import RadGraph
@@ -67,7 +68,7 @@ def load(settings: Mapping, _files: Mapping[str, str], _execution: Mapping) -> A
 
 
 def to_annotation(graph: Mapping | None) -> dict:
-    """Convert a graph to {entities: [(tokens, label, whether it has a relation)]}, or to a failure."""
+    """Return {entities: [(tokens, label, whether it has a relation)]} of a graph, or {failure: reason} without one."""
     if graph is None:  # the package prints why
         return {"failure": NO_GRAPH}
     entities = graph["entities"].values()
@@ -75,7 +76,7 @@ def to_annotation(graph: Mapping | None) -> dict:
 
 
 def make_model_folder(model: Path, encoder: str, folder: Path) -> None:
-    """Make a folder, writable for radgraph, whose configuration names a local BERT. Raises like :func:`load`."""
+    """Make a model folder for radgraph whose configuration names a local BERT. Raises UserError like :func:`load`."""
     try:
         config = json.loads((model / "config.json").read_text(encoding="utf-8"))
         parts = [reduce(getitem, path, config) for path in ENCODERS]

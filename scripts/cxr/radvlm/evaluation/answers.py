@@ -1,8 +1,8 @@
-"""Join a model's answers with the samples, parse their boxes, and make blind answers, which ignore the image.
+"""Joins a model's answers with the samples, parses their boxes, and makes blind answers, which ignore the image.
 
-Each model declares its grammar, the form in which it writes boxes. Malformed boxes are counted but not used: swapped
-corners, no brackets, not four numbers, no area, or a centre outside the image. A centre outside suggests another grid,
-in which ``[0, 0, 500, 500]`` would be clipped to the whole image.
+Each model declares its grammar, which is the form in which it writes boxes. Malformed boxes are counted but not used. A
+box is malformed if it has swapped corners, no brackets, other than four numbers, no area, or a centre outside the
+image. Such a centre suggests another grid, in which ``[0, 0, 500, 500]`` would be clipped to the whole image.
 """
 
 import re
@@ -25,10 +25,10 @@ WHOLE_IMAGE: Crop = (0.0, 0.0, 1.0, 1.0)
 
 @dataclass(frozen=True)
 class AnswerBoxes:
-    """Boxes of an answer, float64 (N, 4), fractions of the image, in order; malformed: number of malformed boxes."""
+    """The boxes of an answer."""
 
-    boxes: np.ndarray
-    malformed: int = 0
+    boxes: np.ndarray  # fractions of the image, float64 (N, 4), in order
+    malformed: int = 0  # number of malformed boxes
 
 
 NO_BOXES = AnswerBoxes(np.zeros((0, 4)))
@@ -36,7 +36,7 @@ Grammar = Callable[[str, tuple[int, int]], AnswerBoxes]  # parses a text about a
 
 
 def load_grammar(name: str, crop: Crop = WHOLE_IMAGE) -> Grammar:
-    """Return the grammar ``name``; boxes in a ``crop`` are mapped to the whole image. Raises KeyError if unknown."""
+    """Return the parser of a grammar. Boxes in a ``crop`` are mapped to the whole image. Raises KeyError if unknown."""
     convention = GRAMMARS[name]
     start, sides = np.tile(crop[:2], 2), np.tile(np.subtract(crop[2:], crop[:2]), 2)
 
@@ -53,7 +53,7 @@ GRAMMARS: dict[str, Convention | None] = CONVENTIONS | {
     "pixels": Convention("pixels", None),
     "bins": None,
 }
-"""{grammar: convention} of our runs and of other models; None: boxes are written as bin tokens."""
+"""{grammar of our runs or other models: convention of coordinates}. None: boxes are written as bin tokens."""
 
 
 def _read_lists(text: str, convention: Convention, image_size: tuple[int, int]) -> AnswerBoxes:
@@ -68,7 +68,7 @@ def _read_lists(text: str, convention: Convention, image_size: tuple[int, int]) 
 
 
 def _read_bins(text: str) -> AnswerBoxes:
-    """Parse ``<x12><y34><x56><y78>``; a bin is read as its centre."""
+    """Return the boxes written as ``<x12><y34><x56><y78>``. A bin stands for its centre."""
     boxes = (np.array(_BIN.findall(text), np.float64).reshape(-1, 4) + 0.5) / BINS
     is_good = (boxes <= 1).all(axis=1) & (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
     num_bad = int((~is_good).sum()) + bool(len(_ANY_BIN.findall(text)) % 4)
@@ -85,28 +85,26 @@ NO_PREDICTION, DUPLICATE, UNKNOWN = "no_prediction", "duplicate", "unknown"
 
 @dataclass(frozen=True)
 class SampleAnswer:
-    """The answers to a sample's turns. convention: grammar of the boxes; seen: (width, height) to which pixel boxes
-    refer; crop: the part of the image that the model saw; failure: reason why an answer is missing, or "".
-    """
+    """A model's answers to the turns of a sample."""
 
-    texts: tuple[str, ...] = ()
-    convention: str = ""
-    seen: tuple[int, int] = (1, 1)
-    failure: str = ""
-    crop: Crop = WHOLE_IMAGE
+    texts: tuple[str, ...] = ()  # one per turn
+    convention: str = ""  # grammar of the boxes
+    seen: tuple[int, int] = (1, 1)  # (width, height) to which pixel boxes refer
+    failure: str = ""  # reason why an answer is missing, or ""
+    crop: Crop = WHOLE_IMAGE  # part of the image that the model saw
 
     @property
     def text(self) -> str:
-        """The answer to the first turn; "" without answers."""
+        """The answer to the first turn, or "" without answers."""
         return self.texts[0] if self.texts else ""
 
     @property
     def grammar(self) -> Grammar:
-        """The declared grammar."""
+        """The parser of the declared grammar."""
         return load_grammar(self.convention or "unit", self.crop)
 
     def boxes(self, turn: int = 0) -> AnswerBoxes:
-        """Return the boxes in the answer to a turn, parsed by the declared grammar."""
+        """Return the boxes in the answer to a turn."""
         return self.grammar(self.texts[turn], self.seen)
 
 
@@ -114,7 +112,7 @@ Pair = tuple[Mapping, SampleAnswer]  # a line and its answer
 
 
 def join_answers(lines: Sequence[Mapping], answers: Iterable[Mapping]) -> tuple[dict[str, SampleAnswer], Counter]:
-    """Return {sample_id: answer} and counts of failures; a turn without exactly one answer fails its sample."""
+    """Return ({sample_id: answer}, counts of failures). A sample fails unless each turn has exactly one answer."""
     turns = {line["sample_id"]: len(line["turns"]) for line in lines}
     answers_by_turn: dict[tuple[str, int], list[Mapping]] = {}
     counts: Counter = Counter()
@@ -147,13 +145,13 @@ def _join_turns(turns: Sequence[Sequence[Mapping]]) -> SampleAnswer:
 
 
 def turn_boxes(line: Mapping, turn: int) -> np.ndarray:
-    """Return the reference boxes of a turn, float64 (N, 4), in slot order."""
+    """Return the reference boxes of a turn, float64 (N, 4), in the order of its slots."""
     boxes = [box for name in slot_names(line["turns"][turn]["answer"]) for box in line["boxes"][name]]
     return np.array(boxes, np.float64).reshape(-1, 4)
 
 
 def find_commonest_answers(train: Iterable[Mapping]) -> dict[tuple[str, str], str]:
-    """Return {(task, source): commonest training answer without boxes}; ties go to the first in alphabetical order."""
+    """Return {(task, source): commonest training answer without boxes}. Ties go to the alphabetically first."""
     counts: dict[tuple[str, str], Counter] = defaultdict(Counter)
     for line in train:
         turn_answers = (turn["answer"] for turn in line["turns"])

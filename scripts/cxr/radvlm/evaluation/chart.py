@@ -1,4 +1,4 @@
-"""Figures of RadVLM's scores: labels, ablations (Table 6), and scores with exchanged images."""
+"""Figures of RadVLM's scores: labels, ablations (Table 6), and scores with other patients' images."""
 
 import polars as pl
 from matplotlib.axes import Axes
@@ -12,13 +12,13 @@ SCALE = dict.fromkeys(
     ("rouge_l", "radgraph_f1", "green", "findings_f1", "f1_macro", "anatomical", "abnormality", "phrase", "detection",
      "absent", "ils_grounding"), 1.0
 ) | {"standard": 10.0, "grounded": 10.0}  # fmt: skip
-"""{drawn column: factor that scales it to 0–100}; a judge's scores range from 0 to 10."""
+"""{column that is drawn: factor to the range 0–100}. A judge's scores range from 0 to 10."""
 LINE_COLOURS = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, BLACK, GREY)  # colours with enough contrast for lines
 MARKERS = ("o", "s")  # line markers, because there are more columns than colours
 
 
 def run(*, comparison: str, labels: str, ablation: str, looks: str, dpi: int) -> None:
-    """Draw the F1 of each label, the ablations, and the scores with exchanged images; ``dpi``: dots per inch."""
+    """Draw three figures: F1 of each label, ablations, and scores with exchanged images. ``dpi``: dots per inch."""
     table = read_scores(comparison, TABLES)
     for draw, path in ((draw_labels, labels), (draw_ablations, ablation), (draw_exchanged, looks)):
         figure = Figure(figsize=(10, 4.5), layout="constrained")
@@ -31,12 +31,12 @@ def run(*, comparison: str, labels: str, ablation: str, looks: str, dpi: int) ->
 
 
 def draw_labels(table: pl.DataFrame, axes: Axes) -> str:
-    """Draw the F1 of each label (Figure 4) and macro F1, dashed; return the reason if nothing is drawn, else ""."""
+    """Draw the F1 of each label (Figure 4), and macro F1 dashed. Return why nothing is drawn, or ""."""
     scores = table.filter(pl.col("table") == "figure4", pl.col("by") == "ours")
     names = [name for name in scores["column"].unique(maintain_order=True) if not name.startswith("f1_")]
     models = scores.select("model", "source").unique(maintain_order=True).rows()
     if not names:
-        return "no answers to questions for labels"
+        return "no classification answers"
     width = 0.84 / len(models)
     for index, (model, source) in enumerate(models):
         row_by_column = {row["column"]: row for row in scores.filter(model=model, source=source).to_dicts()}
@@ -56,7 +56,7 @@ def draw_labels(table: pl.DataFrame, axes: Axes) -> str:
 
 
 def draw_ablations(table: pl.DataFrame, axes: Axes) -> str:
-    """Draw a line per column of Table 6: solid over our runs; dashed for the paper, from one task to all; return ""."""
+    """Draw a line per column of Table 6: solid for our runs, dashed for the paper (one task, all tasks). Return ""."""
     printed, ours = (table.filter(pl.col("table") == "table6", pl.col("by") == by) for by in ("paper", "ours"))
     runs = ours["model"].unique(maintain_order=True).to_list()
     columns = dict.fromkeys([*printed["column"], *ours["column"]])
@@ -82,19 +82,19 @@ def draw_ablations(table: pl.DataFrame, axes: Axes) -> str:
 
 
 def draw_exchanged(table: pl.DataFrame, axes: Axes) -> str:
-    """Draw the first run's scores with own, exchanged and no images; return the reason if nothing is drawn, else ""."""
+    """Draw the first run's scores with the right, an exchanged or no image. Return why nothing is drawn, or ""."""
     tables = ["table3", "figure4", "table4", "table5", "ours"]
     ours = table.filter(pl.col("by") == "ours", pl.col("table").is_in(tables))
     first = ours["model"][0] if len(ours) else ""
     rows = [row for row in ours.filter(model=first).to_dicts() if row["column"] in SCALE]
     if not rows:
-        return "no answers that are scored"
+        return "no scored answers"
     blind = {(row["source"], row["column"]): row["value"] for row in table.filter(by="blind").to_dicts()
              if row["model"].startswith(f"{first}:")}  # fmt: skip
     bars = {
-        ("own picture", BLUE): [row["value"] for row in rows],
-        ("another patient's", ORANGE): [row["exchanged"] for row in rows],
-        ("nothing", GREY): [blind.get((row["source"], row["column"])) for row in rows],
+        ("right image", BLUE): [row["value"] for row in rows],
+        ("another patient's image", ORANGE): [row["exchanged"] for row in rows],
+        ("no image (blind)", GREY): [blind.get((row["source"], row["column"])) for row in rows],
     }
     for index, ((label, colour), values) in enumerate(bars.items()):
         places = [number + (index - 1) * 0.27 for number in range(len(rows))]
@@ -102,5 +102,5 @@ def draw_exchanged(table: pl.DataFrame, axes: Axes) -> str:
         axes.bar(places, heights, 0.25, color=colour, label=label)
     axes.set_xticks(range(len(rows)), [f"{row['column']}\n{row['source']}" for row in rows], fontsize=7)
     axes.set_ylabel("%, and a judge's score times 10")
-    axes.legend(fontsize=7, frameon=False, title="the answer is about")
+    axes.legend(fontsize=7, frameon=False, title="answers with")
     return ""

@@ -1,4 +1,4 @@
-"""Claims of a text: findings with polarity, side and zone, extracted by the report rules engine."""
+"""Claims of a text: its findings with polarity, side and zone, read by the rules engine of the reports."""
 
 import re
 from collections.abc import Mapping
@@ -16,17 +16,15 @@ _BRACKETS = re.compile(r"\[[^\[\]]*\]|<box:[^<>]*>|<\|?[a-z_0-9/]+\|?>", re.IGNO
 
 @dataclass(frozen=True)
 class AnswerClaims:
-    """Claims of an answer. items: ("finding", entity, polarity) and ("side" or "zone", entity or "", name); words:
-    content words; sign: "yes", "no" or "".
-    """
+    """The claims of an answer."""
 
-    items: frozenset[tuple[str, str, str]]
-    words: tuple[str, ...]
-    sign: str
+    items: frozenset[tuple[str, str, str]]  # ("finding", entity, polarity), ("side" or "zone", entity or "", name)
+    words: tuple[str, ...]  # content words
+    sign: str  # "yes" or "no" if it is the first word, else ""
 
     @property
     def findings(self) -> frozenset[tuple[str, str]]:
-        """(entity, polarity) of the affirmed and denied findings."""
+        """(entity, polarity) of the findings that are affirmed or denied."""
         return frozenset((entity, which) for kind, entity, which in self.items if kind == "finding")
 
 
@@ -38,7 +36,7 @@ def _load_places() -> dict[str, tuple[str, str]]:
 
 
 def read_report(report: str) -> tuple[frozenset[tuple[str, str, str]], frozenset[tuple[str, str]]]:
-    """Return two sets of a report's claims: (entity, polarity, zone), one per zone, and (entity, polarity)."""
+    """Return two sets of a report's claims: (entity, polarity, zone), with one per zone, and (entity, polarity)."""
     findings = [finding for finding in _find_tuples(split_sentences(report)) if finding["denies"]]
     strict = frozenset(
         (finding["entity"], finding["presence"], zone) for finding in findings for zone in finding["labels"] or [""]
@@ -47,7 +45,7 @@ def read_report(report: str) -> tuple[frozenset[tuple[str, str, str]], frozenset
 
 
 def read_answer(question: str, answer: str) -> AnswerClaims:
-    """Return the claims of an answer; the question only resolves "yes" and "it"."""
+    """Return the claims of an answer. The question serves only to resolve "yes" and "it"."""
     questions, answers = (split_sentences(_BRACKETS.sub(" ", text)) for text in (question, answer))
     question_keys = {_finding_key(finding) for finding in _find_tuples(questions)}
     findings = [

@@ -1,4 +1,4 @@
-"""Label scores: macro and micro F1 over 13 and 14 labels, and per label."""
+"""Label scores: macro and micro F1 over 13 and 14 labels, and scores of each label."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,34 +19,32 @@ ASSERTED_HEDGES = ("definite", "strong")
 
 @dataclass(frozen=True)
 class LabelReader:
-    """Reads labels from answers. word_by_name: {lower-case name of a label: finding that replaces it for the rules
-    engine}; names: pattern of these names; denial: pattern of a denial of all findings.
-    """
+    """Reads labels from answers."""
 
-    word_by_name: Mapping[str, str]
-    names: re.Pattern
-    denial: re.Pattern
+    word_by_name: Mapping[str, str]  # {label in lower case: finding in the lexicon that replaces it}
+    names: re.Pattern  # matches these labels
+    denial: re.Pattern  # matches a denial of all findings
 
     def truth(self, labels: Sequence[str]) -> frozenset[str]:
-        """Return the reference labels; No Finding is added if at most Support Devices is present."""
+        """Return the reference labels. No Finding is added if no label but Support Devices is present."""
         present_labels = set(labels) - {load_label_names().no_finding}
         has_finding = present_labels - {load_label_names().device}
         return frozenset(present_labels if has_finding else {*present_labels, load_label_names().no_finding})
 
     def substring(self, text: str) -> frozenset[str]:
-        """Return the labels whose lower-case name is in the text, negated or not (published code)."""
+        """Return the labels whose name occurs in a text, even if negated (published code)."""
         low = text.lower()
         return frozenset(name for name in load_label_names().names if name.lower() in low)
 
     def asserted(self, text: str) -> frozenset[str]:
-        """Return the labels that a text asserts strongly; No Finding if it denies all and asserts at most devices."""
+        """Return the labels that a text strongly asserts, and No Finding if it denies all findings and asserts none."""
         labels = {label for sentence in split_sentences(text) for label in self._sentence_labels(sentence)}
         if not labels - {load_label_names().device} and self.denial.search(text):
             labels.add(load_label_names().no_finding)
         return frozenset(labels)
 
     def _sentence_labels(self, sentence: str) -> set[str]:
-        """Return the labels that a sentence asserts, after replacing their names by findings that the rules know."""
+        """Return the labels that a sentence asserts. Their names are first replaced by findings in the lexicon."""
         replace_name = lambda match: self.word_by_name[" ".join(match[1].lower().split())]  # noqa: E731
         normalized_sentence, number = self.names.subn(replace_name, sentence)
         words: set[str] = set()
@@ -59,7 +57,7 @@ class LabelReader:
 
 
 def load_label_reader() -> LabelReader:
-    """Load the reader."""
+    """Return a reader of labels."""
     vocabulary = load_resource(RESOURCE_FILES[1])
     # without No Finding, which the published code does not score; longest names first
     names = sorted(set(load_label_names().names) - {load_label_names().no_finding}, key=lambda name: (-len(name), name))
@@ -72,7 +70,7 @@ def load_label_reader() -> LabelReader:
 
 
 def count_labels(pairs: Iterable[tuple | None], names: Sequence[str]) -> np.ndarray:
-    """Count true positives, false positives and false negatives, float64 (N, L, 3); a pair None counts 0."""
+    """Return true positives, false positives and false negatives, float64 (N, L, 3). A pair that is None has zeros."""
     texts = [([], []) if pair is None else pair for pair in pairs]
     predicted, reference = (
         np.array([[name in text[side] for name in names] for text in texts], bool).reshape(-1, len(names))
@@ -83,9 +81,10 @@ def count_labels(pairs: Iterable[tuple | None], names: Sequence[str]) -> np.ndar
 
 
 def measures(pairs: Sequence[tuple | None], names: Sequence[str], no_finding: str) -> list[Measure]:
-    """Return the label measures of ``pairs`` (see :func:`count_labels`); names with ``_13`` are without No Finding.
+    """Return the label measures of ``pairs`` of predicted and reference labels; None is an excluded failure.
 
-    macro_f1: mean over labels in the reference; macro_f1_zero: over all labels, with 0 for labels not in the reference.
+    Names with ``_13`` leave out No Finding. macro_f1 is the mean over labels that occur in the reference. macro_f1_zero
+    is the mean over all labels, in which the other labels count as 0.
     """
     table = count_labels(pairs, names)
     support = table[..., [0, 2]].sum(axis=(0, 2))
@@ -111,7 +110,7 @@ def measures(pairs: Sequence[tuple | None], names: Sequence[str], no_finding: st
 
 
 def macro_f1(has_support: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function: sums to mean F1 over labels with support, bool (L,); replicates skip labels without any."""
+    """Return a function from sums to mean F1 over labels with support, bool (L,). Replicates skip undefined F1."""
     return lambda sums: label_scores.macro_f1(sums.reshape(*sums.shape[:-1], len(has_support), 3)[..., has_support, :])
 
 

@@ -1,4 +1,4 @@
-"""Tables 2 to 6 of the paper and additional scores: all runs and models next to the published values."""
+"""The comparison: scores of all runs and models beside the published Tables 2 to 6, and further scores."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -23,7 +23,7 @@ def _cell(table: str, by: str, model: str, source: str, column: str, note: str =
 
 
 def paper_cells() -> Iterator[dict]:
-    """Yield the cells of the paper's tables, and the agreement between human readers."""
+    """Yield rows of the comparison for the paper's tables, and for the agreement between human readers."""
     paper_tables = dict(load_resource(RESOURCE_FILES[0]))
     for column, entry in paper_tables.pop("people").items():
         values = {"value": entry["value"], "samples": entry["samples"]}
@@ -39,7 +39,11 @@ def scored_cells(
     name: str, scores: pl.DataFrame, judged: str,
     sampling_notes: Mapping[tuple[str, str], str], adapter: Adapter | None = None,
 ) -> Iterator[dict]:  # fmt: skip
-    """Yield the cells of a run or model and of blind answers, with notes on judge, subsampling and ``adapter``."""
+    """Yield rows of the comparison for a run or model, and for its blind answers.
+
+    ``judged``: note on the judge's scores; ``sampling_notes``: {(task, source): note}; ``adapter``: of an external
+    model.
+    """
 
     overall_rows = scores.filter(pl.col("part") == ALL, pl.col("reference") != "original")
     cells = [
@@ -65,7 +69,7 @@ def run_comparison(
     masked: Sequence[Sequence[str]] = (), models_scored: Sequence[str] = (), masks_scored: Sequence[str] = (),
     draw: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write the comparison. ``adapters``: {external model: adapter}; ``masked``: [run, head or tool] per ILS table."""
+    """Write the comparison. ``adapters``: {model: adapter}; ``masked``: [run, head or tool] for ``masks_scored``."""
     drawn_rows = [row for path in draw for row in read_table(path).to_dicts() if row["asked"] < row["samples"]]
     sampling_notes = {
         (row["task"], row["source"]): f"{row['asked']} of {row['samples']} samples asked" for row in drawn_rows

@@ -1,4 +1,4 @@
-"""One conservation table of all stages, from source rows to scored samples."""
+"""One table that accounts for the records of all stages, from source rows to scored samples."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ Judged = Mapping[tuple[str, str], float | None]  # {(answers, sample): score, No
 
 
 def count_scored(answers: str, pairs: Iterable[tuple[Mapping, SampleAnswer]], judged: Judged) -> Counter[str]:
-    """Return {task: number of scored samples}; conversations must be judged too."""
+    """Return {task: number of scored samples}. A conversation counts only if the judge has scored it."""
     return Counter(
         line["task"]
         for line, answer in pairs
@@ -31,7 +31,7 @@ def count_outcomes(
     answers: str, lines: Sequence[Mapping], answer_by_sample: Mapping[str, SampleAnswer], outcome: Mapping[str, int],
     scored_by_task: Mapping[str, int], judged: Judged,
 ) -> list[tuple[str, str, str, int]]:  # fmt: skip
-    """Return rows (answers, task, outcome, number) in total and by task. Raises AssertionError if a line is lost."""
+    """Return rows (answers, task, outcome, number), for all tasks and each. Raises AssertionError for a lost line."""
     tasks = Counter(line["task"] for line in lines)
     failures = sorted(Counter((line["task"], answer_by_sample[line["sample_id"]].failure) for line in lines).items())
     unscored = Counter(line["task"] for line in lines if judged.get((answers, line["sample_id"]), 0.0) is None)
@@ -49,7 +49,7 @@ def count_outcomes(
 
 
 def count_not_asked(answers: str, draw: Sequence[str], tasks: Sequence[str]) -> list[tuple[str, str, str, int]]:
-    """Return rows (answers, task, outcome, number) of samples left out by sampling, in total and by scored task."""
+    """Return rows (answers, task, outcome, number) of samples that sampling left out, for all tasks and for each."""
     omitted: Counter[str] = Counter()
     for row in (row for path in draw for row in read_table(path).to_dicts()):
         if not tasks or row["task"] in tasks:
@@ -61,7 +61,7 @@ def count_not_asked(answers: str, draw: Sequence[str], tasks: Sequence[str]) -> 
 ASKED, PASSES = "asked", "passes"
 CONSERVATION: Columns = {
     "stage": Column(pl.String, "Stage."),
-    "of": Column(pl.String, "Source, mix, or run or model that it is of."),
+    "of": Column(pl.String, "Source, mix, run or model of the row."),
     **CONSERVED,
 }
 
@@ -70,7 +70,7 @@ def run(
     *, sources: Sequence[str], conversations: Sequence[str], instructions: Sequence[str], tunings: Sequence[str],
     counts: Sequence[str], conservation: str,
 ) -> None:  # fmt: skip
-    """Merge the conservation tables of all stages. Raises AssertionError if one does not add up."""
+    """Join the conservation tables of all stages. Raises AssertionError if one of them does not add up."""
     paths_by_stage = {
         "radvlm_sources": sources, "radvlm_conversations": conversations, "radvlm_instructions": instructions,
         "vlm_tuning": tunings, STAGE: counts,
@@ -88,7 +88,7 @@ def run(
 
 
 def _table_rows(stage: str, table: pl.DataFrame) -> Iterator[CountRow]:
-    """Yield (kind, outcome, number) of a stage's table; the kind of tuning samples includes the number of passes."""
+    """Yield (kind, outcome, number) of a stage's table. The kind of tuning samples contains the number of passes."""
     for row in table.iter_rows(named=True):
         if stage == "radvlm_conversations":
             kind, number = f"{row['kind']}, {row['split']}", row["conversations"]

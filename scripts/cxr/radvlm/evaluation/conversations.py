@@ -1,4 +1,4 @@
-"""Judge a model's conversations by comparison with the expected answers, and check the judge."""
+"""Judges a model's conversations by comparison with the expected answers, and checks the judge."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ MIN_EXPECTED_SCORE, MAX_EXCHANGED_SCORE = 9.5, 4.0
 
 
 def find_partners(items: Sequence[Item]) -> dict[str, Item]:
-    """Return {name: next conversation in hash order that affirms no common finding}; names without one are omitted."""
+    """Return {name: next conversation in hash order that affirms none of its findings}, if there is one."""
     ordered_items = sorted(items, key=lambda item: (stable_hash("judge_check", item.name), item.name))
     claims = {item.name: [read_answer(each.question, each.expected) for each in item.rounds] for item in ordered_items}
     findings_by_name = {
@@ -38,7 +38,10 @@ def find_partners(items: Sequence[Item]) -> dict[str, Item]:
 
 
 def exchange_answers(item: Item, partner: Item, percentage: int) -> Item:
-    """Return a conversation with expected answers; a percentage of rounds, nested by hash, has the partner's."""
+    """Return a conversation with expected answers, but with the partner's answers in a percentage of rounds.
+
+    A hash orders the rounds, so that a higher percentage includes the rounds of a lower one.
+    """
     order = sorted(range(len(item.rounds)), key=lambda place: stable_hash("judge_check", item.name, place))
     taken = set(order[: round(len(order) * percentage / 100)])
     rounds = []
@@ -49,7 +52,7 @@ def exchange_answers(item: Item, partner: Item, percentage: int) -> Item:
 
 
 def check_judge(items: Sequence[Item], judge: Judge) -> Iterator[dict]:
-    """Yield the rows of CHECK; unscored conversations count as 0, and checks without a pair of studies fail."""
+    """Yield the rows of the check (CHECK). Unscored conversations count as 0; without partners, checks fail."""
     pairs = find_partners(items)
     mixed = [item for item in items if item.name in pairs]
     exchanged = {
@@ -94,7 +97,7 @@ CHECKED_CONVERSATIONS = 200  # number of conversations, the first in the file, o
 
 
 def to_item(line: Mapping, answer: SampleAnswer | None) -> Item:
-    """Convert a line and its answer to an item; an answer that is None or a failure gives empty answers."""
+    """Return a line and its answer as a conversation to judge. A missing or failed answer gives empty texts."""
     rounds = []
     for turn, qa_pair in enumerate(line["turns"]):
         question, expected = (write_slots(qa_pair[part], line["boxes"]) for part in ("question", "answer"))
@@ -105,7 +108,7 @@ def to_item(line: Mapping, answer: SampleAnswer | None) -> Item:
 
 
 def read_conversations(path: str) -> list[Mapping]:
-    """Return the conversations among the lines of a file."""
+    """Return the lines of a file that are conversations."""
     return [line for line in read_lines(path) if line["task"] in TASKS]
 
 
@@ -113,7 +116,7 @@ def run_judge(
     *, lines: str, train: str, answers: str, judged: str, judge: str, model_options: Mapping, execution: Mapping,
     exchanged_lines: Sequence[str] = (), exchanged_answers: Sequence[str] = (), code: str = "",
 ) -> None:  # fmt: skip
-    """Judge answers to ``lines``, answers about exchanged images, and constant answers; skip failed samples."""
+    """Judge answers to ``lines``, answers about exchanged images, and blind answers. Failed samples are skipped."""
     judge_items = load_judge(judge, model_options, _with_answer_folder(execution, judged, code))
     conversations = read_conversations(lines)
     commonest_answers = find_commonest_answers(read_lines(train))
@@ -144,7 +147,7 @@ def _with_answer_folder(execution: Mapping, output: str, code: str) -> dict:
 def run_check(
     *, lines: str, checked: str, judge: str, model_options: Mapping, execution: Mapping, code: str = ""
 ) -> None:
-    """Check the judge on the first conversations of ``lines``; if there are none, the table is empty."""
+    """Check the judge on the first conversations of ``lines``. Without conversations, the table is empty."""
     items = [to_item(line, None) for line in read_conversations(lines)[:CHECKED_CONVERSATIONS]]
     judge_items = load_judge(judge, model_options, _with_answer_folder(execution, checked, code))
     write_rows(checked, check_judge(items, judge_items) if items else (), CHECK)

@@ -1,4 +1,4 @@
-"""Gallery of the report page: images with question, expected answer, model answer and the boxes of both."""
+"""Gallery of the report page: images with question, expected answer, model answer and the boxes of both answers."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ MAX_TURNS = 10  # maximum number of turns shown of a conversation
 
 
 def select_samples(lines: Sequence[Mapping], seed: int) -> Iterator[Mapping]:
-    """Yield the first sample of each task and source (two for conversations), in the order of a hash of their ids."""
+    """Yield the first sample (two for conversations) of each task and source. A hash of their ids orders them."""
     line_groups: dict[tuple[str, str], list[Mapping]] = {}
     for line in sorted(lines, key=lambda line: stable_hash(seed, "gallery", line["sample_id"])):
         line_groups.setdefault((line["task"], line["source"]), []).append(line)
@@ -32,7 +32,7 @@ def select_samples(lines: Sequence[Mapping], seed: int) -> Iterator[Mapping]:
 
 
 def build_case(line: Mapping, sample_answer: SampleAnswer) -> tuple[dict, np.ndarray, np.ndarray]:
-    """Return the page record of a sample, and reference and answer boxes as fractions (N, 4)."""
+    """Return (record for the page, reference boxes, answer boxes) of a sample. Boxes are fractions, float64 (N, 4)."""
     turns, true_boxes, answer_boxes = [], [np.zeros((0, 4))], [np.zeros((0, 4))]
     for turn, qa_pair in enumerate(line["turns"][:MAX_TURNS]):
         answer = sample_answer.failure or sample_answer.texts[turn]
@@ -66,7 +66,7 @@ def run(
     *, lines: str, answers: list[str], frames: list[str], folder: str, model: str, quality: int, seed: int,
     withheld: bool, folders: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Write ``gallery.jsonl`` and its images, without report text if ``withheld``; ``folders``: {source: frames}."""
+    """Write ``gallery.jsonl`` and its images. ``withheld``: without report text; ``folders``: {source: its frames}."""
     eligible_lines = [line for line in read_lines(lines) if not (withheld and line["task"] in TEXT_TASKS)]
     answer_by_sample = join_answers(eligible_lines, read_lines(answers[0]))[0] if answers else {}
     chosen_lines = list(select_samples(eligible_lines, seed)) if answers else []

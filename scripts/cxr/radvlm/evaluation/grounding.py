@@ -1,4 +1,4 @@
-"""Box scores of grounding and detection: RadVLM's mAP without confidences, COCO's AP, and mean training boxes."""
+"""Box scores of grounding and detection: RadVLM's mAP, which needs no confidences, COCO's AP, and mean boxes."""
 
 import re
 from collections import defaultdict
@@ -18,7 +18,7 @@ COCO_IOUS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)  # IoUs that
 
 
 def reference_boxes(line: Mapping) -> np.ndarray:
-    """Return the reference boxes of a line, float64 (M, 4), in slot order."""
+    """Return the reference boxes of a line, float64 (M, 4), in the order of its slots."""
     return np.array([box for boxes in line["boxes"].values() for box in boxes], np.float64).reshape(-1, 4)
 
 
@@ -27,7 +27,7 @@ MeanBoxes = Mapping[tuple[str, ...], np.ndarray]  # {(task, source, name) and (t
 
 
 def compute_mean_boxes(train: Iterable[Mapping]) -> MeanBoxes:
-    """Return the mean boxes of training lines; repeated questions about a fact count once."""
+    """Return the mean boxes of training lines. Repeated questions about the same fact count once."""
     boxes_by_key, seen_facts = defaultdict(list), set()
     for line in train:
         boxes, key = reference_boxes(line), (line["task"], line["source"])
@@ -40,17 +40,17 @@ def compute_mean_boxes(train: Iterable[Mapping]) -> MeanBoxes:
 
 
 def blind_boxes(mean_boxes: MeanBoxes, line: Mapping) -> np.ndarray:
-    """Return the mean box of a line's name, else of its task and source, (1, 4); (0, 4) if there is none."""
+    """Return the mean training box of a line's name, else of its task and source, (1, 4), or (0, 4) without one."""
     key = line["task"], line["source"]
     box = mean_boxes.get((*key, line.get("asked") or ""), mean_boxes.get(key))
     return np.zeros((0, 4)) if box is None else box[None]
 
 
 def measures(pairs: Sequence[BoxPair], *, by_name: bool = True) -> list[Measure]:
-    """Return the measures of answers to lines with reference boxes; None is an excluded failure.
+    """Return the measures of answers to lines with reference boxes. An answer that is None is excluded.
 
-    map: mean AP of an answer's boxes (``score_answer``), also by name and as mean over names; precision, recall: over
-    all boxes; iou: mean best IoU of the reference boxes; no_box, malformed: fractions of answers.
+    map50, map75: mean AP of an answer's boxes (``score_answer``), also by name; map50_mean_of_names: mean over names;
+    precision, recall: over all boxes; iou: mean best IoU of reference boxes; no_box, malformed: fractions of answers.
     """
     places = [place for place, (_, answer) in enumerate(pairs) if answer is not None]
     scored = [(answer, reference_boxes(line)) for line, answer in pairs if answer is not None]
@@ -81,7 +81,7 @@ def measures(pairs: Sequence[BoxPair], *, by_name: bool = True) -> list[Measure]
 
 
 def coco(pairs: Sequence[BoxPair], *, by_name: bool = True) -> dict:
-    """Return {coco_ap50, coco_ap: percent or None}: COCO's AP over names, with confidence 1 / rank of a box."""
+    """Return {coco_ap50, coco_ap}: COCO's AP over names, percent or None. The confidence of a box is 1 / its rank."""
     groups: dict[str, list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
     for line, answer in pairs:
         if answer is not None:
@@ -90,7 +90,7 @@ def coco(pairs: Sequence[BoxPair], *, by_name: bool = True) -> dict:
 
 
 def coco_ap(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> dict:
-    """Return COCO's AP of {class: [(predicted, reference boxes) of an image]}; skip classes without references."""
+    """Return COCO's AP of {class: [(predicted, reference boxes) of an image]}, without classes that lack references."""
     rows = []
     for _, pairs in sorted(groups.items()):
         sides = []
@@ -108,7 +108,7 @@ def coco_ap(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> di
 
 
 def box_rate(predictions: Sequence[AnswerBoxes | None], failed: Sequence[bool]) -> list[Measure]:
-    """Return two measures for absent findings: fractions of answers with a box (or failure) and of malformed ones."""
+    """Return two measures for absent findings: fraction of answers with a box (or failed), and of malformed ones."""
     pairs = zip(predictions, failed, strict=True)
     values = [None if answer is None else float(bad or len(answer.boxes) > 0) for answer, bad in pairs]
     malformed = [None if answer is None else float(answer.malformed > 0) for answer in predictions]
@@ -122,7 +122,7 @@ ClassPair = tuple[Mapping, Classes | None]  # a line and the classes in its answ
 def find_classes(
     text: str, wording_by_class: Mapping[str, str], grammar: Grammar, image_size: tuple[int, int]
 ) -> dict[str, AnswerBoxes]:
-    """Return {class named in an answer: boxes between its name and the next}; the longest wording wins."""
+    """Return {class that an answer names: boxes up to the next name}. Where names overlap, the longest is read."""
     names = {wording.lower(): name for name, wording in wording_by_class.items()}
     ordered = sorted(names, key=lambda wording: (-len(wording), wording))
     if not ordered:
@@ -140,10 +140,10 @@ def find_classes(
 
 
 def class_measures(pairs: Sequence[ClassPair]) -> list[Measure]:
-    """Return the detection measures of lines with their predictions; None is an excluded failure.
+    """Return the detection measures of lines with their predictions. A prediction that is None is excluded.
 
-    map: mean AP over (image, present class), by class, and the mean over classes; class_f1: micro F1 of the classes
-    with a box; quiet: fraction of images without findings whose answer has no box.
+    map50: mean AP over (image, present class), also by class; map50_mean_of_names: mean over classes; class_f1: micro
+    F1 of the classes with a box; quiet: fraction of images without findings whose answer has no box.
     """
     kinds = sorted({name for line, _ in pairs for name in line["boxes"]})
     each = np.zeros((len(pairs), len(kinds), 2))
@@ -168,7 +168,7 @@ def class_measures(pairs: Sequence[ClassPair]) -> list[Measure]:
 
 
 def class_coco(pairs: Sequence[ClassPair]) -> dict:
-    """Return COCO's AP over images and classes, percent; boxes of absent classes are false positives."""
+    """Return COCO's AP over images and classes, in percent. Boxes of absent classes are false positives."""
     scored = [(line, predicted) for line, predicted in pairs if predicted is not None]
     return coco_ap({
         name: [(predicted.get(name, NO_BOXES).boxes, _true_boxes(line, name)) for line, predicted in scored]

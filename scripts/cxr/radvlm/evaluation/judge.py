@@ -1,4 +1,4 @@
-"""The interface of judges, which score conversations: modules ``judge_<name>`` with ``load``."""
+"""The interface of judges, which score conversations. A judge is a module ``judge_<name>`` with a function ``load``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ UNSCORED = "unscored"
 
 @dataclass(frozen=True)
 class Round:
-    """A question with its expected and generated answer, and their boxes as fractions, float64 (N, 4)."""
+    """A question with its expected and generated answer. Boxes are fractions of the image, float64 (N, 4)."""
 
     question: str
     expected: str
@@ -23,21 +23,21 @@ class Round:
 
 @dataclass(frozen=True)
 class Item:
-    """A conversation to judge; name: unique id, hidden from judges; facts: texts that support the expected answers."""
+    """A conversation to judge."""
 
-    name: str
+    name: str  # unique id, which judges do not see
     rounds: tuple[Round, ...]
-    facts: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()  # texts that support the expected answers
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A result. score: 0 to 10, None if there is a problem; rounds: scores of each round; raw: the model's reply."""
+    """The result for one conversation."""
 
-    score: float | None
-    rounds: tuple[Mapping, ...] = ()
+    score: float | None  # 0 to 10; None if there is a problem
+    rounds: tuple[Mapping, ...] = ()  # scores of each round
     problem: str = ""
-    raw: str = ""
+    raw: str = ""  # reply of the model, if there is a problem
 
 
 Judge = Callable[[Sequence[Item]], list[Judgement]]  # judges each conversation alone, in order

@@ -1,9 +1,9 @@
-"""The judge facts: deterministic comparison of the claims of two answers, round by round, without a model.
+"""The judge facts: it compares the claims of two answers round by round, by rules and without a model.
 
-Claims are findings with polarity, side and zone, and boxes. correctness: fraction of generated claims that are
-expected; completeness: fraction of expected claims that are generated; contradiction: fraction of expected findings
-whose opposite is generated. A round's worth is the harmonic mean of correctness and completeness, times (1 −
-contradiction); the score is 10 times the mean worth. If neither answer has claims, their words are compared.
+Claims are boxes, and findings with polarity, side and zone. Correctness is the fraction of generated claims that are
+expected. Completeness is the fraction of expected claims that are generated. Contradiction is the fraction of expected
+findings whose opposite is generated. The worth of a round is the harmonic mean of correctness and completeness, times
+(1 − contradiction). The score is 10 times the mean worth. If neither answer has claims, their words are compared.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ OPPOSITE = {"positive": "negative", "negative": "positive", "yes": "no", "no": "
 
 
 def load(_model_options: Mapping, _execution: Mapping) -> Judge:
-    """Return the judge."""
+    """Return the judge facts."""
     read_claims = lru_cache(maxsize=100_000)(read_answer)
 
     def score(qa_round: Round) -> dict[str, float]:
@@ -38,7 +38,7 @@ def load(_model_options: Mapping, _execution: Mapping) -> Judge:
 
 
 def score_round(qa_round: Round, expected: AnswerClaims, generated: AnswerClaims) -> dict[str, float]:
-    """Return correctness, completeness, contradiction and worth of a round, each 0 to 1."""
+    """Return {correctness, completeness, contradiction, worth} of a round, each from 0 to 1."""
     expected_claims, generated_claims = Counter(expected.items), Counter(generated.items)
     num_matched, num_missed, num_extra = _match_boxes(qa_round.expected_boxes, qa_round.generated_boxes)
     if not (expected_claims or generated_claims or num_matched or num_missed or num_extra):

@@ -1,6 +1,7 @@
-"""A language model as judge: it sees facts, questions and both answers, but no names of models.
+"""The judge vllm: a language model that sees facts, questions and both answers, but no names of models.
 
-A reply that does not fit the schema (scores from 0 to 10) after all retries is ``unscored``, with a reason.
+A reply must follow a JSON schema with scores from 0 to 10. Without such a reply after all attempts, the conversation is
+``unscored``, with a reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ MAX_NOTE_CHARACTERS = 200
 
 
 def load(model_options: Mapping, execution: Mapping) -> Judge:
-    """Return the judge. The model is loaded at the first question, which raises UserError if it cannot be reached."""
+    """Return the judge. Its first question loads the model. Raises UserError if the model cannot be reached."""
     model = ModelOptions(**model_options)
     generate = connect_resumably(model, execution)
 
@@ -42,7 +43,7 @@ def _texts(item: Item) -> list[str]:
 
 
 def build_question(item: Item) -> Question:
-    """Return the prompt for one conversation, without names of conversation or model."""
+    """Return the prompt for one conversation. It names neither the conversation nor the model."""
     rounds_text = "\n".join(
         f"{number}. Question: {neutralize(qa_round.question)}\n   Expected: {neutralize(qa_round.expected)}\n"
         f"   Given: {neutralize(qa_round.generated)}"

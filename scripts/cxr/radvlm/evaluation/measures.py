@@ -1,4 +1,4 @@
-"""Measures: functions of sums over samples, with bootstrap intervals by patient."""
+"""Measures, which are functions of sums over samples, and their bootstrap intervals by patient."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -14,19 +14,17 @@ MAP = "map50"  # mAP at HIT_IOU
 
 
 class Measure(NamedTuple):
-    """A measure. part: all, or a label, finding or region; sums: terms of each sample, float64 (N, S); value: maps sums
-    (..., S) to (...), NaN if undefined; scale: factor of the value.
-    """
+    """A measure of N samples, which is a function of sums over the samples."""
 
     name: str
-    part: str
-    sums: np.ndarray
-    value: Callable[[np.ndarray], np.ndarray]
-    scale: float = 100.0
+    part: str  # all, or a label, finding or region
+    sums: np.ndarray  # terms of each sample, float64 (N, S)
+    value: Callable[[np.ndarray], np.ndarray]  # from sums (..., S) to values (...), NaN if undefined
+    scale: float = 100.0  # factor of the value
 
 
 class Score(NamedTuple):
-    """A value and its interval; None if undefined."""
+    """A value with the ends of its interval. They are None if undefined."""
 
     value: float | None
     low: float | None
@@ -34,19 +32,19 @@ class Score(NamedTuple):
 
 
 def ratio(sums: np.ndarray) -> np.ndarray:
-    """Return the first of two sums (..., 2) divided by the second; NaN where that is 0."""
+    """Return the first of two sums, (..., 2), divided by the second. It is NaN where the second is 0."""
     return ratio_or_nan(sums[..., 0], sums[..., 1])
 
 
 def mean_ratio(sums: np.ndarray) -> np.ndarray:
-    """Return the mean ratio of K pairs of sums, (..., 2 K); pairs with denominator 0 are skipped."""
+    """Return the mean ratio of K pairs of sums, (..., 2 K). Pairs whose denominator is 0 are skipped."""
     ratios = ratio(sums.reshape(*sums.shape[:-1], sums.shape[-1] // 2, 2))
     is_defined = np.isfinite(ratios)
     return ratio(np.stack([np.where(is_defined, ratios, 0.0).sum(axis=-1), is_defined.sum(axis=-1)], axis=-1))
 
 
 def mean_measure(name: str, values: Sequence[float | None], part: str = ALL, scale: float = 100.0) -> Measure:
-    """Return the mean of the samples' values as a measure; None values are excluded."""
+    """Return the mean of the samples' values as a measure. Values that are None are excluded."""
     is_scored = np.array([value is not None for value in values], bool)
     filled_values = np.array([0.0 if value is None else float(value) for value in values])
     return Measure(name, part, np.stack([filled_values, is_scored], axis=1), ratio, scale)
@@ -55,7 +53,7 @@ def mean_measure(name: str, values: Sequence[float | None], part: str = ALL, sca
 def score_measures(
     measures: Sequence[Measure], subjects: Sequence[str], *, replicates: int, level: float, seed: int
 ) -> list[Score]:
-    """Return the score of each measure; ``subjects`` (N,): patients of the samples."""
+    """Return the score of each measure. ``subjects``: patient of each sample, (N,); ``level``: coverage, as 0.95."""
     return [_score(*estimate, level) for estimate in _bootstrap(measures, subjects, replicates, seed)]
 
 
@@ -63,7 +61,7 @@ def score_differences(
     first: Sequence[Measure], second: Sequence[Measure], subjects: Sequence[str], *, replicates: int, level: float,
     seed: int,
 ) -> list[Score]:  # fmt: skip
-    """Return the scores of the differences first - second, using the same bootstrap replicates."""
+    """Return the scores of the differences first − second. Both have the same bootstrap replicates."""
     estimates = (_bootstrap(measures, subjects, replicates, seed) for measures in (first, second))
     return [
         _score(value - second_value, replicate_values - second_replicates, level)
@@ -74,7 +72,7 @@ def score_differences(
 def _bootstrap(
     measures: Sequence[Measure], subjects: Sequence[str], replicates: int, seed: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return (value, replicate values (R,)) of each measure; all measures share the replicates."""
+    """Return (value, values of the replicates (R,)) of each measure. All measures share the replicates."""
     if not measures:
         return []
     sums = np.concatenate([measure.sums for measure in measures], axis=1)

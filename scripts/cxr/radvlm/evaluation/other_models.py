@@ -1,4 +1,4 @@
-"""External models: the questions to ask them, and their outputs in our answer format."""
+"""External models: the questions to ask them, and their outputs in the format of our answers."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,28 +13,26 @@ RESOURCE_FILES = ("radvlm/models.yaml", "radvlm/labels.yaml")
 JSONL = "jsonl"
 BOX_TASKS = ("anatomical_grounding", "abnormality_grounding", "phrase_grounding", "abnormality_detection",
          "absent_grounding", "ils_grounding", "conversation_grounded")  # fmt: skip
-"""Tasks whose answers may contain boxes; their texts are not cleaned."""
+"""Tasks whose answers may contain boxes. The texts of these answers are not cleaned."""
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """How to query a model and read its answers. name: as in the paper; boxes: grammar; tasks: tasks that it was made
-    for, empty for all; strip: patterns of special tokens, which are removed; asks: {task: question}.
-    """
+    """How to ask a model, and how to read its answers."""
 
-    name: str
-    model: str
-    boxes: str
-    tasks: tuple[str, ...]
-    strip: tuple[str, ...]
-    asks: Mapping[str, str]
+    name: str  # name in the paper
+    model: str  # Hugging Face id
+    boxes: str  # grammar of its boxes
+    tasks: tuple[str, ...]  # tasks that it was made for; empty: all
+    strip: tuple[str, ...]  # patterns of special tokens to remove
+    asks: Mapping[str, str]  # {task: question in place of the sample's}
 
     def made_for(self, task: str) -> bool:
-        """True if the model was made for a task, or its tasks are unknown."""
+        """Return whether the model was made for a task. This is assumed if its tasks are unknown."""
         return not self.tasks or task in self.tasks
 
     def clean(self, text: str) -> str:
-        """Remove the model's special tokens and markup from a text."""
+        """Return a text without the model's special tokens and markup."""
         for pattern in self.strip:
             text = re.sub(pattern, " ", text)
         return " ".join(text.split())
@@ -42,7 +40,7 @@ class Adapter:
 
 @cache
 def load_adapters() -> dict[str, Adapter]:
-    """Load {name: adapter}, once per process."""
+    """Return {name: adapter}, which are loaded once per process."""
     entries = load_resource(RESOURCE_FILES[0])
     lists = ("tasks", "strip")
     return {name: Adapter(**entry | {key: tuple(entry[key]) for key in lists}) for name, entry in entries.items()}
@@ -51,9 +49,10 @@ def load_adapters() -> dict[str, Adapter]:
 def convert_answers(
     lines: Iterator[Mapping], line_by_sample: Mapping, sizes: Mapping, model: str, kind: str, boxes: str, beyond: bool
 ) -> Iterator[dict]:
-    """Yield a model's outputs as answers, to the tasks that it was made for or, with ``beyond``, to all tasks.
+    """Yield a model's outputs as answers. Raises UserError for an invalid line.
 
-    ``kind``: name of its adapter; ``boxes``: grammar, "" for the adapter's. Raises UserError for an invalid line.
+    Outputs for tasks that the model was not made for are skipped, unless ``beyond`` is set. ``kind``: name of its
+    adapter; ``boxes``: grammar, "" for the adapter's; ``sizes``: {(source, image id): (width, height)}.
     """
     adapter, key = load_adapters()[kind], f"radvlm.evaluation.predictions.{model}"
     for number, line in enumerate(lines, 1):
@@ -79,7 +78,7 @@ def convert_answers(
 def run_read(
     *, lines: str, path: str, images: Sequence[str], answers: str, model: str, adapter: str, boxes: str, beyond: bool
 ) -> None:
-    """Convert a model's JSON lines {sample_id, turn, text or failure} to answers; ``images``: tables with sizes."""
+    """Write a model's lines {sample_id, turn, text or failure} as answers. ``images``: tables with image sizes."""
     line_by_sample = {line["sample_id"]: line for line in read_lines(lines)}
     tables = (read_table(path).select("source", "image_id", "columns", "rows").drop_nulls() for path in images)
     sizes = {tuple(row[:2]): tuple(row[2:]) for table in tables for row in table.iter_rows()}
@@ -87,8 +86,9 @@ def run_read(
 
 
 def build_questions(lines: Iterator[Mapping], beyond: bool) -> Iterator[dict]:
-    """Yield a question per model and turn: {model, adapter, sample_id, turn, image_id, source, question, made_for}.
-    Tasks that a model was not made for are included only with ``beyond``.
+    """Yield a question per model and turn. Tasks that a model was not made for need ``beyond``.
+
+    The fields are model, adapter, sample_id, turn, image_id, source, question and made_for.
     """
     labels = ", ".join(load_resource(RESOURCE_FILES[1])["labels"])
     for line in lines:
@@ -109,6 +109,6 @@ def build_questions(lines: Iterator[Mapping], beyond: bool) -> Iterator[dict]:
 
 
 def run_asked(*, lines: str, asked: str, beyond: bool) -> None:
-    """Write the questions to external models about the test lines; ``beyond``: as in :func:`build_questions`."""
+    """Write the questions to external models about the test lines. ``beyond``: as in :func:`build_questions`."""
     refuse_empty(lines, "to score")
     write_lines(asked, build_questions(read_lines(lines), beyond))

@@ -1,4 +1,4 @@
-"""Report scores: ROUGE-L, BLEU-4, findings F1 of the rules engine, and metrics of annotations."""
+"""Report scores: ROUGE-L, BLEU-4, F1 of the findings that the rules engine reads, and metrics from annotations."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -20,11 +20,11 @@ ANNOTATION_FIELDS = {
 }  # fmt: skip
 """{metric: fields of an annotation that is not a failure}."""
 Notes = Mapping[tuple[str, str, str], Mapping]
-"""{(metric, sample_id, kind of text): annotation}; kinds: answer, filtered, original (of pairs: the reference's)."""
+"""{(metric, sample_id, kind of text): annotation}. Kinds: answer, filtered, original (for pairs: of the reference)."""
 
 
 def text_measures(texts: Sequence[str | None], references: Sequence[str], metrics: Sequence[str]) -> list[Measure]:
-    """Return the measures of N reports that need no annotations; a text None is an excluded failure."""
+    """Return the measures of N reports that need no annotations. A text that is None is excluded."""
     measures = []
     pairs = list(zip(texts, references, strict=True))
     if "rouge_l" in metrics:
@@ -43,11 +43,11 @@ def text_measures(texts: Sequence[str | None], references: Sequence[str], metric
 
 
 def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
-    """Return the annotations of a file's lines. Raises UserError for an invalid line.
+    """Return the annotations in the lines of a file. Raises UserError for an invalid line.
 
-    A line is {metric, engine, sample_id, of, …}. For an answer or a reference: radgraph_f1 has entities, a list of
-    [tokens, label, has a relation]; chexbert_f1 has labels. For a pair, named by the reference: green has matched and
-    errors; bertscore has f1. Any line may have ``failure`` instead of these fields.
+    A line has metric, engine, sample_id, of (kind of text), and the fields of the metric or ``failure``. For an answer
+    or a reference, radgraph_f1 has entities, a list of [tokens, label, has a relation], and chexbert_f1 has labels. For
+    a pair of both, whose kind is that of the reference, green has matched and errors, and bertscore has f1.
     """
     notes: dict[tuple[str, str, str], Mapping] = {}
     for number, line in enumerate(lines, 1):
@@ -61,7 +61,7 @@ def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
         if lacking := [key for key in ANNOTATION_FIELDS[metric] if key not in line and "failure" not in line]:
             raise UserError(f"{where} lacks {lacking[0]}, which {metric} needs: add it, or failure with a reason")
         if (metric, name, text_kind) in notes:
-            raise UserError(f"{where}: {metric} of {text_kind} occurs twice")
+            raise UserError(f"{where}: {metric} of {text_kind} occurs twice: keep one line")
         notes[metric, name, text_kind] = line
     return notes
 
@@ -70,9 +70,9 @@ def annotation_measures(
     names: Sequence[str], failed: Sequence[bool | None], reference: str, notes: Notes, metrics: Sequence[str],
     labels: Sequence[str], leave_out: bool = False,
 ) -> list[Measure]:  # fmt: skip
-    """Return the measures of the annotations of N samples; metrics that lack a sample's annotation are omitted.
+    """Return the measures of N samples from annotations, without metrics that lack a sample's annotation.
 
-    ``failed``: True counts as wrong, None is excluded; ``leave_out``: exclude failed annotations, else they count as 0.
+    ``failed``: True counts as wrong, None is excluded; ``leave_out``: exclude failed annotations, which else count 0.
     """
     measures = []
     for metric in (metric for metric in ANNOTATION_METRICS if metric in metrics):

@@ -1,4 +1,4 @@
-"""Score the answers of one run or model, compared with blind answers and answers about exchanged images."""
+"""Scores the answers of one run or model, beside blind answers and answers about exchanged images."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,18 +30,18 @@ COMPARED = {BLIND: ("blind", "gain"), EXCHANGED: ("exchanged", "drop")}  # {answ
 
 @dataclass(frozen=True)
 class Group:
-    """Samples of one task and source. pairs: {test, blind or exchanged: lines with the answers of that kind}."""
+    """The samples of one task and source."""
 
     task: str
     source: str
-    pairs: Mapping[str, Sequence[Pair]]
+    pairs: Mapping[str, Sequence[Pair]]  # {test, blind or exchanged: (line, answer) of each sample}
 
 
 def group_samples(
     lines: Sequence[Mapping], answer_by_sample: Mapping[str, SampleAnswer],
     exchanged_by_sample: Mapping[str, SampleAnswer], commonest_answers: Mapping[tuple[str, str], str],
 ) -> Iterator[Group]:  # fmt: skip
-    """Yield the samples grouped by task and source, sorted."""
+    """Yield the samples grouped by task and source, sorted. ``commonest_answers`` become the blind answers."""
     pairs_by_group: dict[tuple[str, str], dict[str, list[Pair]]] = {}
     for line in lines:
         key, name = (line["task"], line["source"]), line["sample_id"]
@@ -55,7 +55,7 @@ def group_samples(
 
 
 def score_rows(group: Group, tools: ScoringTools, reference: str, seed: int) -> Iterator[dict]:
-    """Yield a row of :data:`SCORES` for each measure of a group; ``seed``: of the bootstrap."""
+    """Yield a row of :data:`SCORES` for each measure of a group. ``reference``: text to compare reports with."""
     interval_options = {"replicates": tools.options.replicates, "level": INTERVAL, "seed": seed}
 
     def measure(pairs: Sequence[Pair], which: str) -> list[Measure]:
@@ -98,7 +98,7 @@ def _interval_fields(name: str, score: Score) -> dict[str, float | None]:
 
 
 def _pair_measures(first: Sequence[Measure], second: Sequence[Measure]) -> tuple[list[Measure], list[Measure]]:
-    """Return both lists restricted to measures whose name and part both have, in the order of ``first``."""
+    """Return both lists without measures that the other list lacks, in the order of ``first``."""
     second_by_key = {measure[:2]: measure for measure in second}
     shared = [measure for measure in first if measure[:2] in second_by_key]
     return shared, [second_by_key[measure[:2]] for measure in shared]
@@ -109,7 +109,7 @@ def _none_if_nan(value: float) -> float | None:
 
 
 def sample_rows(group: Group, tools: ScoringTools) -> Iterator[dict]:
-    """Yield a row of :data:`SAMPLES` for each sample of a group that has a measure."""
+    """Yield a row of :data:`SAMPLES` for each sample of a group, if its task has a measure."""
     first = measure_task(group.task, group.pairs[TEST], tools)[:1]
     values: dict[str, dict[str, float | None]] = {TEST: {}, BLIND: {}, EXCHANGED: {}}
     for which, pairs in group.pairs.items():
@@ -136,8 +136,8 @@ def run_scores(
 ) -> None:  # fmt: skip
     """Score the ``answers`` to the test ``lines`` of ``tasks`` (empty: all). Raises UserError for an invalid file.
 
-    ``texts``: reports of the sources, for ``reference: original``; ``draw``, ``exchanged_draw``: tables of requested
-    and available samples, if these differ.
+    ``texts``: reports of the sources, for ``reference: original``; ``draw``, ``exchanged_draw``: tables of the numbers
+    of asked and available samples, if not all were asked.
     """
     refuse_empty(lines, "to score")
     all_lines = list(read_lines(lines))
@@ -187,5 +187,7 @@ def run_scores(
     write_rows(counts, rows, COUNTS)
     log.info("%d samples are scored in %d groups of task and source", len(scored_lines), len(sample_groups))
     if without := sorted({*options.report_metrics} & {*ANNOTATION_METRICS} - {metric for metric, *_ in tools.notes}):
-        problem = "no annotations, so no score: name an annotator or a file of annotations (docs/systems/radvlm.md)"
+        problem = (
+            "no score, because there are no annotations: set `annotators` or `annotations` (docs/systems/radvlm.md)"
+        )
         log.warning("%s: %s", ", ".join(without), problem)

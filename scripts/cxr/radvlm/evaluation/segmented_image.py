@@ -1,4 +1,4 @@
-"""Add ROSALIA's masks to the conversation about one image."""
+"""Adds ROSALIA's masks to a conversation about one image."""
 
 import json
 from pathlib import Path

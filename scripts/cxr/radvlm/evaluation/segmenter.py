@@ -1,6 +1,6 @@
-"""ROSALIA as a tool: requests for the [SEG] tokens of a run's answers, and its masks and texts joined to the turns.
+"""ROSALIA as a tool: requests for the [SEG] tokens in a run's answers, and its masks and texts joined to the turns.
 
-Requests have the format of ILS dataset pairs; masks and texts have the format of ROSALIA's inference.
+Requests have the format of ILS pairs. Masks and texts have the format of ROSALIA's inference.
 """
 
 import json
@@ -19,11 +19,11 @@ from cxr.radvlm.samples import SEG, make_line
 from cxr.radvlm.statements import read_statements, split_sentences
 
 OWN, ILS = "own", "ils_segmentation"
-INSTRUCTION = "Segment the {}."  # ROSALIA's instruction for a lesion type, whose masks conversations use too
+INSTRUCTION = "Segment the {}."  # instruction to ROSALIA for a lesion type
 
 
 def run_ils(*, pairs: str, lines: str) -> None:
-    """Write all ILS pairs of a split as samples, in order; the sample id is the pair id."""
+    """Write all ILS pairs of a split as samples, in the same order. The sample id is the pair id."""
 
     def to_line(pair: Mapping) -> dict:
         turns = (Turn(pair["instruction"], pair["answer"], f"ils:{pair['type']}"),)
@@ -34,7 +34,7 @@ def run_ils(*, pairs: str, lines: str) -> None:
 
 
 def run_asked(*, lines: str, answers: str, asked: str, source: str) -> None:
-    """Write the requests to ROSALIA for a source, grouped by image, with sample_id, turn and number of each [SEG]."""
+    """Write the requests to ROSALIA about a source, grouped by image, with sample_id, turn and number of each [SEG]."""
     texts_by_sample: dict[str, dict[int, str]] = {}
     for answer in read_lines(answers):
         text = "" if answer["failure"] else answer["text"]
@@ -47,7 +47,7 @@ def run_asked(*, lines: str, answers: str, asked: str, source: str) -> None:
 
 
 def build_pairs(line: Mapping, text_by_turn: Mapping[int, str]) -> Iterator[dict]:
-    """Yield the requests about a sample. ``text_by_turn``: {turn: the model's answer}."""
+    """Yield the requests about one sample. ``text_by_turn``: {turn: the model's answer}."""
     texts = [(turn["question"], text_by_turn.get(number, "")) for number, turn in enumerate(line["turns"])]
     # an ILS pair is requested with its own instruction, whatever the model answered
     is_pair = line["task"] == ILS
@@ -59,15 +59,15 @@ def build_pairs(line: Mapping, text_by_turn: Mapping[int, str]) -> Iterator[dict
 
 
 def mask_key(sample_id: str, turn: int, number: int) -> str:
-    """Return the id of the mask of [SEG] ``number`` in a turn."""
+    """Return the id of the mask for the [SEG] with this number, from 0, in a turn."""
     return f"{sample_id}/{turn}/{number}"
 
 
 def build_instructions(turns: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int, str]]:
     """Yield (turn, number, instruction) for each [SEG] in the answers of ``turns`` (question, answer).
 
-    The instruction names the last finding before the [SEG], or after it if an answer starts with its only [SEG];
-    without a finding, or if the finding has no lesion type, it is the question.
+    The instruction names the last finding before the [SEG]. If an answer starts with its only [SEG], it names the
+    finding after it. Without a finding, or if the finding has no lesion type, the instruction is the question.
     """
     last: str | None = None
     for turn, (question, answer) in enumerate(turns):
@@ -80,13 +80,13 @@ def build_instructions(turns: Sequence[tuple[str, str]]) -> Iterator[tuple[int, 
 
 
 def _last_lesion(text: str, before: str | None) -> str | None:
-    """Return the lesion type of the last finding in a text, None if it has none; ``before`` if there is no finding."""
+    """Return the lesion type of the last finding in a text, None if it has none, ``before`` if there is no finding."""
     statements = read_statements(split_sentences(text))
     return statements[-1].lesion if statements else before
 
 
 def run_asked_image(*, conversation: str, asked: str) -> None:
-    """Write one request {instruction, turn, number} per [SEG] of the answers about one image."""
+    """Write a request {instruction, turn, number} for each [SEG] in the answers about one image."""
     about = json.loads(Path(conversation, "answers.json").read_text(encoding="utf-8"))
     turns = [(turn["question"], turn["answer"]) for turn in about["turns"]]
     instructions = build_instructions(turns)
@@ -94,7 +94,10 @@ def run_asked_image(*, conversation: str, asked: str) -> None:
 
 
 def run_beside(*, asked: list[str], predictions: list[str], segmented: str) -> None:
-    """Join ROSALIA's answers to turns. mask: id in the source's HDF5 file, or null. Raises UserError if incomplete."""
+    """Join ROSALIA's answers to the turns that requested them. Raises UserError if an answer is missing.
+
+    The field mask is an id in the source's HDF5 file, or null.
+    """
 
     def joined_lines() -> Iterator[dict]:
         for requests_path, predictions_path in zip(asked, predictions, strict=True):
@@ -115,7 +118,7 @@ NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"  # notes on answers: no mask; seve
 
 
 def run_head(*, lines: str, answers: str, masks: str, predictions: str, prediction_masks: str, attrs: dict) -> None:
-    """Write a run's answers to the pairs ``lines``, each with the union of its ``masks``; skip unanswered pairs."""
+    """Write a run's answers to the pairs ``lines``, each with the union of its masks. Unanswered pairs are skipped."""
     answer_by_sample = {answer["sample_id"]: answer for answer in read_lines(answers) if answer["turn"] == 0}
     with Shard(masks, key="mask_key") as mask_shard:
         empty = {"mask": (mask_shard.shape("mask"), bool)}

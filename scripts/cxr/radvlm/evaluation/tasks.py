@@ -1,4 +1,4 @@
-"""The measures of each task, for a model's answers, answers about exchanged images, and blind answers."""
+"""The measures of each task, for a model's answers, its answers about exchanged images, and blind answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,27 +24,28 @@ WRONG = "wrong"
 
 @dataclass(frozen=True)
 class ScoringTools:
-    """Settings and references of scoring. wording_by_class: {class: wording}; original: {(source, study): section};
-    judged: {(answers, sample): score, None: unscored}; notes: report annotations.
-    """
+    """Settings and references of scoring."""
 
     options: ScoreOptions
-    labels: LabelReader
-    wording_by_class: Mapping[str, str]
+    labels: LabelReader  # reads labels from answers
+    wording_by_class: Mapping[str, str]  # {class: its name in answers}
     mean_boxes: MeanBoxes
-    original: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    judged: Mapping[tuple[str, str], float | None] = field(default_factory=dict)
-    notes: Mapping = field(default_factory=dict)
+    original: Mapping[tuple[str, str], str] = field(default_factory=dict)  # {(source, study): report section}
+    judged: Mapping[tuple[str, str], float | None] = field(default_factory=dict)  # {(answers, sample): score}
+    notes: Mapping = field(default_factory=dict)  # annotations of reports
 
     def excludes(self, answer: SampleAnswer) -> bool:
-        """True if an answer is a failure that does not count as wrong."""
+        """Return whether an answer is a failure that is excluded instead of counted as wrong."""
         return bool(answer.failure) and self.options.failed != WRONG
 
 
 def measure_task(
     task: str, pairs: Sequence[Pair], tools: ScoringTools, *, which: str = TEST, reference: str = reports.FILTERED
 ) -> list[Measure]:
-    """Return the measures of answers to the lines of one task and source, in a fixed order."""
+    """Return the measures of answers to the lines of one task and source, in a fixed order.
+
+    ``which``: test, exchanged or blind; ``reference``: filtered or original, for reports.
+    """
     if task == "report_generation":
         return _report_measures(pairs, tools, which, reference)
     if task == "classification":
@@ -70,7 +71,7 @@ def measure_task(
 
 
 def coco_scores(task: str, pairs: Sequence[Pair], tools: ScoringTools) -> dict:
-    """Return COCO's AP of the answers; empty for tasks without boxes."""
+    """Return COCO's AP of the answers. It is empty for tasks without boxes."""
     if task == "abnormality_detection":
         return grounding.class_coco(read_classes(pairs, tools))
     if task not in GROUNDING_TASKS:
@@ -80,7 +81,7 @@ def coco_scores(task: str, pairs: Sequence[Pair], tools: ScoringTools) -> dict:
 
 
 def read_classes(pairs: Sequence[Pair], tools: ScoringTools) -> list[tuple[Mapping, grounding.Classes | None]]:
-    """Return pairs (line, {class named in the answer: boxes}); the second is None for excluded failures."""
+    """Return (line, {class named in the answer: boxes}) of each pair. The second is None for excluded failures."""
     return [
         (line, None if tools.excludes(answer)
          else grounding.find_classes(answer.text, tools.wording_by_class, answer.grammar, answer.seen))
@@ -89,7 +90,7 @@ def read_classes(pairs: Sequence[Pair], tools: ScoringTools) -> list[tuple[Mappi
 
 
 def read_boxes(pairs: Sequence[Pair], tools: ScoringTools, which: str) -> list[grounding.BoxPair]:
-    """Return pairs (line, boxes of its answer): mean boxes if blind, no boxes for failures, None if excluded."""
+    """Return (line, boxes of its answer) of each pair: mean boxes if blind, none for failures, None if excluded."""
     if which == BLIND:
         return [(line, AnswerBoxes(grounding.blind_boxes(tools.mean_boxes, line))) for line, _ in pairs]
     return [
@@ -133,7 +134,7 @@ def _conversation_measures(task: str, pairs: Sequence[Pair], tools: ScoringTools
 
 
 def _sum_precisions(line: Mapping, answer: SampleAnswer, tools: ScoringTools) -> tuple[float, float]:
-    """Return (sum of AP, number of turns) over a conversation's turns with reference boxes."""
+    """Return (sum of AP, number of turns) of the turns in a conversation that have reference boxes."""
     total, number = 0.0, 0
     for turn in range(0 if tools.excludes(answer) else len(line["turns"])):
         if len(true_boxes := turn_boxes(line, turn)):

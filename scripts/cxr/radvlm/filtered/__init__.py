@@ -1,1 +1,1 @@
-"""The stage radvlm_filtered: reports and phrases as single-image text."""
+"""The stage radvlm_filtered: edits reports and phrases so that they describe one image only."""

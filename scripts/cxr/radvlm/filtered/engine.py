@@ -1,4 +1,4 @@
-"""The interface of engines that make single-image text: modules ``cxr.radvlm.filtered.<name>`` with ``load``."""
+"""The interface of the engines that edit texts. An engine is a module of this package with a function ``load``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,49 +10,45 @@ KEPT, REWRITTEN, DROPPED = ACTIONS = ("kept", "rewritten", "dropped")
 
 @dataclass(frozen=True)
 class FilterOptions:
-    """Settings of the stage; own: settings of the language model (empty for ``rules``). resolved: ``drop`` or
-    ``state_absence``; phrases: filter phrases with boxes too.
-    """
+    """Settings of the stage radvlm_filtered."""
 
-    engine: str
-    resolved: str
-    own: Mapping = field(default_factory=dict)
-    phrases: bool = True
+    engine: str  # name of the engine's module
+    resolved: str  # treatment of findings that have resolved: drop or state_absence
+    own: Mapping = field(default_factory=dict)  # settings of the language model; empty for the engine rules
+    phrases: bool = True  # whether phrases with boxes are edited too
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A filtered sentence: text (None if dropped), action, and reasons of the change."""
+    """A sentence after editing."""
 
-    text: str | None
-    action: str
-    reasons: tuple[str, ...] = ()
+    text: str | None  # None if the sentence was dropped
+    action: str  # kept, rewritten or dropped
+    reasons: tuple[str, ...] = ()  # reasons of the edits, such as "comparison"
 
 
 @dataclass(frozen=True)
 class FilteredText:
-    """A filtered section: one :class:`Sentence` per sentence, or the problem why there is none."""
+    """A report section after editing."""
 
-    sentences: tuple[Sentence, ...] = ()
-    problem: str | None = None
+    sentences: tuple[Sentence, ...] = ()  # one for each sentence of the section
+    problem: str | None = None  # why the section could not be edited; it then has no sentences
 
     @property
     def text(self) -> str:
         return " ".join(sentence.text for sentence in self.sentences if sentence.text)
 
 
-Filter = Callable[[Sequence[Sequence[str]]], list[FilteredText]]  # filters sections, lists of sentences, in order
+Filter = Callable[[Sequence[Sequence[str]]], list[FilteredText]]  # edits sections (lists of sentences), in order
 
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine. made_by: its name, or the model and revision, for the output lines; second_filter: for the agreement
-    table.
-    """
+    """An engine that edits texts."""
 
     filter: Filter
-    made_by: str
-    second_filter: Filter | None = None
+    made_by: str  # for the output lines: name of the engine, or the model and its revision
+    second_filter: Filter | None = None  # another filter, whose edits are only compared in the agreement table
 
 
 def load_engine(options: FilterOptions, execution: Mapping) -> Engine:

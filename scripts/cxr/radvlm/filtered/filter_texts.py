@@ -1,8 +1,9 @@
-"""The stage radvlm_filtered: rewrite the reports and phrases of a source as single-image text.
+"""The stage radvlm_filtered: edits the reports and phrases of each source so that they describe one image only.
 
-Writes JSON Lines. ``texts``, one per study in the source's order: source, study_id, subject_id, split, image_ids,
-section, sentences (text, null if dropped; from: its number in the section, from 1; action; reasons), text, engine,
-digests. ``phrases``, one per phrase with boxes: image_id, group, phrase, text, action, reasons, engine.
+It writes two files of JSON Lines. ``texts`` has one line per study, in the order of the source. Its fields are source,
+study_id, subject_id, split, image_ids, section, sentences, text, engine and digests. Each of its sentences has text
+(null if dropped), from (its number in the section, from 1), action and reasons. ``phrases`` has one line per phrase
+with boxes. Its fields are image_id, group, phrase, text, action, reasons and engine.
 """
 
 import hashlib
@@ -21,15 +22,15 @@ from cxr.radvlm.statements import read_digests, split_batches, split_sentences
 
 RESOURCE_FILES = ("radvlm/filter.yaml", "lexicon")
 STAGE = "radvlm_filtered"
-BATCH_SIZE = 20000  # texts passed to an engine at once: one batch of a language model; bounds memory
+BATCH_SIZE = 20000  # number of texts that an engine gets at once, which bounds the memory
 PHRASE = "phrase"
 COPIED_COLUMNS = ("source", "study_id", "subject_id", "split", "image_ids", "section")
-MIN_WORDS = 3  # shorter remainders of a changed text that name no finding are excluded, in words
+MIN_WORDS = 3  # minimum number of words that an edited text needs if it names no finding
 AGREEMENT: Columns = {
-    "action": Column(pl.String, "What the engine did with a sentence: kept, rewritten or dropped."),
-    "rules": Column(pl.String, "What the engine rules did with it."),
-    "sentences": Column(pl.Int64, "Sentences with this pair."),
-    "same_text": Column(pl.Int64, "Of these, sentences of which both made the same text."),
+    "action": Column(pl.String, "Action of the engine on a sentence: kept, rewritten or dropped."),
+    "rules": Column(pl.String, "Action of the engine rules on the same sentence."),
+    "sentences": Column(pl.Int64, "Number of sentences with this pair of actions."),
+    "same_text": Column(pl.Int64, "Number of these sentences for which both engines return the same text."),
 }
 
 
@@ -37,7 +38,10 @@ def run(
     *, texts: Sequence[str], facts: Sequence[str], texts_out: Sequence[str], phrases_out: Sequence[str],
     excluded: Sequence[str], agreement: Sequence[str], options: FilterOptions, execution: Mapping, attrs: Mapping,
 ) -> None:  # fmt: skip
-    """Filter the sources' texts and phrases; a model's replies are cached. Raises UserError without a model."""
+    """Edit the texts and phrases of all sources and write the results. Raises UserError if the model is missing.
+
+    Each list has one file per source. Replies of a language model are cached, so that an interrupted job can resume.
+    """
     code, folder = str(attrs.get("code_digest", "")), Path(texts_out[0]).parent
     answers = folder.parent / "answers/all" if len(texts_out) > 1 else folder / "answers"
     engine = load_engine(options, dict(execution) | {"answers": str(answers), "code": code})
@@ -52,11 +56,16 @@ def run(
         pairs = sorted({pair[:2] for pair in work.pairs}, key=lambda pair: tuple(map(ACTIONS.index, pair)))
         counts = ((pair, work.pairs[*pair, True], work.pairs[*pair, False]) for pair in pairs)
         write_rows(outputs[3], ((*pair, same + other, same) for pair, same, other in counts), AGREEMENT)
-        log.info("%s: excluded of %s: %s", STAGE, texts_path, dict(Counter(row["reason"] for row in work.excluded)))
+        log.info(
+            "%s: excluded images of %s by reason: %s",
+            STAGE,
+            texts_path,
+            dict(Counter(row["reason"] for row in work.excluded)),
+        )
 
 
 class _TextFilter:
-    """Runs an engine on lines, and records exclusions and the agreement of engines."""
+    """Runs an engine on the lines of one source, records exclusions, and counts where two engines agree."""
 
     def __init__(self, engine: Engine, rules: SentenceFilter, options: FilterOptions, digests: dict):
         self.engine, self.rules, self.options, self.digests = engine, rules, options, digests
@@ -64,7 +73,7 @@ class _TextFilter:
         self.pairs: Counter[tuple[str, str, bool]] = Counter()
 
     def texts(self, lines: Iterator[dict]) -> Iterator[dict]:
-        """Yield one line per study with remaining text."""
+        """Yield an output line for each study whose text can be used after editing."""
         for batch in split_batches(lines, BATCH_SIZE):
             sections = [split_sentences(line["text"]) for line in batch]
             for line, filtered_text in zip(batch, self._filtered(sections), strict=True):
@@ -81,7 +90,7 @@ class _TextFilter:
                 }  # fmt: skip
 
     def phrases(self, rows: Sequence[dict]) -> Iterator[dict]:
-        """Yield one line per phrase with remaining text."""
+        """Yield an output line for each phrase that can be used after editing."""
         for batch in split_batches(rows, BATCH_SIZE):
             if self.options.phrases:
                 filtered = self._filtered([[row["name"]] for row in batch])
@@ -105,7 +114,7 @@ class _TextFilter:
         return filtered_texts
 
     def _is_usable(self, filtered_text: FilteredText, image_ids: list[str], study_id: str, kind: str = "") -> bool:
-        """Tell whether a text is usable, as unchanged texts always are; if not, exclude it from its images."""
+        """Return whether a text can be used after editing. If it cannot, record an exclusion for each of its images."""
         text, reason = filtered_text.text, "quarantined" if filtered_text.problem else "nothing_left"
         is_changed = any(sentence.action != KEPT for sentence in filtered_text.sentences)
         is_empty = not text or (is_changed and len(text.split()) < MIN_WORDS and not self.rules.names(text))

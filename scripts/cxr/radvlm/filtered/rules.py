@@ -1,10 +1,10 @@
-"""The default engine: patterns, the report lexicon and the report rules engine, without a model.
+"""The engine rules: it edits sentences by patterns and the lexicon of reports, without a language model.
 
-First the rules for whole sentences of ``resources/radvlm/filter.yaml`` remove what another image showed: dates, earlier
-sizes, verbs of change before a verb of state. Then a sentence is split into clauses. Clauses of advice, history,
-technique or another image are dropped; in the others further rules remove words of change, but none that is part of a
-finding's name in the lexicon. A clause that still compares is rebuilt from its subject, or dropped. The rules engine
-verifies that a rewritten sentence affirms and denies nothing that its source does not.
+The patterns are in ``resources/radvlm/filter.yaml``. Rules for whole sentences first remove statements about another
+image: dates, earlier sizes, and verbs of change before a verb of state. Then a sentence is split into clauses. A clause
+of advice, history or technique, or about another image, is dropped. In other clauses, further rules remove words of
+change, except in names of findings. A clause that still compares is reduced to its subject, or dropped. Finally the
+rules engine of the reports verifies that the edited sentence affirms and denies nothing that its source does not.
 """
 
 import re
@@ -23,9 +23,9 @@ RESOURCE_FILES = ("radvlm/filter.yaml",)
 UNSURE = "unsure"  # reason of a sentence whose remainder would change its meaning
 RESOLVED = "resolved"
 CLAUSE_REASONS = frozenset(("comparison", "history", "recommendation", "communication", "technique", "view", RESOLVED))
-"""Reasons that drop a whole clause, even if it contains a finding."""
+"""Reasons for which a whole clause is dropped, even if it contains a finding."""
 CUT, LONE, SAFE = "\ue001", "\ue002", "\u01c2"
-"""Marks in a text during rewriting: a word was cut, a subject lost its predicate, a word is protected."""
+"""Marks in a text during editing: a word was removed here, a subject has lost its predicate, a word must stay."""
 _PLURAL = frozenset(("have", "are", "were", "appear", "remain"))
 _NAMING_TAGS = ("entity", "cancel", "device", "state")
 _MAX_PASSES = 4
@@ -45,16 +45,16 @@ _JOINT = re.compile(r",? (?:and|with) |, ", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Rule:
-    """Replace matches of ``find`` by ``to`` if ``lead`` matches before and ``without`` does not match from there on."""
+    """A replacement of text, with conditions on the text around it."""
 
-    reason: str
-    find: re.Pattern
-    to: str
-    lead: re.Pattern | None
-    without: re.Pattern | None
+    reason: str  # reason of the edit, such as "change"
+    find: re.Pattern  # text that is replaced
+    to: str  # replacement, in which {be} becomes is or are
+    lead: re.Pattern | None  # the text before the match must match this, if given
+    without: re.Pattern | None  # the text from the match on must not match this, if given
 
     def apply(self, clause: str) -> str:
-        """Apply the rule to a clause, wherever its conditions hold."""
+        """Return a clause in which every match is replaced whose conditions hold."""
 
         def put(match: re.Match) -> str:
             if self.lead is not None and not self.lead.search(remove_marks(clause[: match.start()])):
@@ -69,33 +69,27 @@ class Rule:
 
 @dataclass(frozen=True)
 class Patterns:
-    """The compiled patterns, in file order. protected: kept text; sentence: rules for whole sentences; tails: rules
-    for ends of clauses, applied first; drop: (reason, pattern) of clauses to drop; leftover: words that only a
-    comparison needs, sought after all rules; rebuild: rules for the clauses that hold such words; bare: words without
-    meaning of their own; nouns: those of them that name a body part; past: words before a past illness; trigger:
-    sentences without a match are kept; absence: statements that a finding is gone (group ``what``); clauses: separator,
-    verb and before_verb, where clauses are split, contrast and broken; tidy: (pattern, replacement) around cut words.
-    """
+    """The compiled patterns of ``resources/radvlm/filter.yaml``, in file order."""
 
-    protected: tuple[re.Pattern, ...]
-    sentence: tuple[Rule, ...]
-    tails: tuple[Rule, ...]
-    drop: tuple[tuple[str, re.Pattern], ...]
-    rules: tuple[Rule, ...]
-    leftover: re.Pattern
-    rebuild: tuple[Rule, ...]
-    bare: frozenset[str]
-    nouns: frozenset[str]
-    past: frozenset[str]
-    trigger: re.Pattern
-    absence: tuple[re.Pattern, ...]
-    clauses: Mapping[str, re.Pattern]
-    tidy: tuple[tuple[re.Pattern, str], ...]
+    protected: tuple[re.Pattern, ...]  # words that no rule may change
+    sentence: tuple[Rule, ...]  # rules for whole sentences
+    tails: tuple[Rule, ...]  # rules for the end of a clause, applied before its other rules
+    drop: tuple[tuple[str, re.Pattern], ...]  # (reason, pattern) of clauses that are dropped
+    rules: tuple[Rule, ...]  # rules for the inside of a clause
+    leftover: re.Pattern  # words that occur only in comparisons, sought after all rules
+    rebuild: tuple[Rule, ...]  # rules for clauses that still have such words
+    bare: frozenset[str]  # words that say nothing about an image alone, such as size
+    nouns: frozenset[str]  # those bare words that name a body part
+    past: frozenset[str]  # words before a past illness, as in "prior pneumonia"
+    trigger: re.Pattern  # a sentence without a match is kept
+    absence: tuple[re.Pattern, ...]  # statements that a finding, the group ``what``, is gone
+    clauses: Mapping[str, re.Pattern]  # patterns that split clauses (separator, verb, before_verb) or check them
+    tidy: tuple[tuple[re.Pattern, str], ...]  # (pattern, replacement) around removed words
 
 
 @cache
 def load_patterns() -> Patterns:
-    """Load the patterns, once per process. Raises KeyError for an unknown slot."""
+    """Return the patterns, which are loaded once. Raises KeyError if a pattern refers to an unknown {slot}."""
     resource = load_resource(RESOURCE_FILES[0])
     slots: dict[str, str] = {}
 
@@ -133,14 +127,14 @@ def load_patterns() -> Patterns:
 
 @dataclass(frozen=True)
 class SentenceFilter:
-    """Rewrites one sentence and verifies the result; states_absence: resolved findings are stated as absent."""
+    """Edits single sentences and verifies each edit."""
 
     patterns: Patterns
     lexicon: lexicon.Lexicon
-    states_absence: bool = False
+    states_absence: bool = False  # whether findings that have resolved are stated as absent
 
     def __call__(self, sentence: str) -> Sentence:
-        """Return the filtered sentence; filtering is idempotent."""
+        """Return the sentence after editing. A sentence that was edited before does not change again."""
         text, reasons = self.rewrite(sentence) if self.patterns.trigger.search(sentence) else (sentence, ())
         if not reasons:
             return Sentence(sentence, KEPT)
@@ -155,17 +149,17 @@ class SentenceFilter:
         return Sentence(None, DROPPED, tuple(dict.fromkeys([*reasons, UNSURE])))
 
     def names(self, text: str) -> bool:
-        """Tell whether a text names a finding, a device or a state."""
+        """Return whether a text names a finding, a device or a state."""
         return any(tag in _NAMING_TAGS for tag, *_ in self._match_lexicon(text)[1])
 
     def claims(self, text: str) -> set[tuple[str, str]]:
-        """Return the (entity, presence) pairs that a sentence affirms or denies; "no new X" denies nothing."""
+        """Return the (entity, presence) pairs that a sentence affirms or denies. "No new X" denies nothing."""
         tuples = structure.structure_sentences([text], unsided_effusion=True)
         entity_claims = {(finding["entity"], finding["presence"]) for finding in tuples if finding["denies"]}
         return entity_claims | {(name, finding["presence"]) for finding in tuples for name in finding["candidates"]}
 
     def _current_clauses(self, sentence: str) -> list[str]:
-        """Return the clauses of a sentence without its statements about another image."""
+        """Return the clauses of a sentence, without its statements about another image."""
         text, _ = _apply(self.patterns.sentence, self._mark_protected(" ".join(sentence.split())))
         return [remove_marks(clause) for _, clause in self._split_clauses(text)]
 
@@ -175,7 +169,7 @@ class SentenceFilter:
         return tokens, self.lexicon.match(Doc(self.lexicon.nlp.vocab, words=words))
 
     def rewrite(self, sentence: str) -> tuple[str | None, tuple[str, ...]]:
-        """Return a sentence as single-image text, None if nothing remains, and the reasons in rule order."""
+        """Return (edited sentence, or None if nothing remains of it; reasons of the edits in rule order)."""
         text, why = " ".join(sentence.split()), []
         for _ in range(_MAX_PASSES):
             after, reasons = self._rewrite_once(text)
@@ -210,7 +204,7 @@ class SentenceFilter:
         return (joined[0].upper() + joined[1:] + end if why else text), why
 
     def _split_clauses(self, text: str) -> list[tuple[str, str]]:
-        """Return (separator before it, clause) for each clause of a sentence."""
+        """Return (separator before the clause, clause) for each clause of a sentence."""
         clauses = []
         for separator, part in _split_at(self.patterns.clauses["separator"], text):
             start = 0
@@ -234,7 +228,7 @@ class SentenceFilter:
         return text
 
     def _mark_protected(self, text: str) -> str:
-        """Mark the words of protected texts and of findings, present or past ("prior pneumonia")."""
+        """Return a text with marks at words that must stay, such as names of findings and "prior pneumonia"."""
         tokens, hits = self._match_lexicon(text)
         spans = [
             (tokens[start][1], tokens[end - 1][2])
@@ -271,13 +265,13 @@ class SentenceFilter:
         return remainder, why
 
     def _state_absence(self, clause: str) -> str:
-        """Return "no X" for a clause that states that finding X is gone, else ""."""
+        """Return "no X" if a clause states that a finding X is gone, else ""."""
         matches = (pattern.search(remove_marks(clause)) for pattern in self.patterns.absence)
         findings = (match["what"] for match in matches if match)
         return next((f"no {finding.strip()}" for finding in findings if self.names(finding)), "")
 
     def _keep_meaningful(self, clause: str) -> tuple[str, bool]:
-        """Return a clause without its meaningless pieces, and whether a piece was dropped."""
+        """Return (clause without the pieces that say nothing about the image, whether a piece was dropped)."""
         if LONE in clause:
             text = remove_marks(mend_articles(clause)).strip()
             return ("", True) if self._is_bare(text) else (_EXTENT.sub("", _LEAD.sub("", text, count=1)), False)
@@ -293,7 +287,7 @@ class SentenceFilter:
         return remove_marks(opening + mend_articles(remainder)), len(kept_pieces) < len(pieces)
 
     def _drop_bare_pieces(self, pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Drop runs of bare pieces that start at a cut word and name a body part."""
+        """Return the pieces without each run of bare pieces that begins at a removed word and names a body part."""
         kept_pieces, run = [], []
         for piece in [*pieces, None]:
             if piece is not None and self._is_bare(piece[1]) and (run or CUT in piece[1]):
@@ -310,7 +304,7 @@ class SentenceFilter:
 
 
 def _apply(rules: Sequence[Rule], text: str) -> tuple[str, list[str]]:
-    """Apply rules in order. Returns the text and the reasons of the rules that changed it."""
+    """Apply rules in order. Return (text, reasons of the rules that changed it)."""
     why: list[str] = []
     for rule in rules:
         after = rule.apply(text)
@@ -324,7 +318,7 @@ def _words_of(text: str) -> list[str]:
 
 
 def _split_at(pattern: re.Pattern, text: str) -> list[tuple[str, str]]:
-    """Return (separator before it, part) for each part of a text between matches of a pattern."""
+    """Return (separator before the part, part) for each part of a text between the matches of a pattern."""
     parts, separator, start = [], "", 0
     for match in pattern.finditer(text):
         parts.append((separator, text[start : match.start()]))
@@ -333,12 +327,12 @@ def _split_at(pattern: re.Pattern, text: str) -> list[tuple[str, str]]:
 
 
 def remove_marks(text: str) -> str:
-    """Remove the rewriting marks."""
+    """Return a text without the marks of editing."""
     return _MARKS.sub("", text)
 
 
 def mend_articles(text: str) -> str:
-    """Correct "a" and "an" before a cut word."""
+    """Return a text with the right article, "a" or "an", where the word after the article was removed."""
 
     def mended(match: re.Match) -> str:
         article = "an" if _VOWEL.match(match[2]) else "a"
@@ -348,7 +342,7 @@ def mend_articles(text: str) -> str:
 
 
 def load(options: FilterOptions, _execution: Mapping) -> Engine:
-    """Return the engine."""
+    """Return the engine rules."""
     filter_sentence = load_sentence_filter(options)
 
     def filtered(sections: Sequence[Sequence[str]]) -> list[FilteredText]:
@@ -358,5 +352,5 @@ def load(options: FilterOptions, _execution: Mapping) -> Engine:
 
 
 def load_sentence_filter(options: FilterOptions) -> SentenceFilter:
-    """Load the sentence filter."""
+    """Return the sentence filter for these settings."""
     return SentenceFilter(load_patterns(), lexicon.load_lexicon(), options.resolved == "state_absence")

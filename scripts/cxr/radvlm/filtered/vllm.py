@@ -1,6 +1,8 @@
-"""The paper's method: a language model edits each report under a schema; the rules engine checks every sentence.
+"""The engine vllm: a language model edits each report, as in the paper, and the rules engine checks its answer.
 
-A sentence that compares, claims more than its source or is longer is asked again, then its report is quarantined.
+The answer must follow a JSON schema. It is invalid if an edited sentence still compares with another image, states
+something that its source does not, or is longer than its source. The model is then asked again. A report without a
+valid answer after all attempts is excluded (quarantined).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +24,7 @@ MODEL = "model"  # reason of every sentence that a language model changed
 
 
 def load(options: FilterOptions, execution: Mapping) -> Engine:
-    """Return the engine. The model is loaded at the first question, which raises UserError if it cannot be reached."""
+    """Return the engine. Its first question loads the model. Raises UserError if the model cannot be reached."""
     model = ModelOptions(**options.own)
     generate = connect_resumably(model, execution)
     rules = load_sentence_filter(options)
@@ -37,7 +39,7 @@ def load(options: FilterOptions, execution: Mapping) -> Engine:
 
 
 def build_question(sentences: Sequence[str], rules: SentenceFilter) -> Question | Answer:
-    """Return the prompt for the sentences of one section; an answer for a section that is not asked about."""
+    """Return the question about a section. A section that is empty or addresses the model gets an Answer unasked."""
     if not sentences:
         return Answer(value={"sentences": []})
     if addresses_the_model("\n".join(sentences), FIELDS):
@@ -55,17 +57,17 @@ def build_question(sentences: Sequence[str], rules: SentenceFilter) -> Question 
 
 
 def find_contradiction(answer: Sequence[Mapping], sentences: Sequence[str], rules: SentenceFilter) -> str | None:
-    """Return why an answer is rejected, None if it is accepted; quotes no report text."""
+    """Return why an answer is invalid, or None if it is valid. The text does not quote the report."""
     if [item["index"] for item in answer] != list(range(1, len(sentences) + 1)):
-        return "sentences are not in their order"
+        return "the sentences are not in the order of the source"
     for item, sentence in zip(answer, sentences, strict=True):
         text = item["text"] or ""
         if len(text.split()) > len(sentence.split()):
             return f"sentence {item['index']} is longer than its source"
         if text and rules(text).action != KEPT:
-            return f"sentence {item['index']} compares"
+            return f"sentence {item['index']} still has words that the rules remove"
         if text and not rules.claims(text) <= rules.claims(sentence):
-            return f"sentence {item['index']} says what its source does not"
+            return f"sentence {item['index']} affirms or denies a finding that its source does not"
     return None
 
 

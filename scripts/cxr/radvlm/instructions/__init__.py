@@ -1,1 +1,1 @@
-"""The stage radvlm_instructions: samples of a mix from the facts, texts and conversations of all sources."""
+"""The stage radvlm_instructions: makes the samples of each mix from facts, texts and conversations of all sources."""

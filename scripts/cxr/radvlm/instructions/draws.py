@@ -1,4 +1,4 @@
-"""Random selections of a source, made before its lines are written: images within limits, and absent findings."""
+"""Random selections, made before the samples of a source are written: images within limits, and absent findings."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,26 +10,26 @@ from cxr.radvlm.instructions.mix import TRAIN, MixRow
 from cxr.radvlm.instructions.source_block import Blocks
 from cxr.radvlm.instructions.tasks import ABSENT, PRESENT, UNITS_BY_TASK, TaskOptions
 
-ABSENCES_PER_SAMPLE = 1.0  # questions about absent findings per sample of abnormality_grounding
+ABSENCES_PER_SAMPLE = 1.0  # number of questions about absent findings per sample of abnormality_grounding
 DrawnUnit = tuple[str, str, str, str, str | None]  # task, image, split of the source, split of the mix, target
 Absence = tuple[str, str, str, int]  # split of the source, finding, image, hash that orders the selection
 
 
 @dataclass(frozen=True)
 class SampleDraws:
-    """Selections. images_within_limit: {(task, split): images} if limited; absent: selected (image, finding) pairs."""
+    """The random selections for one source. ``images_within_limit``: {(task, split): image ids}."""
 
     images_within_limit: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
-    absent: frozenset[tuple[str, str]] = frozenset()
+    absent: frozenset[tuple[str, str]] = frozenset()  # selected (image id, absent finding) pairs
 
     def keeps(self, task: str, split: str, image_id: str) -> bool:
-        """True if an image is within a task's limit, or the task has no limit."""
+        """Return whether an image was selected for a task and split. Without a limit, every image is."""
         kept_ids = self.images_within_limit.get((task, split))
         return kept_ids is None or image_id in kept_ids
 
 
 def draw_samples(blocks: Blocks, rows: Sequence[MixRow], settings: TaskOptions) -> SampleDraws:
-    """Draw the selections for the mix rows of a source."""
+    """Return the random selections for the mix rows of a source."""
     absent = next((row for row in rows if row.task == ABSENT), None)
     counted_rows = [row for row in rows if row is not absent and (row.limits or (absent and row.task == PRESENT))]
     drawn_tasks = {row.task for row in (*counted_rows, absent) if row is not None}
@@ -63,7 +63,7 @@ def draw_samples(blocks: Blocks, rows: Sequence[MixRow], settings: TaskOptions) 
 def _images_within_limits(
     row: MixRow, units: Sequence[DrawnUnit], seed: int
 ) -> Iterator[tuple[tuple[str, str], frozenset[str]]]:
-    """Yield ((task, split), images): images in hash order until their units reach the limit."""
+    """Yield ((task, split), image ids). Images are added in hash order until their units reach the limit."""
     for limited_split, most in row.limits.items():
         key = row.task, limited_split
         counts = Counter(image_id for task, image_id, _, split, _ in units if (task, split) == key)
@@ -76,9 +76,10 @@ def _images_within_limits(
 
 
 def select_absences(pool: Iterable[Absence], present: Mapping[tuple[str, str], int], share: float) -> list[Absence]:
-    """Select absences from a ``pool``, so that a finding's name does not reveal whether it is present.
+    """Return absences from ``pool``, selected so that a finding's name does not reveal whether it is present.
 
-    A finding's quota is ``share`` times its number in ``present``; other findings of the split fill unmet quotas.
+    The quota of a finding in a split is ``share`` times its number in ``present``. Other findings of the split fill
+    quotas that cannot be met.
     """
     quotas = {key: round(share * count) for key, count in present.items()}
     lacking: Counter[str] = Counter()

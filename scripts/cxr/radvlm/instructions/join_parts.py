@@ -1,4 +1,4 @@
-"""Join the sources of a mix: resolve conflicts between splits, order lines, exchange images, build Table 1."""
+"""Joins the sources of a mix: removes patients in two splits, orders lines, exchanges images, and builds Table 1."""
 
 import json
 from collections import Counter
@@ -21,30 +21,33 @@ from cxr.radvlm.samples import TASKS
 VALIDATE, EXCHANGED = "validate", "exchanged"
 T = TypeVar("T")
 TABLE1: Columns = {
-    "task": Column(pl.String, "Task; total: all."),
-    "source": Column(pl.String, "Source; its format, where none of this format is configured."),
-    "facts": Column(pl.Int64, "Facts that the lines of train rest on."),
-    "pairs": Column(pl.Int64, "Images with what is asked of them, of train, each once."),
-    "passes": Column(pl.Int64, "Passes over the pairs, each with new wordings; null of the total."),
-    "lines": Column(pl.Int64, "Lines of train."),
-    "validate": Column(pl.Int64, "Lines of validate."),
-    "evaluation": Column(pl.Int64, "Lines of test."),
-    "paper": Column(pl.Int64, "Lines of train in the paper's mix: pairs times passes; null where it has none."),
-    "code": Column(pl.Int64, "The same of its authors' code."),
-    "difference": Column(pl.Int64, "Lines less those of the paper; null where it has none."),
+    "task": Column(pl.String, "Task; total: all tasks."),
+    "source": Column(pl.String, "Source; the format, if no source of this format is configured."),
+    "facts": Column(pl.Int64, "Number of facts on which the train lines are based."),
+    "pairs": Column(pl.Int64, "Number of pairs of question and answer in train, without repeats."),
+    "passes": Column(pl.Int64, "Number of passes over the pairs, each in new wordings; null for the total."),
+    "lines": Column(pl.Int64, "Number of train lines."),
+    "validate": Column(pl.Int64, "Number of validate lines."),
+    "evaluation": Column(pl.Int64, "Number of test lines."),
+    "paper": Column(pl.Int64, "Number of train lines in the paper's mix: pairs times passes; null if it has none."),
+    "code": Column(pl.Int64, "Number of train lines in the mix of the authors' code; null if it has none."),
+    "difference": Column(pl.Int64, "Lines minus those of the paper; null if the paper has none."),
     "note": Column(pl.String, "`not configured`: no source of this format is in use."),
 }
 
 
 def read_indices(paths: Sequence[str]) -> pl.DataFrame:
-    """Return the rows of all INDEX tables, with ``part``, the number of the table, and ``row``, the row in it."""
+    """Return the rows of all INDEX tables, with the number of the table (``part``) and of the row in it (``row``)."""
     tables = [read_table(path) for path in paths] or [pl.DataFrame(schema=schema(INDEX))]
     row = pl.int_range(pl.len(), dtype=pl.Int64)
     return pl.concat(table.with_columns(part=pl.lit(at, pl.Int64), row=row) for at, table in enumerate(tables))
 
 
 def drop_conflicts(index: pl.DataFrame, families: Mapping[str, str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return (index without validate lines of subjects that their family has in train, index of the removed lines)."""
+    """Remove validate lines of subjects on whose validation images a source of the same family trains.
+
+    ``families``: {source: family that shares subjects}. Return (index of other lines, index of the removed lines).
+    """
     index = index.with_columns(family=pl.col("source").replace_strict(families, default=pl.col("source")))
     trained = index.filter(pl.col("source_split") != TRAIN, split=TRAIN)
     training_subjects = trained.select("family", "subject_id").unique()
@@ -53,7 +56,7 @@ def drop_conflicts(index: pl.DataFrame, families: Mapping[str, str]) -> tuple[pl
 
 
 def sort_split(index: pl.DataFrame, split: str, seed: int) -> pl.DataFrame:
-    """Return the sorted index of a split: train in hash order, other splits by image."""
+    """Return the index rows of a split in their final order: train by a hash, other splits by image."""
     split_index = index.filter(split=split)
     if split == TRAIN:
         place = pl.Series([stable_hash(seed, "order", name) for name in split_index["sample_id"]], dtype=pl.UInt64)
@@ -67,7 +70,7 @@ def run(
     exchanged_out: str, table1_out: str, conservation_out: str, rows: list[Mapping], families: Mapping[str, str],
     seed: int,
 ) -> None:  # fmt: skip
-    """Join the sources' files into the files of a mix. ``families``: {source: family that shares subjects}."""
+    """Join the files of all sources into those of a mix. ``families``: {source: family that shares subjects}."""
     written: Counter[str] = Counter()
     index, removed_index = drop_conflicts(read_indices(indices), families)
     paths = {TRAIN: train, VALIDATE: validate, TEST: test}
@@ -117,7 +120,7 @@ def _count_while_reading(lines: Iterable[T], written: Counter[str], name: str) -
 
 
 def pair_images(images: Iterable[Mapping], seed: int) -> dict[tuple[str, str], str]:
-    """Return {(source, image): image of the next patient (in hash order) with the same source and view}."""
+    """Return {(source, image id): id of another patient's image}. Both images have the same source and view."""
     groups: dict[tuple, dict[str, set[str]]] = {}
     for row in images:
         patients = groups.setdefault((row["source"], row["view"]), {})
@@ -138,7 +141,7 @@ SUMMED = ("facts", "pairs", "lines", "validate", "evaluation", "paper", "code") 
 
 
 def build_table1(rows: Sequence[MixRow], index: pl.DataFrame) -> pl.DataFrame:
-    """Return Table 1: the mix by task and source, with the published counts. ``index``: index of all lines."""
+    """Return Table 1: the mix by task and source, beside the published counts. ``index``: index of all lines."""
     records = []
     for row in rows:
         source_index = index.filter(task=row.task, source=row.source)

@@ -1,4 +1,4 @@
-"""Export a mix for LLaVA's trainers: one JSON list per split, and its images."""
+"""Exports a mix for LLaVA's trainers: one JSON list per split, and the images."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,13 +15,13 @@ from cxr.vlm.conventions import GRID, Convention, InputSize, find_convention
 from cxr.vlm.samples import ImageStore, parse_sample
 
 FILE_BY_SPLIT = {"train": "llava.json", "validate": "llava_validate.json", "test": "llava_test.json"}
-"""{split: file name}."""
+"""{split: name of its file}."""
 COPIED_FIELDS = ("task", "source", "split", "asked")  # fields of a line that are copied into the export
 ImageKey = tuple[str, str]  # (source, image_id) of an image
 
 
 def image_path(source: str, image_id: str) -> str:
-    """Return the relative path of an image; the id is quoted, so that the path stays inside the folder."""
+    """Return the path of an image in the export. The id is quoted, so that the path stays inside the folder."""
     return f"images/{source}/{quote(image_id, safe=' ')}.png"
 
 
@@ -51,7 +51,7 @@ def run(
 
 
 def to_entries(path: str | Path, picture: Callable[[Mapping], str], convention: Convention) -> Iterator[dict]:
-    """Yield the entry of each line, with boxes independent of image size; ``picture`` returns a line's image path."""
+    """Yield the entry of each line, with boxes that do not depend on image size. ``picture``: line to image path."""
     image_size = InputSize(GRID, GRID)
     for line in read_lines(path):
         sample, more = parse_sample(line), {name: line[name] for name in COPIED_FIELDS}
@@ -62,7 +62,7 @@ def to_entries(path: str | Path, picture: Callable[[Mapping], str], convention: 
 def write_images(
     folder: Path, line_by_picture: Mapping[ImageKey, Mapping], frames: Sequence[str], folders: Mapping
 ) -> None:
-    """Write each frame without padding as a grey PNG. ``line_by_picture``: {(source, image): any line about it}."""
+    """Write each frame as a grey PNG without its padding. ``line_by_picture``: {(source, image id): any line}."""
     for source in sorted({source for source, _ in line_by_picture}):
         source_frames = [path for path in frames if Path(path).parent == Path(folders[source])]
         with ImageStore(source_frames) as store:

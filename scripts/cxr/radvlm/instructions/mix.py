@@ -1,4 +1,4 @@
-"""The rows of a mix: tasks by source, with passes and limits; and the published mixes."""
+"""The rows of a mix, one per task and source, with passes and limits; and the rows of the published mixes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,20 +13,17 @@ TRAIN, TEST = "train", "test"
 
 @dataclass(frozen=True)
 class MixRow:
-    """A task of a source. repeat: passes in train; most, tested: maximum units in train and in test, 0 for all;
-    splits: splits of the source used for training; paper, code: (pairs, passes, evaluation) of the published mixes;
-    used: True if the source is configured.
-    """
+    """One task of one source in a mix. A unit is a question about an image, without its repeats."""
 
     task: str
     source: str
-    repeat: int
-    most: int = 0
-    tested: int = 0
-    splits: tuple[str, ...] = (TRAIN,)
-    paper: tuple | None = None
-    code: tuple | None = None
-    used: bool = True
+    repeat: int  # number of passes in train
+    most: int = 0  # maximum number of units in train; 0: no limit
+    tested: int = 0  # maximum number of units in test; 0: no limit
+    splits: tuple[str, ...] = (TRAIN,)  # splits of the source that are used for training
+    paper: tuple | None = None  # (pairs, passes, evaluation pairs) in the paper's mix
+    code: tuple | None = None  # (pairs, passes, evaluation pairs) in the authors' code
+    used: bool = True  # whether a source of the format is configured
 
     @property
     def limits(self) -> dict[str, int]:
@@ -34,12 +31,12 @@ class MixRow:
         return {split: most for split, most in ((TRAIN, self.most), (TEST, self.tested)) if most}
 
     def split_of(self, source_split: str) -> str:
-        """Return the split of the mix that an image with this split of the source belongs to."""
+        """Return the split of the mix to which images of a split of the source belong."""
         return TRAIN if source_split in self.splits else source_split
 
 
 def _published_rows(preset: str, formats: Mapping[str, str]) -> list[MixRow]:
-    """Return the rows of a published mix: one per configured source of a format, or one unused row if there is none."""
+    """Return a published mix: a row per configured source of each format, or an unused row if there is none."""
     resource, rows = load_resource(RESOURCE_FILES[0]), []
     for entry in resource["published"]:
         paper, code = tuple(entry["paper"]), tuple(entry["code"])
@@ -60,7 +57,7 @@ def _own_rows(name: str, formats: Mapping[str, str]) -> list[MixRow]:
 
 
 def mix_rows(mix: Mapping, formats: Mapping[str, str]) -> list[MixRow]:
-    """Return a mix's rows in task order; its tasks {task: {source: {repeat, most}}} override the preset."""
+    """Return the rows of a mix in task order. Its ``tasks`` {task: {source: {repeat, most}}} override the preset."""
     preset = mix["preset"]
     rows = (
         _own_rows("own", formats) + _own_rows("ours", formats) if preset == OWN
@@ -77,20 +74,20 @@ def mix_rows(mix: Mapping, formats: Mapping[str, str]) -> list[MixRow]:
 
 
 def explain_unused_sources(mixes: Mapping[str, Iterable[MixRow]], sources: Iterable[str]) -> str:
-    """Return a sentence on the sources in use that no mix reads, "" if each is read; the cohort may go unread."""
+    """Return a message about sources in use that no mix reads, or "" if there are none. The cohort is ignored."""
     read_sources = {row.source for rows in mixes.values() for row in rows if row.used}
     unread_sources = [source for source in sources if source not in {OWN, *read_sources}]
     if not unread_sources:
         return ""
     return (
         f"radvlm.sources.use names {', '.join(unread_sources)}, which no mix reads: set "
-        f"radvlm.instructions.mixes.{next(iter(mixes))}.preset to paper, name tasks of it in that mix, or leave it out "
-        "of use"
+        f"radvlm.instructions.mixes.{next(iter(mixes))}.preset to paper, add tasks of it to that mix, or remove it "
+        "from use"
     )
 
 
 def rows_from_options(row_options: list[Mapping]) -> list[MixRow]:
-    """Convert a rule's params, which are dicts with lists for tuples, to mix rows."""
+    """Return mix rows from the params of a workflow rule: dicts in which tuples have become lists."""
     return [
         MixRow(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
         for fields in row_options

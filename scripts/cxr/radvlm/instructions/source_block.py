@@ -1,4 +1,4 @@
-"""The records of a source, read in blocks of images to bound memory; boxes are converted to fractions."""
+"""The records of a source, read in blocks of images, which bounds the memory. Boxes are converted to fractions."""
 
 import json
 from array import array
@@ -21,7 +21,7 @@ from cxr.radvlm.samples import NamedBoxes, group_boxes, sort_by_area, survive_ro
 
 
 class LineFiles:
-    """Random access to the lines of several files; only line positions are in memory. Use inside ``with``."""
+    """Random access to the lines of several files, of which only positions are in memory. Use it in ``with``."""
 
     def __init__(self, paths: Sequence[str]):
         self._paths = paths
@@ -39,11 +39,11 @@ class LineFiles:
 
     @property
     def num_lines(self) -> int:
-        """Total number of lines."""
+        """Number of lines in all files."""
         return sum(len(ends) - 1 for ends in self._ends)
 
     def get(self, part: int, row: int) -> bytes:
-        """Return line ``row`` of file ``part``, both from 0, as bytes."""
+        """Return line ``row`` of file ``part`` as bytes. Both numbers start at 0."""
         self._files[part].seek(self._ends[part][row])
         return self._files[part].readline()
 
@@ -52,7 +52,7 @@ BOX, LABEL, PHRASE, REGION = "box", "label", "phrase", "region"  # kinds of fact
 
 
 def summarize_source(facts: pl.LazyFrame) -> tuple[tuple[str, ...], bool]:
-    """Return a source's findings that have boxes, sorted, and whether it has labels."""
+    """Return (sorted names of the findings that have boxes in a source, whether the source has labels)."""
     boxed = facts.filter(kind=BOX).select(pl.col("name").unique().sort()).collect()["name"]
     labels = facts.filter(pl.col("reader").is_null(), kind=LABEL).select(pl.len()).collect().item()
     return tuple(boxed), labels > 0
@@ -60,24 +60,23 @@ def summarize_source(facts: pl.LazyFrame) -> tuple[tuple[str, ...], bool]:
 
 @dataclass
 class SourceBlock:
-    """A block of images of a source. images: {image_id: row} of usable images; sizes: {image_id: (rows, columns)};
-    summary: from :func:`summarize_source`; texts, phrases, conversations, pairs: lines about the images; boxes_by_mask:
-    {mask_id: boxes}; present: {image_id: present labels without No Finding}; stated: {image_id: ids of its label
-    facts}. ``present`` and ``stated`` contain images with labels only, and ignore single readers.
+    """A block of images of a source, with the facts and lines about them.
+
+    ``present`` and ``stated`` contain only images with labels. Labels of single annotators are ignored.
     """
 
     source: str
-    images: Mapping[str, dict]
+    images: Mapping[str, dict]  # {image_id: row} of usable images
     facts: pl.DataFrame
-    sizes: Mapping[str, tuple[int, int]]
-    summary: tuple[tuple[str, ...], bool]
-    texts: Sequence[Mapping] = ()
+    sizes: Mapping[str, tuple[int, int]]  # {image_id: (rows, columns)}
+    summary: tuple[tuple[str, ...], bool]  # from summarize_source
+    texts: Sequence[Mapping] = ()  # lines about the images, like the next three
     phrases: Sequence[Mapping] = ()
     conversations: Sequence[Mapping] = ()
     pairs: Sequence[Mapping] = ()
-    boxes_by_mask: Mapping[str, tuple] = field(default_factory=dict)
-    present: dict[str, list[str]] = field(init=False)
-    stated: dict[str, tuple[str, ...]] = field(init=False)
+    boxes_by_mask: Mapping[str, tuple] = field(default_factory=dict)  # {mask_id: boxes}
+    present: dict[str, list[str]] = field(init=False)  # {image_id: present labels without No Finding}
+    stated: dict[str, tuple[str, ...]] = field(init=False)  # {image_id: ids of its label facts}
 
     def __post_init__(self) -> None:
         label_names = load_label_names()
@@ -96,11 +95,11 @@ class SourceBlock:
 
 
 Geometry = Mapping[str, tuple[np.ndarray, tuple[int, ...]]]
-"""{image_id: (affine from its frame to the original, (rows, columns) of the original)}."""
+"""{image_id: (affine from its frame to the original image, (rows, columns) of the original image)}."""
 
 
 def read_geometry(frames: Sequence[str], image_ids: Collection[str]) -> Geometry:
-    """Return the geometry of the images among ``image_ids`` that have a frame."""
+    """Return the geometry of those of the ``image_ids`` that have a frame."""
     geometry_by_image = {}
     for path in frames:
         with Shard(path) as shard:
@@ -113,7 +112,10 @@ def read_geometry(frames: Sequence[str], image_ids: Collection[str]) -> Geometry
 def read_mask_boxes(
     pairs: Sequence[Mapping], geometry: Geometry, masks: Sequence[str], smallest: int
 ) -> dict[str, tuple]:
-    """Return {mask_id: boxes of components of at least ``smallest`` px} as fractions of the original, largest first."""
+    """Return {mask_id: boxes of its components} as fractions of the original image, the largest first.
+
+    ``smallest``: minimum area of a component, in frame pixels.
+    """
     image_by_mask = {pair["mask_id"]: pair["image_id"] for pair in pairs if pair["mask_id"]}
     boxes_by_mask = {}
     for path in masks:
@@ -131,10 +133,11 @@ KINDS_OF_LINES = ("texts", "phrases", "conversations", "pairs")
 
 
 class Blocks(LineFiles):
-    """The blocks of a source, sorted by image. Use inside ``with``. ``images``: usable images; ``facts``: fact table
-    sorted by image; ``sizes``: {image: (rows, columns)}; ``lines``: {texts, phrases, conversations, pairs: files};
-    ``areas``: {mask_id: boxes}. num_images: {kind of lines: number of image references}; num_by_missing_image: {(kind,
-    image in no block): number of references}. Raises ValueError if the facts are not sorted.
+    """The blocks of a source, sorted by image. Use it in ``with``. Raises ValueError if the facts are not sorted.
+
+    ``images``: usable images; ``facts``: fact table, sorted by image; ``sizes``: {image_id: (rows, columns)};
+    ``lines``: {texts, phrases, conversations or pairs: files}; ``areas``: {mask_id: boxes}. Attributes: ``num_images``:
+    {kind of lines: number of references to images}; ``num_by_missing_image``: {(kind, image in no block): number}.
     """
 
     def __init__(
@@ -166,7 +169,7 @@ class Blocks(LineFiles):
         self._edges = [0, *map(fact_image_ids.search_sorted, first_ids), len(fact_image_ids)]
 
     def each(self, reading: Collection[str] = KINDS_OF_LINES) -> Iterator[SourceBlock]:
-        """Yield each block; only lines of the kinds in ``reading`` are loaded."""
+        """Yield each block. Only lines of the kinds in ``reading`` are loaded."""
         for block, at in enumerate(self._starts_of_blocks):
             first, last = self._edges[block], self._edges[block + 1]
             rows = self._images.slice(at, BLOCK_SIZE).iter_rows(named=True)

@@ -1,4 +1,4 @@
-"""Tasks of a mix. Each task yields units: an image with the content of a question and answer about it."""
+"""Tasks of a mix. A task yields units, each of which is an image with the content of a question and its answer."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,55 +22,51 @@ REPLACED_CHARACTERS = {"\n": " ", "\r": " ", '"': "'", "“": "'", "”": "'", "
 
 @dataclass(frozen=True)
 class Part:
-    """Content of one pass. kind: kind of answer; slots: {slot of the wordings: text}; boxes: {slot: boxes}; facts: ids
-    of the supporting facts; target: region, finding or phrase; turns: complete turns, which need no wording.
-    """
+    """The content of a question and its answer in one pass. Each pass asks in other words."""
 
-    kind: str
-    slots: Mapping[str, str]
-    boxes: Mapping[str, tuple] = field(default_factory=dict)
-    facts: tuple[str, ...] = ()
-    target: str | None = None
+    kind: str  # kind of answer: answers, some or none
+    slots: Mapping[str, str]  # {slot of the wordings: text}
+    boxes: Mapping[str, tuple] = field(default_factory=dict)  # {slot name: boxes}
+    facts: tuple[str, ...] = ()  # ids of the supporting facts
+    target: str | None = None  # region, finding or phrase that the question is about
     mask_ids: tuple[str, ...] = ()
-    engine: str = ""
-    turns: tuple[Turn, ...] = ()
+    engine: str = ""  # engine that wrote the text
+    turns: tuple[Turn, ...] = ()  # complete turns, if no wordings are needed
 
 
 @dataclass(frozen=True)
 class Unit:
-    """An image with its question. key: seed for choosing wordings; parts: one per pass, or one for all passes if
-    ``repeats_part``.
-    """
+    """A unit of a task: an image with a question about it."""
 
     image_id: str
-    key: str
-    parts: Sequence[Part]
-    repeats_part: bool = True
+    key: str  # seed for choosing wordings
+    parts: Sequence[Part]  # one per pass, or one for all passes
+    repeats_part: bool = True  # whether one part is used in all passes
 
     def passes(self, repeat: int, is_train: bool) -> Iterator[tuple[int, Part]]:
-        """Return (number, part) of each pass; a repeated part has one pass outside train."""
+        """Return (number, part) of each pass. Outside train, a part that repeats has one pass."""
         parts = [self.parts[0]] * (repeat if is_train else 1) if self.repeats_part else self.parts[:repeat]
         return enumerate(parts)
 
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """Settings of tasks. exclude: called with (reason, ids) of excluded facts; pairs: ids of the selected ILS pairs."""
+    """Settings that all tasks share."""
 
     seed: int
-    exclude: Callable[[str, Sequence[str]], None] = lambda reason, ids: None
-    pairs: frozenset[str] = frozenset()
+    exclude: Callable[[str, Sequence[str]], None] = lambda reason, ids: None  # called with excluded facts
+    pairs: frozenset[str] = frozenset()  # ids of the selected ILS pairs
 
 
 def report_generation(inputs: SourceBlock, _settings: TaskOptions) -> Iterator[Unit]:
-    """Yield the filtered report for each image of a study."""
+    """Yield a unit for each image of a study with an edited report, which is the answer."""
     for line in inputs.texts:
         for image_id in filter(inputs.images.__contains__, line["image_ids"]):
             yield Unit(image_id, image_id, (Part("answers", {"report": line["text"]}, engine=line["engine"]),))
 
 
 def classification(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield the present labels of each labelled image, with devices but without No Finding."""
+    """Yield a unit for each labelled image. The answer lists present labels, with devices but without No Finding."""
     for image_id in sorted(filter(inputs.images.__contains__, inputs.stated)):
         finding_names = [load_spoken_names().say(name) for name in inputs.present[image_id]]
         slots = {"findings": join_in_words(finding_names), "number": str(len(finding_names))}
@@ -79,7 +75,7 @@ def classification(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]
 
 
 def anatomical_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield the regions of each image in random order, one per pass."""
+    """Yield a unit for each image. Each pass asks for the box of another region, in random order."""
     region_names = set(load_spoken_names().regions)
     regions_by_image: dict[str, list[NamedBoxes]] = {}
     for region in inputs.named_boxes(REGION):
@@ -93,7 +89,7 @@ def anatomical_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator
 
 
 def abnormality_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield each finding of an image with all its boxes."""
+    """Yield a unit for each finding of an image. The answer has all boxes of the finding."""
     for finding in inputs.named_boxes(BOX):
         _exclude_flat_boxes(finding, settings)
         if finding.boxes:
@@ -101,7 +97,7 @@ def abnormality_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterato
 
 
 def abnormality_detection(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield each image with its boxed findings, possibly none; a present label without a box excludes the image."""
+    """Yield a unit for each image. The answer has all findings. If a finding lacks a box, exclude the image."""
     findings_by_image: dict[str, list[NamedBoxes]] = {}
     _, has_labels = inputs.summary
     for finding in inputs.named_boxes(BOX):
@@ -123,7 +119,7 @@ def abnormality_detection(inputs: SourceBlock, settings: TaskOptions) -> Iterato
 
 
 def phrase_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield each filtered phrase with its boxes."""
+    """Yield a unit for each edited phrase. The answer has the boxes of the phrase."""
     text_by_phrase = {(line["image_id"], line["group"]): line["text"] for line in inputs.phrases}
     for phrase in inputs.named_boxes(PHRASE):
         _exclude_flat_boxes(phrase, settings)
@@ -139,7 +135,7 @@ def phrase_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Uni
 
 
 def conversations(inputs: SourceBlock, _settings: TaskOptions, grounded: bool) -> Iterator[Unit]:
-    """Yield the standard or the ``grounded`` conversations, with unchanged turns."""
+    """Yield a unit for each conversation, standard or ``grounded``, with unchanged turns."""
     for line in inputs.conversations:
         if line["grounded"] == grounded and line["image_id"] in inputs.images:
             turns = tuple(Turn(turn["question"], turn["answer"], turn.get("wording", "")) for turn in line["turns"])
@@ -149,7 +145,10 @@ def conversations(inputs: SourceBlock, _settings: TaskOptions, grounded: bool) -
 
 
 def find_absences(inputs: SourceBlock) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield (image, boxed finding of the source, facts) if it is denied or, in a source without labels, has no box."""
+    """Yield (image id, absent finding, fact ids). The finding has boxes in other images of the source.
+
+    A finding is absent if a label or an ILS pair denies it or, in a source without labels, if it has no box.
+    """
     boxed_names, has_labels = inputs.summary
     present_findings = set(inputs.facts.filter(kind=BOX).select("image_id", "name").unique().iter_rows())
     present_findings |= {(image_id, name) for image_id, names in inputs.present.items() for name in names}
@@ -170,14 +169,14 @@ def find_absences(inputs: SourceBlock) -> Iterator[tuple[str, str, tuple[str, ..
 
 
 def absent_unit(image_id: str, name: str, facts: tuple[str, ...]) -> Unit:
-    """Return a unit that asks about an absent finding."""
+    """Return a unit that asks where an absent finding is. ``facts``: ids of the facts that deny it."""
     words = load_spoken_names().say(name)
     slots = {"finding": words, "a finding": load_spoken_names().with_article(words)}
     return Unit(image_id, f"absent/{image_id}/{name}", (Part("none", slots, facts=facts, target=name),))
 
 
 def ils_pairs(inputs: SourceBlock, settings: TaskOptions, form: str) -> Iterator[Unit]:
-    """Yield the selected ILS pairs; ``form``: boxes, or seg, in which a negative pair has an empty mask id."""
+    """Yield a unit for each selected ILS pair. ``form``: boxes, or seg, in which negative pairs have no mask id."""
     for pair in (pair for pair in inputs.pairs if pair["pair_id"] in settings.pairs):
         mask, name = pair["mask_id"] or "", pair["target"]
         boxes = inputs.boxes_by_mask.get(mask, ()) if pair["seg"] else ()
@@ -198,7 +197,7 @@ def ils_pairs(inputs: SourceBlock, settings: TaskOptions, form: str) -> Iterator
 
 
 def balance_pairs(pairs: Iterable[Mapping], seed: int) -> frozenset[str]:
-    """Return the ids of all positive pairs and, per split, of at most the same number of random negative pairs."""
+    """Return the ids of all positive ILS pairs and, per split, of at most as many random negative pairs."""
     ids_by_split: dict[str, tuple[list[str], list[str]]] = {}
     for pair in pairs:
         ids_by_split.setdefault(pair["split"], ([], []))[bool(pair["seg"])].append(pair["pair_id"])
@@ -210,7 +209,7 @@ def balance_pairs(pairs: Iterable[Mapping], seed: int) -> frozenset[str]:
 
 
 def clean_phrase(text: str) -> str:
-    """Replace double quotes, brackets and line breaks in a phrase, and drop its final stop, for use inside quotes."""
+    """Return a phrase for use inside quotes: without double quotes, brackets, line breaks and its final stop."""
     safe_text = "".join(REPLACED_CHARACTERS.get(letter, letter) for letter in text)
     return " ".join(safe_text.split()).rstrip(".")
 
@@ -249,4 +248,4 @@ TASKS_BY_FACT = {
     "label": ("classification", ABSENT), "region": ("anatomical_grounding",),
     "box": (PRESENT, "abnormality_detection"), "phrase": ("phrase_grounding", "conversation_grounded"),
 }  # fmt: skip
-"""{kind of facts: tasks that use them}."""
+"""{kind of fact: tasks that use such facts}."""

@@ -1,4 +1,4 @@
-"""Wordings of questions and answers, drawn per fact and pass, independently of processing order."""
+"""Wordings of questions and answers. A hash draws them per fact and pass, so that processing order has no effect."""
 
 import re
 from collections.abc import Mapping
@@ -14,46 +14,46 @@ RESOURCE_FILES = ("radvlm/names.yaml", "radvlm/instructions.yaml")
 
 @dataclass(frozen=True)
 class SpokenNames:
-    """Names in texts. wording_by_name: {name: words}; articles: {words: article}; regions: regions in questions."""
+    """How sentences name labels, findings and regions."""
 
-    wording_by_name: dict[str, str]
-    articles: dict[str, str]
-    regions: tuple[str, ...]
+    wording_by_name: dict[str, str]  # {name: words}, for names that sentences do not use as they are
+    articles: dict[str, str]  # {words: article}
+    regions: tuple[str, ...]  # regions that questions ask about
 
     def say(self, name: str) -> str:
-        """Return the wording of a name, in lower case."""
+        """Return the words for a name, in lower case."""
         return self.wording_by_name.get(name, name).lower()
 
     def with_article(self, words: str) -> str:
-        """Return the words with "a" or "an" if they take an article."""
+        """Return the words with "a" or "an" before them, if they take an article."""
         article = self.articles.get(words.lower())
         return f"{article} {words}" if article else words
 
 
 @cache
 def load_spoken_names() -> SpokenNames:
-    """Load the names, once per process."""
+    """Return the names, which are loaded once per process."""
     resource = load_resource(RESOURCE_FILES[0])
     articles = {words: article for article, word_list in resource["articles"].items() for words in word_list}
     return SpokenNames(resource["said"], articles, tuple(resource["regions"]))
 
 
-QUESTIONS_FROM = {"absent_grounding": "abnormality_grounding"}  # because a question must not reveal its answer
-KINDS = ("answers", "some", "none")  # kinds of answers: the only kind, or with and without findings
+QUESTIONS_FROM = {"absent_grounding": "abnormality_grounding"}  # task whose questions it shares, to reveal no answer
+KINDS = ("answers", "some", "none")  # kinds of answers: the only one of a task; with findings; without findings
 SLOT = re.compile(r"\{([a-z][a-z ]*)\}")
 
 
 @dataclass(frozen=True)
 class Wordings:
-    """Wordings of a task. questions: {id: text}; answers: {kind: {id: text}}."""
+    """The wordings of one task."""
 
-    questions: Mapping[str, str]
-    answers: Mapping[str, Mapping[str, str]]
+    questions: Mapping[str, str]  # {id: text}
+    answers: Mapping[str, Mapping[str, str]]  # {kind of answer: {id: text}}
 
 
 @cache
 def load_wordings() -> dict[str, Wordings]:
-    """Load {task: wordings}, once per process."""
+    """Return {task: wordings}, which are loaded once per process."""
     resource = load_resource(RESOURCE_FILES[1])
     wordings_by_task = {}
     for task, task_entry in resource.items():
@@ -64,13 +64,13 @@ def load_wordings() -> dict[str, Wordings]:
 
 
 def fill_slots(text: str, slots: Mapping[str, str]) -> str:
-    """Fill the slots of a wording and capitalize it; braces in slot values stay. Raises KeyError for a missing slot."""
+    """Return a wording, capitalized, with its slots filled in. Raises KeyError if a slot has no value."""
     filled_text = SLOT.sub(lambda slot: slots[slot[1]], text)
     return filled_text[:1].upper() + filled_text[1:]
 
 
 def word_turn(task: str, kind: str, drawn_for: tuple, number: int, slots: Mapping[str, str]) -> Turn:
-    """Word the turn of pass ``number``; all questions occur before one repeats. ``drawn_for``: (seed, source, key)."""
+    """Return the turn of pass ``number``. All questions occur before one repeats. ``drawn_for``: seed, source, key."""
     task_wordings = load_wordings()[task]
     order, answer_ids = _question_order(task, drawn_for), list(task_wordings.answers[kind])
     question_id = order[number % len(order)]

@@ -1,4 +1,4 @@
-"""Write one source's samples for a mix, all tasks and splits in one file, and count the outcome of each record."""
+"""Writes the samples of one source for a mix: one file for all tasks and splits, and the outcome of each record."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,33 +21,34 @@ from cxr.radvlm.samples import make_line
 
 STAGE = "radvlm_instructions"
 INDEX: Columns = {
-    "sample_id": Column(pl.String, "Sample; the rows stand in the order of the lines beside the table."),
-    "task": Column(pl.String, "Its task."),
-    "source": Column(pl.String, "Its source."),
-    "split": Column(pl.String, "Split of the mix."),
-    "source_split": Column(pl.String, "Split that its source gives the image."),
-    "subject_id": Column(pl.String, "Patient."),
-    "image_id": Column(pl.String, "Image."),
-    "view": Column(pl.String, "Its view; null if unknown."),
-    "unit": Column(pl.String, "What is asked: a fact, or the image."),
-    "pass": Column(pl.Int64, "Pass, from 0."),
-    "facts": Column(pl.Int64, "Facts it rests on; 0 in a pass that asks the same again."),
+    "sample_id": Column(pl.String, "Sample id. The rows have the order of the lines in the file beside the table."),
+    "task": Column(pl.String, "Task of the sample."),
+    "source": Column(pl.String, "Source of the sample."),
+    "split": Column(pl.String, "Split in the mix."),
+    "source_split": Column(pl.String, "Split of the image in its source."),
+    "subject_id": Column(pl.String, "Patient id."),
+    "image_id": Column(pl.String, "Image id."),
+    "view": Column(pl.String, "View of the image; null if unknown."),
+    "unit": Column(pl.String, "Key of what the question is about: a fact, or the image."),
+    "pass": Column(pl.Int64, "Number of the pass, from 0."),
+    "facts": Column(pl.Int64, "Number of facts on which the sample is based; 0 if an earlier pass asked the same."),
 }
 OUTCOMES: Columns = {
-    "source": Column(pl.String, "Source."),
+    "source": Column(pl.String, "Source of the records."),
     "what": Column(
         pl.String,
-        "Facts of a kind, texts, conversations, pairs; of the mix `lines`, `table1` (its lines), `exchanged`.",
+        "Kind of record: kind of facts, texts, conversations, pairs; for the mix `lines`, `table1`, `exchanged`.",
     ),
     "outcome": Column(
         pl.String,
-        "`all`, or what became of it. `used`; of facts `reader`: fused with others, or a single reader's label; of "
-        "facts, texts, conversations and pairs `split_conflict`: its patient is in another split of the mix too, "
-        "`no_image`: its image is not in the source, or no frame shows it; `no_area`, `nothing_left`, `bad_form`, "
-        "`no_boxes`: reasons; `not_in_mix`: no task asks them; `not_drawn`: a limit, or a draw. Of lines `file`, "
-        "`train`, `validate`, `test`: they were written, and counted at that; `no_other`: there is no other picture.",
+        "`all`, or the outcome. `used`: in the mix. Facts: `reader`: fused with others, or label of one "
+        "annotator. Facts, texts, conversations, pairs: `split_conflict`: the patient is also in another split "
+        "of the mix; `no_image`: the image is not in the source or has no frame; `no_area`, `nothing_left`, "
+        "`bad_form`, `no_boxes`: see reasons; `not_in_mix`: no task asks about it; `not_drawn`: left out by a "
+        "limit or a draw. Lines: `file`, `train`, `validate`, `test`: written to the file; `no_other`: there is "
+        "no other image.",
     ),
-    "number": Column(pl.Int64, "How many."),
+    "number": Column(pl.Int64, "Number of records."),
 }
 ILS = ("ils_grounding", "ils_segmentation")
 UNITS_OF_LINE = {
@@ -57,13 +58,14 @@ UNITS_OF_LINE = {
     ],
     "pairs": lambda line: [(line["image_id"], line["pair_id"], ILS)],
 }
-"""{kind of lines: function that returns (image, key, tasks that may use it) for each unit of a line}."""
+"""{kind of lines: function that returns (image id, key, tasks that may use it) for each unit of a line}."""
 
 
 class SampleWriter:
-    """Builds the samples of a source block by block and counts outcomes. ``pairs``: ids of the selected pairs;
-    ``reason_by_image``: {image: why it is excluded}. index: one table of INDEX rows per block; num_by_outcome: {(kind,
-    outcome): number}.
+    """Builds the samples of a source, block by block, and counts the outcome of each record.
+
+    ``pairs``: ids of the selected ILS pairs; ``reason_by_image``: {excluded image: reason}. The attribute ``index`` has
+    a table of INDEX rows per block; ``num_by_outcome`` is {(record kind, outcome): number}.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class SampleWriter:
         self.reason_by_image = reason_by_image or {}
         self.index: list[pl.DataFrame] = []
         self.num_by_outcome: Counter[tuple[str, str]] = Counter()
-        # for the current block: ids of used facts, {fact or pair: why it is excluded}, and (kind, key) of units
+        # of the current block: ids of used facts, {excluded fact or pair: reason}, (kind, key) of used, undrawn units
         self._used_facts: set[str] = set()
         self._reasons: dict[str, str] = {}
         self._used_units: set[tuple[str, str]] = set()
@@ -83,7 +85,7 @@ class SampleWriter:
         self.task_options = TaskOptions(seed, exclude, pairs)
 
     def lines(self, inputs: SourceBlock) -> Iterator[dict]:
-        """Yield the lines of a block for all mix rows. Raises AssertionError for a unit without an outcome."""
+        """Yield the lines of a block for all mix rows. Raises AssertionError if a unit has no outcome."""
         for of_block in (self._used_facts, self._reasons, self._used_units, self._undrawn_units):
             of_block.clear()
         index: list[tuple] = []
@@ -151,7 +153,7 @@ class SampleWriter:
                 self.num_by_outcome[kind, outcome] += 1
 
     def outcome_table(self, blocks: Blocks) -> pl.DataFrame:
-        """Return the outcomes of all blocks. Raises AssertionError if they do not add up to the source's files."""
+        """Return the outcomes of all blocks. Raises AssertionError if the sums differ from the source's files."""
         counts = Counter(self.num_by_outcome)
         totals = Counter(dict(blocks.facts.group_by("kind").len().collect().iter_rows()))
         totals += Counter({kind: blocks.num_images[kind] for kind in UNITS_OF_LINE})
@@ -170,7 +172,7 @@ def run(
     index: str, excluded: str, source: str, rows: list[Mapping], smallest: int, seed: int,
     conversations: Sequence[str] = (), pairs: Sequence[str] = (), masks: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write a source's lines, index and outcomes. ``smallest``: minimum mask component with a box, in frame pixels."""
+    """Write a source's samples, index and outcomes. ``smallest``: minimum area of a mask component, in frame pixels."""
     cv2.setNumThreads(1)
     mix_rows = [row for row in rows_from_options(rows) if row.used]
     image_table = read_table(images)

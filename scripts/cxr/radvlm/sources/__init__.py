@@ -1,1 +1,1 @@
-"""The stage radvlm_sources: facts and images of all sources in a common format."""
+"""The stage radvlm_sources: reads the images of every source, and the facts about them, into a common format."""

@@ -1,4 +1,4 @@
-"""Readers of sources with named boxes: vindr (train, test), nih, rsna and coco; boxes of several readers are fused."""
+"""Readers of the formats vindr, nih, rsna and coco, whose boxes have names. Boxes of several annotators are fused."""
 
 import re
 import unicodedata
@@ -29,14 +29,14 @@ from cxr.radvlm.sources.facts import BOX, FUSED, IMAGES, LABEL, LABELS, UNNAMED_
 
 VINDR_TABLES = {"train": ("annotations/annotations_train.csv", "annotations_train.csv", "train.csv"),
          "test": ("annotations/annotations_test.csv", "annotations_test.csv")}  # fmt: skip
-"""{split: possible paths of its table}; the last path of train is Kaggle's."""
+"""{split: possible paths of its table of boxes}. The last path of train is that of Kaggle's copy."""
 LABEL_TABLES = {"train": ("annotations/image_labels_train.csv", "image_labels_train.csv"),
          "test": ("annotations/image_labels_test.csv", "image_labels_test.csv")}  # fmt: skip
 """{split: possible paths of its table of image labels}."""
-CONSENSUS = "consensus"  # reader name for a table without reader ids
+CONSENSUS = "consensus"  # name of the annotator in facts from a table without annotators
 CELLS = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT}  # {cell of a label table: label value}
-FUSION_IOU = 0.1  # IoU above which boxes of several readers of one class are fused (authors' code)
-FUSION_DECIMALS = 3  # decimals of fused corners on the unit square (authors' code)
+FUSION_IOU = 0.1  # IoU above which boxes of one class by several annotators are fused (authors' code)
+FUSION_DECIMALS = 3  # decimals of corners after fusion, as fractions of the image (authors' code)
 FUSED_SPLITS = ("train", "validate")  # splits whose boxes are fused; the test boxes of VinDr-CXR are a consensus
 IMAGE_ENDINGS = (".dicom", ".dcm", ".png", ".jpg", ".jpeg")
 ENDINGS = ("", *(case(ending) for ending in IMAGE_ENDINGS for case in (str.lower, str.upper)))
@@ -44,15 +44,15 @@ ENDINGS = ("", *(case(ending) for ending in IMAGE_ENDINGS for case in (str.lower
 
 @dataclass(frozen=True)
 class SourceImage:
-    """An image of a source; regions: its named boxes with their readers; folders: possible folders of its file."""
+    """An image that a source lists."""
 
     name: str
     split: str
-    regions: list[Annotation]
-    folders: Sequence[Path]
+    regions: list[Annotation]  # its named boxes, with their annotators
+    folders: Sequence[Path]  # folders that may contain its file
 
     def find_file(self) -> Path | None:
-        """Find the image file by its name (unchanged, with system separators, or in NFC or NFD); None if missing."""
+        """Return the image file, or None. The name is tried as it is, with / as separator, and in NFC and NFD."""
         system_name = self.name.replace("\\", "/")
         forms = (unicodedata.normalize(form, system_name) for form in ("NFC", "NFD"))
         names = dict.fromkeys([self.name, system_name, *forms])
@@ -61,7 +61,7 @@ class SourceImage:
 
 
 def read_vindr(options: ReadOptions) -> SourceRecords:
-    """Read images with boxes, and image labels if any exist. Raises UserError if the folder has no box table."""
+    """Return the images with boxes, and image labels if there is a table. Raises UserError without a table of boxes."""
     records, images = SourceRecords(), []
     for split, path in _find_tables(options.folder, VINDR_TABLES):
         regions, image_names = read_annotations(options.key, path, "vindr")
@@ -87,11 +87,13 @@ def _count_unknown(records: SourceRecords, number_by_name: Mapping[str, int], no
     for name, number in sorted(number_by_name.items()):
         records.counts[f"unknown_label: {quote_value(name)}"] += number
     if number_by_name:
-        log.warning("%d %s are unknown to VinDr-CXR and kept: see counts.tsv", len(number_by_name), noun)
+        log.warning(
+            "%d %s are unknown to VinDr-CXR: they are kept, and listed in counts.tsv", len(number_by_name), noun
+        )
 
 
 def read_box_file(options: ReadOptions) -> SourceRecords:
-    """Read a box file in a format of ``agreement``; images without a split get a hashed split of their subject."""
+    """Return the images and boxes of a file (nih, rsna or coco). Missing splits come from a hash of the subject."""
     regions, image_names = read_annotations(options.key, options.folder, options.source["format"])
     by_table = {region.image: split_name(region.split) or "" for region in regions if region.split}
     without = ((subject_of(image, options), "") for image in image_names if not by_table.get(image))
@@ -108,13 +110,16 @@ def read_box_file(options: ReadOptions) -> SourceRecords:
 
 
 def subject_of(image: str, options: ReadOptions) -> str:
-    """Return an image's subject: the first group of the ``subject`` pattern, else the image itself."""
+    """Return an image's subject: the first group of the setting ``subject`` or, without a match, the image's name."""
     match = re.search(options.source["subject"], image) if options.source["subject"] else None
     return (match and match.group(1)) or image_name("{stem}", image)
 
 
 def fuse_readers(regions: Sequence[tuple[str, str, str, np.ndarray]], sizes: Mapping) -> list[tuple]:
-    """Fuse (image, name, reader, box) into sorted (image, name, box); round corners if ``sizes`` has the image."""
+    """Fuse (image, name, annotator, box) and return sorted tuples (image, name, fused box).
+
+    ``sizes``: {image: (rows, columns)}; corners of boxes in these images are rounded.
+    """
     if not regions:
         return []
     names = sorted({(image, name) for image, name, _, _ in regions})
@@ -135,7 +140,7 @@ def fuse_readers(regions: Sequence[tuple[str, str, str, np.ndarray]], sizes: Map
 
 
 def _find_tables(folder: Path, names_by_split: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, Path]]:
-    """Yield (split, first of its possible tables that exists), compressed or not."""
+    """Yield (split, path of its table). The path is the first possible one that exists, compressed or not."""
     for split, names in names_by_split.items():
         candidates = (folder / f"{name}{ending}" for name in names for ending in ("", ".gz"))
         if (path := next(filter(Path.is_file, candidates), None)) is not None:
@@ -152,7 +157,7 @@ def _group_by_image(
 
 
 def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[SourceImage]) -> None:
-    """Add images and their boxes; exclude images whose file is missing or unreadable, and the boxes of these."""
+    """Add images and their boxes. Exclude an image, with its boxes, if its file is missing or unreadable."""
     sizes: dict[str, tuple[int, int]] = {}
     readers: list[tuple[str, str, str, np.ndarray]] = []
     several = any(region.reader for image in images for region in image.regions)
@@ -196,12 +201,12 @@ def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[S
 
 
 def _find_image(image: SourceImage, is_duplicate: bool) -> tuple[Path, tuple[int, int], Turn]:
-    """Return the path, stored size and turn of an image. Raises Rejected if it cannot be used."""
+    """Return (path, stored size, turn to the upright image) of an image. Raises Rejected if it cannot be used."""
     if (path := image.find_file()) is None:
         raise Rejected("missing_file")
     header = read_header(str(path))
     if header.size is None:
-        raise Rejected("undecodable", "the header tells no size")
+        raise Rejected("undecodable", "the file header has no image size")
     if is_duplicate:
         raise Rejected("duplicate_image")
     if {region.size for region in image.regions if region.size} - {header.size}:
@@ -210,16 +215,17 @@ def _find_image(image: SourceImage, is_duplicate: bool) -> tuple[Path, tuple[int
 
 
 def _upright_box(region: Annotation, turn: Turn, stored: tuple[int, int]) -> np.ndarray:
-    """Convert a region's box from pixels of the stored to the upright image, (4,); NaN if the region has no box."""
+    """Return a region's box (4,) in pixels of the upright image, NaN without one. ``stored``: size before the turn."""
     box = np.array(region_box(region) or (np.nan,) * 4, np.float64)
     return box if turn == UPRIGHT or np.isnan(box).any() else boxes_to_upright(box, turn, stored)[0]
 
 
 def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -> None:
-    """Add VinDr-CXR's image labels, one set per reader (train) or the consensus (test).
+    """Add VinDr-CXR's image labels: those of each annotator (train), or the consensus (test).
 
-    Each label becomes a fact with a reader, which no task uses: global diagnoses have no box. Rows for images that were
-    not read, and repeated rows of a reader, are excluded. Raises UserError, which names ``key``, for another table.
+    Each label becomes a fact with an annotator. No task uses such facts, because these diagnoses have no box. Rows of
+    images that were not read, and repeated rows of an annotator, are excluded. Raises UserError, which names the
+    setting ``key``, if the table has another format.
     """
     table = read_labels(key, path)
     labels = [name for name in table.columns if name not in ("image_id", "rad_id")]
@@ -231,8 +237,8 @@ def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -
     records.counts["rows of image labels"] += table.height
     records.num_rows[LABELS] += table.height
     for reason, condition, meaning in (
-        ("no_image", ~has_image, "no picture of it was read in this split"),
-        ("bad_row", has_image & ~is_first, "its reader has another row of it"),
+        ("no_image", ~has_image, "no image of this id was read in this split"),
+        ("bad_row", has_image & ~is_first, "the annotator has an earlier row for this image"),
     ):
         for image_id in table.filter(condition)["image_id"]:
             records.exclude(reason, image_id or None, detail=f"{path.name}: {meaning}", record_kind=LABELS)

@@ -1,4 +1,4 @@
-"""The sources chexpert (labels and views) and chexpert_plus (labels, views and texts)."""
+"""Readers of the formats chexpert (labels and views) and chexpert_plus (labels, views and texts)."""
 
 import re
 from collections import Counter
@@ -24,13 +24,13 @@ _WORD = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)*\d{0,2}(?![a-z])")
 
 
 def read_chexpert(options: ReadOptions) -> SourceRecords:
-    """Read the frontal images with their labels. Raises UserError for a folder without a table."""
+    """Return the frontal images with their labels. Raises UserError if the folder has no table."""
     path_by_split = {split: chexpert.find_table(options.folder, name) for split, name in chexpert.TABLES.items()}
     unknown: Counter[str] = Counter()
     parts = [chexpert.read_table(options.key, path, split, unknown) for split, path in path_by_split.items() if path]
     if not parts:
         names = ", ".join(chexpert.TABLES.values())
-        raise UserError(f"{options.key}: {options.folder} holds none of {names}: give the folder of CheXpert's tables")
+        raise UserError(f"{options.key}: {options.folder} has none of {names}: give the folder of CheXpert's tables")
     records, table = SourceRecords(), pl.concat(parts)
     records.count_unknown_cells(unknown)
     records.counts["table rows"] = records.num_rows[IMAGES] = table.height
@@ -40,7 +40,7 @@ def read_chexpert(options: ReadOptions) -> SourceRecords:
 
 
 def read_chexpert_plus(options: ReadOptions) -> SourceRecords:
-    """Read the frontal images with their texts and labels. Raises UserError for a missing table or column."""
+    """Return the frontal images with their texts and labels. Raises UserError for a missing table or column."""
     path = chexpert.find_table(options.folder, chexpert_plus.TABLE)
     if path is None:
         raise UserError(f"{options.key}: {options.folder} lacks {chexpert_plus.TABLE}: give CheXpert Plus's folder")
@@ -65,7 +65,7 @@ def read_chexpert_plus(options: ReadOptions) -> SourceRecords:
 
 
 def to_sentence_case(text: str) -> str:
-    """Convert a text to sentence case if most of its letters are capitals; acronyms stay in capitals."""
+    """Return a text in sentence case if most of its letters are capitals. Acronyms keep their capitals."""
     letters = [letter for letter in text if letter.isalpha()]
     if sum(map(str.isupper, letters)) <= len(letters) / 2:
         return text
@@ -78,9 +78,9 @@ def to_sentence_case(text: str) -> str:
 
 
 def _add_frontal_images(records: SourceRecords, table: pl.DataFrame, options: ReadOptions) -> pl.DataFrame:
-    """Add the frontal images and return their rows, each image once; exclude the others with a reason."""
+    """Add the frontal images and return their table rows, one per image. Exclude all other rows with a reason."""
     identified_rows = table.filter(pl.col("image_id").is_not_null())
-    num_unidentified, detail = table.height - identified_rows.height, "the path is not patient, study and file"
+    num_unidentified, detail = table.height - identified_rows.height, "the path is not <patient>/<study>/<file>"
     records.exclude("bad_row", detail=detail, record_kind=IMAGES, rows=num_unidentified)
     is_repeated = pl.col("frontal") & ~pl.struct("image_id", "frontal").is_first_distinct()
     for reason, condition in (("not_frontal", ~pl.col("frontal")), ("duplicate_image", is_repeated)):

@@ -1,4 +1,4 @@
-"""Records that every source reader fills (images, facts, texts, exclusions, counts), its options and output files."""
+"""The records that a reader collects from its source, the options of readers, and the output files of a source."""
 
 import re
 from collections import Counter
@@ -19,47 +19,49 @@ from cxr.geometry.boxes import CORNERS
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, VALUES, load_label_names, resolve_uncertain
 
 IMAGE_COLUMNS: Columns = {
-    "source": Column(pl.String, "Source."),
-    "image_id": Column(pl.String, "Image."),
-    "study_id": Column(pl.String, "Its study; the image where the source names none."),
-    "subject_id": Column(pl.String, "Its patient; the image where the source names none."),
+    "source": Column(pl.String, "Name of the source."),
+    "image_id": Column(pl.String, "Image id."),
+    "study_id": Column(pl.String, "Study id; the image id where the source names no study."),
+    "subject_id": Column(pl.String, "Patient id; the image id where the source names no patient."),
     "split": Column(pl.String, "train, validate or test."),
-    "view": Column(pl.String, "View, by its code: PA, AP; null if unknown."),
-    "sex": Column(pl.String, "F or M; null where the source does not tell."),
-    "rows": Column(pl.Int64, "Height of the original picture; null where the source does not tell.", "pixels"),
-    "columns": Column(pl.Int64, "Width of the original picture; null where the source does not tell.", "pixels"),
-    "path": Column(pl.String, "Image file."),
-    "frames": Column(pl.String, "Source whose frames hold it; own: the cohort's."),
+    "view": Column(pl.String, "View code, such as PA or AP; null if unknown."),
+    "sex": Column(pl.String, "F or M; null if the source does not state it."),
+    "rows": Column(pl.Int64, "Height of the original image; null if the source does not state it.", "pixels"),
+    "columns": Column(pl.Int64, "Width of the original image; null if the source does not state it.", "pixels"),
+    "path": Column(pl.String, "Path of the image file."),
+    "frames": Column(pl.String, "Source whose frames contain the image; own: the cohort."),
 }
 FACT_COLUMNS: Columns = {
     "fact_id": Column(pl.String, "Stable hash of source, image, kind, name, group, reader and box."),
-    "image_id": Column(pl.String, "Image."),
-    "kind": Column(pl.String, "label, box (of a finding), region or phrase."),
-    "name": Column(pl.String, "The label, the finding, the region, or the words of the phrase."),
-    "value": Column(pl.String, "present, absent or uncertain, as radvlm.sources.uncertain reads it; null of no label."),
-    "stated": Column(pl.String, "present, absent or uncertain, as the source states it; null of no label."),
-    "group": Column(pl.String, "What the boxes of one phrase, or of one finding of an image, have in common."),
-    "reader": Column(pl.String, "Reader of a box that was fused with others, or of a label; no task uses such facts."),
-    **edge_columns(" of the box; null without one", "original pixels"),
+    "image_id": Column(pl.String, "Image id."),
+    "kind": Column(pl.String, "Kind of fact: label, box (of a finding), region or phrase."),
+    "name": Column(pl.String, "Name of the label, finding or region, or text of the phrase."),
+    "value": Column(
+        pl.String, "Label value after radvlm.sources.uncertain: present, absent or uncertain; null for boxes."
+    ),
+    "stated": Column(pl.String, "Label value in the source: present, absent or uncertain; null for boxes."),
+    "group": Column(pl.String, "Id that the boxes of one phrase, or of one finding of an image, share."),
+    "reader": Column(
+        pl.String, "Annotator of a label, or of a box that was fused with others; no task uses such facts."
+    ),
+    **edge_columns(" of the box; null if the fact has no box", "original pixels"),
 }
-COUNT_COLUMNS: Columns = {"what": Column(pl.String, "What is counted."), "number": Column(pl.Int64, "How many.")}
+COUNT_COLUMNS: Columns = {"what": Column(pl.String, "What is counted."), "number": Column(pl.Int64, "Number.")}
 IMAGES_SCHEMA, FACTS_SCHEMA = schema(IMAGE_COLUMNS), schema(FACT_COLUMNS)
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of a reader. source: keys of the source (format, path, pictures, reports, subject); uncertain, split:
-    settings of radvlm.sources; max_characters: longest report; seed, shares: of splits that a source does not give.
-    """
+    """Options of the reader of a source."""
 
-    name: str
-    source: Mapping[str, str]
-    uncertain: str
-    split: str
-    max_characters: int
-    section_overrides: bool
-    seed: int
-    shares: Sequence[float]
+    name: str  # name of the source
+    source: Mapping[str, str]  # settings of the source: format, path, pictures, reports, subject
+    uncertain: str  # setting radvlm.sources.uncertain
+    split: str  # setting radvlm.sources.split
+    max_characters: int  # length of the longest report that is read
+    section_overrides: bool  # setting reports.section_overrides
+    seed: int  # seed of the splits that a source does not give
+    shares: Sequence[float]  # fractions of subjects in train, validate and test, where a source gives no splits
 
     @property
     def key(self) -> str:
@@ -88,39 +90,38 @@ IMAGES, LABELS, TEXTS, FUSED = "images", "labels", "texts", "fused boxes"  # kin
 UNNAMED_BOX = "a box without a name"
 _WRAPPED = re.compile(r"(?<!\n)\n(?!\n|(?:\d{1,2}[.)]|[-*•]) )")
 IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".dcm")
-NUM_CHECKED = 20  # number of first images of a source, of which one must exist
+NUM_CHECKED = 20  # number of first images of a source, at least one of which must exist
 OUTPUTS = ("images", "facts", "texts", "excluded", "counts", "conservation")  # output files of a source
 
 
 @dataclass
 class SourceRecords:
-    """Records read from a source: rows of images and facts (without ids), text lines, excluded rows and counts. tables:
-    more facts as tables, for sources with millions of facts; num_rows: {record kind: rows of the source}; num_kept:
-    {record kind: rows in the results}, except images and texts; num_excluded: {(record kind, reason): rows excluded}.
-    """
+    """The records that a reader collects from its source."""
 
-    images: list[dict] = field(default_factory=list)
-    facts: list[dict] = field(default_factory=list)
-    tables: list[pl.DataFrame] = field(default_factory=list)
-    texts: list[dict] = field(default_factory=list)
-    excluded: list[dict] = field(default_factory=list)
-    counts: Counter = field(default_factory=Counter)
-    num_rows: Counter = field(default_factory=Counter)
-    num_kept: Counter = field(default_factory=Counter)
-    num_excluded: Counter = field(default_factory=Counter)
+    images: list[dict] = field(default_factory=list)  # rows of images
+    facts: list[dict] = field(default_factory=list)  # rows of facts, without ids
+    tables: list[pl.DataFrame] = field(
+        default_factory=list
+    )  # further facts, as tables for sources with millions of them
+    texts: list[dict] = field(default_factory=list)  # output lines of texts
+    excluded: list[dict] = field(default_factory=list)  # rows of exclusions
+    counts: Counter = field(default_factory=Counter)  # {what is counted: number}
+    num_rows: Counter = field(default_factory=Counter)  # {record kind: rows of the source}
+    num_kept: Counter = field(default_factory=Counter)  # {record kind: rows in the results}, except images and texts
+    num_excluded: Counter = field(default_factory=Counter)  # {(record kind, reason): excluded rows}
 
     def exclude(
         self, reason: str, image_id: str | None = None, study_id: str | None = None, detail: str = "", *,
         record_kind: str = "", number: int = 1, rows: int = 1,
     ) -> None:  # fmt: skip
-        """Record ``rows`` excluded rows; each counts ``number`` times for ``record_kind``, if that is not empty."""
+        """Add ``rows`` exclusions. Each counts as ``number`` excluded records of ``record_kind``, if this is given."""
         row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": detail}
         self.excluded += [row] * rows
         if record_kind and rows:
             self.num_excluded[record_kind, reason] += number * rows
 
     def conservation_rows(self, source: str) -> list[CountRow]:
-        """Return the conservation rows of all kinds. Raises AssertionError if a row is unaccounted for."""
+        """Return the numbers of read, kept and excluded records by kind. Raises AssertionError if one is missing."""
         conserved_rows, num_kept = [], self.num_kept + Counter({IMAGES: len(self.images), TEXTS: len(self.texts)})
         excluded = sorted(self.num_excluded.items())
         for record_kind in sorted({*self.num_rows, *num_kept, *(kind for kind, _ in self.num_excluded)}):
@@ -130,12 +131,12 @@ class SourceRecords:
         return conserved_rows
 
     def count_unknown_cells(self, cells: Mapping[str, int]) -> None:
-        """Count label cells with unknown values, which give no fact."""
+        """Count label cells with unknown values, which give no fact. ``cells``: {label: number of cells}."""
         for label, number in sorted(cells.items()):
             self.counts[f"unknown_label: cells of {label}"] += number
 
     def add_text(self, options: ReadOptions, row: Mapping, image_ids: Sequence[str], section: str, text: str) -> None:
-        """Add a study's text; exclude it if it is empty or too long. ``row``: row of any image of the study."""
+        """Add a study's text, or exclude it if it is empty or too long. ``row``: row of any image of the study."""
         self.num_rows[TEXTS] += 1
         if not text:
             self.exclude("empty_report", image_ids[0], row["study_id"], record_kind=TEXTS)
@@ -148,10 +149,10 @@ class SourceRecords:
         self, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, *, record_kind: str | None = None,
         detail: str = "", **columns: object,
     ) -> np.ndarray:  # fmt: skip
-        """Add the boxes (N, 4) of one name, in original pixels; return the cleaned boxes that were not excluded.
+        """Add boxes (N, 4) of one name, in original pixels, as facts. Return those that were kept, after cleaning.
 
-        Boxes without an area are excluded. ``record_kind``: kind of record to count (default: ``kind``; "": none);
-        ``shape``: (rows, columns) of the image, None if unknown; ``columns``: further columns of the facts.
+        Boxes without an area are excluded. ``shape``: (rows, columns) of the image, None if unknown; ``record_kind``:
+        kind of record to count (default: ``kind``; "": none); ``columns``: further columns of the facts.
         """
         shapes = np.tile(np.array(shape, np.float64), (len(boxes), 1))
         clean, has_area, num_swapped, num_clipped = clean_boxes(boxes, shapes)
@@ -166,7 +167,7 @@ class SourceRecords:
         return boxes_with_area
 
     def add_label_table(self, images: pl.DataFrame, labels: pl.DataFrame, key: str, options: ReadOptions) -> None:
-        """Add ``labels`` to images, joined on ``key``; label rows without an image and repeated rows are excluded."""
+        """Add labels to images by the column ``key``. Exclude label rows without an image, and repeated rows."""
         unique_labels = labels.unique(key, keep="first", maintain_order=True).with_columns(known=pl.lit(True))
         joined = images.join(unique_labels, on=key, how="left", maintain_order="left")
         for image_id, study_id in joined.filter(pl.col("known").is_null()).select("image_id", "study_id").iter_rows():
@@ -187,9 +188,9 @@ def text_line(source: str, row: Mapping, image_ids: Sequence[str], section: str,
 
 
 def normalize_blanks(text: str) -> str:
-    """Collapse the blanks and unwrap the lines of a text; blank lines and list items keep their line breaks.
+    """Return a text with single blanks and with wrapped lines joined.
 
-    Control characters become blanks.
+    Control characters become blanks. Blank lines and list items keep their line breaks.
     """
     printable = "".join(letter if letter.isprintable() or letter in "\n\t" else " " for letter in text)
     lines = "\n".join(" ".join(line.split()) for line in printable.split("\n"))
@@ -197,7 +198,7 @@ def normalize_blanks(text: str) -> str:
 
 
 def find_ending(options: ReadOptions, names: Sequence[str]) -> str | None:
-    """Return the file ending of a source's images if it differs from the one in its table, else None.
+    """Return the file ending of a source's images if its table has another ending, else None.
 
     ``names``: paths of images in the table. Raises UserError if none of the first NUM_CHECKED exists with any ending.
     """
@@ -207,19 +208,19 @@ def find_ending(options: ReadOptions, names: Sequence[str]) -> str | None:
             return ending
     raise UserError(
         f"{options.key.removesuffix('path')}pictures: none of the first {len(paths)} images of {options.name} exists, "
-        f"such as {paths[0]}, also not with the endings {', '.join(IMAGE_ENDINGS)}: give the folder of its images"
+        f"such as {paths[0]}, with any of the endings {', '.join(IMAGE_ENDINGS)}: give the folder of its images"
     )
 
 
 def box_facts(image_id: str, kind: str, name: str, boxes: np.ndarray, **columns: object) -> list[dict]:
-    """Return one fact per box (N, 4) of a name; these facts share one group id."""
+    """Return one fact per box (N, 4). These facts share a group id. ``columns``: further columns."""
     group = f"g{stable_hash(image_id, kind, name, *columns.values()):016x}"
     shared_columns = {"image_id": image_id, "kind": kind, "name": name, "group": group} | columns
     return [shared_columns | dict(zip(CORNERS, map(float, box), strict=True)) for box in boxes]
 
 
 def image_label_facts(image_id: str, stated: dict[str, str], uncertain: str) -> list[dict]:
-    """Return one fact per label of an image; see :func:`resolve_uncertain` for ``uncertain``."""
+    """Return one fact per label of an image. ``uncertain``: as in :func:`resolve_uncertain`."""
     return [
         {"image_id": image_id, "kind": LABEL, "name": name, "value": value, "stated": stated[name]}
         for name, value in resolve_uncertain(stated, uncertain).items()
@@ -227,10 +228,11 @@ def image_label_facts(image_id: str, stated: dict[str, str], uncertain: str) -> 
 
 
 def clean_boxes(boxes: np.ndarray, shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray, int, int]:
-    """Sort the corners of boxes (N, 4) and clip them to images of ``shapes`` (N, 2: rows, columns; NaN: unknown).
+    """Sort the corners of boxes (N, 4) and clip the boxes to their images.
 
-    Return (boxes, whether each box has an area, bool (N,), number of boxes with swapped corners, number of clipped
-    boxes). A box has an area if its corners are finite and both sides are longer than 0.
+    ``shapes``: (rows, columns) of the image of each box, (N, 2), NaN if unknown. Return (boxes, whether each has an
+    area, bool (N,), number of boxes with swapped corners, number of clipped boxes). A box has an area if its corners
+    are finite and both sides are longer than 0.
     """
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     finite = np.isfinite(boxes).all(axis=1)
@@ -245,7 +247,7 @@ def clean_boxes(boxes: np.ndarray, shapes: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def label_table_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str) -> pl.DataFrame:
-    """Return the label facts of a table with one column per label; every image gets No Finding."""
+    """Return the label facts of a table with one column per label. Every image gets a fact of No Finding."""
     no_finding, findings = load_label_names().no_finding, load_label_names().findings
     names = list(dict.fromkeys((*labels, no_finding)))
     stated = table.select("image_id", *names if no_finding in labels else (*labels, pl.lit(None).alias(no_finding)))
@@ -262,7 +264,7 @@ def label_table_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str
 
 
 def facts_table(source: str, rows: Iterable[dict], tables: Sequence[pl.DataFrame] = ()) -> pl.DataFrame:
-    """Return the facts with their ids, sorted by image, kind, name and id; repeated rows get distinct ids."""
+    """Return a table of facts with ids, sorted by image, kind, name and id. Equal rows get different ids."""
     first = pl.DataFrame(list(rows), schema={name: kind for name, kind in FACTS_SCHEMA.items() if name != "fact_id"})
     table = pl.concat([first, *tables], how="diagonal")  # columns that a table lacks become null
     parts = ("image_id", "kind", "name", "group", "reader", *CORNERS)
@@ -278,7 +280,7 @@ def facts_table(source: str, rows: Iterable[dict], tables: Sequence[pl.DataFrame
 
 
 def write_source(records: SourceRecords, source: str, outputs: Mapping[str, str]) -> None:
-    """Write the files (OUTPUTS) of a source. Raises AssertionError if a row is lost or counted twice."""
+    """Write the output files (OUTPUTS) of a source. Raises AssertionError if a record is lost or counted twice."""
     table = facts_table(source, records.facts, records.tables)
     all_counts = Counter(records.counts)
     all_counts.update(f"facts: {kind}" for kind in table["kind"])
@@ -294,7 +296,7 @@ def write_source(records: SourceRecords, source: str, outputs: Mapping[str, str]
 
 
 def conservation_table(rows: Iterable[CountRow]) -> pl.DataFrame:
-    """Sum rows of equal (kind, outcome) into a :data:`CONSERVED` table; outcomes all and kept come first."""
+    """Return the rows as a table in which equal (kind, outcome) are summed. Outcomes all and kept come first."""
     total: Counter = Counter()
     for record_kind, outcome, number in rows:
         total[record_kind, outcome] += number

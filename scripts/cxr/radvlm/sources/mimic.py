@@ -1,4 +1,4 @@
-"""The source mimic: MIMIC-CXR's frontal images with texts, labels and the official split."""
+"""Reader of the format mimic: frontal images of MIMIC-CXR with texts, labels and the official split."""
 
 from concurrent.futures import Executor, ThreadPoolExecutor
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ NUM_THREADS = 16  # threads that read files
 
 
 def read_mimic(options: ReadOptions) -> SourceRecords:
-    """Read every frontal image, whatever the cohort's settings. Raises UserError for a missing table or column."""
+    """Return all frontal images, whatever the cohort's settings. Raises UserError for a missing table or column."""
     records = SourceRecords()
     labels = _read_labels(options, records)
     with ThreadPoolExecutor(NUM_THREADS) as pool:
@@ -58,7 +58,7 @@ def read_mimic(options: ReadOptions) -> SourceRecords:
 
 
 def _read_rows(options: ReadOptions, pool: Executor) -> list[Row]:
-    """Return the rows of the file tree; errors name the source's settings keys instead of the cohort's."""
+    """Return the rows of the image folder. Errors name the settings of the source instead of the cohort's."""
     try:
         return read_tree(str(options.pictures), str(options.folder), pool, reports=str(options.reports))
     except UserError as error:

@@ -1,4 +1,4 @@
-"""The sources ms_cxr and imagenome: boxes on images of a mimic source, joined by id, with that source's split."""
+"""Readers of the formats ms_cxr and imagenome: boxes on the images of a source of format mimic, with its split."""
 
 from collections.abc import Mapping
 from itertools import groupby
@@ -22,7 +22,10 @@ SPLIT_TABLES = {"train": "train.csv", "validate": "valid.csv", "test": "test.csv
 
 
 def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
-    """Read the phrases; boxes with equal image and text form one phrase. Raises UserError if the table is missing."""
+    """Return the phrases with boxes. Boxes with the same image and text form one phrase.
+
+    ``images``: image table of the mimic source. Raises UserError if the table of phrases is missing.
+    """
     path = options.folder
     if path.is_dir():
         tables = [table for ending in ("csv", "csv.gz", "json") for table in sorted(path.glob(f"MS_CXR*.{ending}"))]
@@ -58,7 +61,10 @@ def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
 
 
 def read_imagenome(options: ReadOptions, images: str) -> SourceRecords:
-    """Read scene graph regions; exclude the gold set's patients from train. Raises UserError if there are no graphs."""
+    """Return the regions of the scene graphs. Patients of the gold set are excluded from train.
+
+    ``images``: image table of the mimic source. Raises UserError if there are no graphs.
+    """
     row_by_image = read_table(images).rows_by_key("image_id", named=True, include_key=True, unique=True)
     records = SourceRecords()
     split_by_image = _read_published_splits(options) if options.split == "published" else None
@@ -87,13 +93,13 @@ def read_imagenome(options: ReadOptions, images: str) -> SourceRecords:
 
 
 def _read_published_splits(options: ReadOptions) -> dict[str, str]:
-    """Return {image: split} from Chest ImaGenome's split files. Raises UserError for a missing file or column."""
+    """Return {image id: split} of Chest ImaGenome's files. Raises UserError for a missing file or column."""
     split_by_image = {}
     for split, name in SPLIT_TABLES.items():
         path = options.folder / SPLIT_FOLDER / name
         if not path.is_file():
             problem = f"{options.folder} lacks {SPLIT_FOLDER}/{name}, which split: published needs"
-            raise UserError(f"{options.key}: {problem}")
+            raise UserError(f"{options.key}: {problem}: add it, or set split to mimic")
         split_by_image |= dict.fromkeys(_read_ids(options, path), split)
     return split_by_image
 
@@ -103,7 +109,7 @@ def _read_ids(options: ReadOptions, path: Path) -> set[str]:
 
 
 def _to_upright(row: Mapping, boxes: np.ndarray | None = None) -> tuple[np.ndarray, dict]:
-    """Convert boxes (N, 4) and the size in an image's row to the upright image; only DICOM files are ever turned."""
+    """Return boxes (N, 4) and an image's row, converted to the upright image. Only DICOM files are ever turned."""
     stored = row["rows"], row["columns"]
     turn = read_turn(row["path"]) if row["path"].endswith(".dcm") and None not in stored else UPRIGHT
     rows, columns = turn.shape(stored)

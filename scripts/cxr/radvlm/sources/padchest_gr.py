@@ -1,4 +1,4 @@
-"""The source padchest_gr: English sentences as texts, and sentences with boxes as phrases; no Spanish text."""
+"""Reader of the format padchest_gr: its English sentences become texts, and those with boxes become phrases."""
 
 from pathlib import Path
 
@@ -8,11 +8,11 @@ from cxr.annotations import padchest_gr as layout
 from cxr.imaging.cohort.split import split_name
 from cxr.radvlm.sources.facts import IMAGES, PHRASE, ReadOptions, SourceRecords, find_ending
 
-EXTRA_READER = "extra"  # reader of a sentence's extra boxes, which become facts that no task uses
+EXTRA_READER = "extra"  # annotator of extra boxes of a sentence; no task uses facts with an annotator
 
 
 def read_padchest_gr(options: ReadOptions) -> SourceRecords:
-    """Read the frontal images with sentences and phrases. Raises UserError for a missing file or column."""
+    """Return the frontal images with their sentences and phrases. Raises UserError for a missing file or column."""
     key = options.key
     names = (layout.TABLE, layout.MASTER, layout.REPORTS)
     table, master, reports = (layout.find_one_file(key, options.folder, name) for name in names)
@@ -38,7 +38,7 @@ def read_padchest_gr(options: ReadOptions) -> SourceRecords:
         boxes = sum(len(sentence.boxes) + len(sentence.extra) for sentence in report.sentences)
         records.num_rows[PHRASE] += boxes
         if None in size:
-            detail = "the table has no size of the picture"
+            detail = "the table has no image size"
             records.exclude("no_area", report.image_id, report.study_id, detail, record_kind=PHRASE, number=boxes)
             continue
         if not any(sentence.boxes for sentence in report.sentences):
@@ -48,7 +48,7 @@ def read_padchest_gr(options: ReadOptions) -> SourceRecords:
                 if boxes and sentence.text:
                     records.add_boxes(report.image_id, PHRASE, sentence.text, _to_pixels(boxes, size), size, **reader)
                 else:
-                    ids, detail = (report.image_id, report.study_id), "boxes of a sentence without words"
+                    ids, detail = (report.image_id, report.study_id), "the boxes belong to a sentence without words"
                     records.exclude("bad_row", *ids, detail, record_kind=PHRASE, rows=len(boxes))
     if ending := find_ending(options, [row["image_id"] for row in records.images]):
         for row in records.images:
@@ -57,7 +57,7 @@ def read_padchest_gr(options: ReadOptions) -> SourceRecords:
 
 
 def _to_pixels(boxes: list, size: tuple[int, int]) -> np.ndarray:
-    """Convert boxes in unit-square coordinates to pixels (N, 4); malformed boxes become NaN."""
+    """Return boxes, given as fractions of the image, in pixels (N, 4). Malformed boxes become NaN."""
     unit_boxes = np.full((len(boxes), 4), np.nan)
     for place, box in enumerate(boxes):
         if isinstance(box, list) and len(box) == 4 and all(isinstance(part, int | float) for part in box):

@@ -1,4 +1,4 @@
-"""The source own: facts from the cohort's own stages. One job reads each shard; another joins their results."""
+"""Reader of the source own: facts from the results of the cohort. A job reads each shard, and one joins their files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,10 +21,10 @@ VALUE_BY_CELL = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT, "-1":
 
 
 def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndarray]) -> dict[str, tuple[float, ...]]:
-    """Return {region: box in frame pixels} from {name: mask, bool (H, W)}; regions without a mask are omitted.
+    """Return {region: box in frame pixels}. Regions without a mask are omitted.
 
-    A region is the box of a mask or a part of a lung's box: ``across`` is a range of the box's width, from the outer
-    side (left in the image for the right lung); ``down`` is a range of its height, from the top.
+    ``organs``, ``anatomy``: {name: mask, bool (H, W)}. A region is the box of a mask, or a part of a lung's box, given
+    in labels.yaml: ``across`` from the outer side of the body, ``down`` from the top, both as fractions.
     """
     box_by_region = {}
     for region, region_rule in load_label_names().regions.items():
@@ -41,10 +41,10 @@ def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndar
 
 
 def read_own(options: FactSources, smallest: int, *, labels: Sequence[str] = (), **files) -> SourceRecords:
-    """Read one shard of the cohort. ``smallest``: minimum area of a mask component that gets a box, in frame pixels.
+    """Return the records of one shard of the cohort. Raises StoreError for a damaged file.
 
-    ``files``: manifest, cohort, frames, reports, organs, anatomy, findings and masks; ``labels``: label files of a
-    model. Raises StoreError for a damaged file.
+    ``files``: manifest, cohort, frames, reports, organs, anatomy, findings and masks; ``labels``: files of CheXbert
+    labels, if used; ``smallest``: minimum area of a mask component that gets a box, in frame pixels.
     """
     records = SourceRecords()
     cohort_rows = {row["image_id"]: row for row in read_table(files["cohort"]).iter_rows(named=True)}
@@ -109,7 +109,7 @@ def _stated_labels(options: FactSources, table_row: Mapping, line: Mapping | Non
 def _group_masks(
     finding_rows: Sequence[Mapping], sentences: Sequence[str], lesions: Shard
 ) -> Iterator[tuple[str, str, list[np.ndarray]]]:
-    """Yield (BOX, finding, masks), then (PHRASE, sentence, masks); the sentence is "" if its number does not exist."""
+    """Yield (BOX, finding, masks), then (PHRASE, sentence, masks). A sentence that the report lacks is ""."""
     masks_by_group: dict[tuple, list[np.ndarray]] = {}
     for row in finding_rows:
         mask = lesions.get("mask", row["mask_id"])
@@ -122,9 +122,11 @@ def _group_masks(
 def _add_finding(
     records: SourceRecords, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple[int, int]
 ) -> None:
-    """Add the boxes of a finding or phrase, counted as one record; exclude it if it has no name or no box."""
+    """Add the boxes of a finding or phrase as one record. Exclude it if it has no name or no box."""
     if not name:
-        records.exclude("bad_row", image_id, detail="no sentence of the finding's number", record_kind=kind)
+        records.exclude(
+            "bad_row", image_id, detail="the report has no sentence with the finding's number", record_kind=kind
+        )
     elif not len(boxes):
         records.exclude("no_boxes", image_id, detail=f"{kind}: the mask is empty", record_kind=kind)
     elif len(records.add_boxes(image_id, kind, name, boxes, shape, record_kind="")):
@@ -140,13 +142,13 @@ def _count_findings(masked_findings: pl.DataFrame) -> dict[str, int]:
 
 
 def run_shard(*, options: FactSources, smallest: int, **files) -> None:
-    """Read and write one shard of the source. ``files``: inputs of :func:`read_own`, and the outputs in OUTPUTS."""
+    """Read a shard of the cohort and write its files. ``files``: inputs of :func:`read_own`, and the OUTPUTS."""
     outputs = {name: files.pop(name) for name in source_facts.OUTPUTS}
     source_facts.write_source(read_own(options, smallest, **files), OWN, outputs)
 
 
 def run_tables(**files) -> None:
-    """Join and sort the shards' files. ``files``: {name in OUTPUTS: files of the shards, ``<name>_out``: output}."""
+    """Join the files of all shards, and sort them. ``files``: {output: files of the shards, ``<output>_out``: file}."""
     images, facts, excluded, counts, conserved = (
         pl.concat(map(read_table, files[name])) for name in ("images", "facts", "excluded", "counts", "conservation")
     )

@@ -1,4 +1,4 @@
-"""Read an external source, write a cohort for its frames, and find subjects that sources put in different splits."""
+"""Reads external sources, lists their images for frames, and finds subjects that sources put in different splits."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -13,18 +13,18 @@ from cxr.imaging.cohort import rows as cohort
 from cxr.radvlm.settings import FORMATS
 from cxr.radvlm.sources.facts import ReadOptions, SourceRecords, write_source
 
-SPLIT_PRIORITY = ("test", "validate", "train")  # a subject in several splits keeps the first of these
+SPLIT_PRIORITY = ("test", "validate", "train")  # a subject in several splits stays in the first of these
 CONFLICTS: Columns = {
-    "source": Column(pl.String, "Source."),
-    "image_id": Column(pl.String, "Image that leaves the mix: split_conflict."),
-    "study_id": Column(pl.String, "Its study."),
-    "split": Column(pl.String, "Split that its source gives it."),
-    "subject_split": Column(pl.String, "Split that its subject is kept in."),
+    "source": Column(pl.String, "Name of the source."),
+    "image_id": Column(pl.String, "Id of the image, which is excluded from the mix (split_conflict)."),
+    "study_id": Column(pl.String, "Study id."),
+    "split": Column(pl.String, "Split of the image in its source."),
+    "subject_split": Column(pl.String, "Split in which the subject stays."),
 }
 
 
 def read_source(options: ReadOptions, mimic: str = "") -> SourceRecords:
-    """Read a source; ``mimic``: image table of a mimic source, if needed. Raises UserError like the reader."""
+    """Return the records of a source. ``mimic``: image table of the mimic source, if used. Raises UserError."""
     source_format = FORMATS[options.source["format"]]
     module, _, function = source_format.reader.rpartition(".")
     read = getattr(import_module(f"cxr.radvlm.sources.{module}"), function)
@@ -34,7 +34,10 @@ def read_source(options: ReadOptions, mimic: str = "") -> SourceRecords:
 def run(
     *, options: ReadOptions, tables: Sequence[str] = (), shards: Sequence[str] = (), mimic: str = "", **outputs: str
 ) -> None:
-    """Read and write a source, and write cohort ``shards`` of its own images. Raises UserError like the reader."""
+    """Read a source and write its files. Raises UserError like the reader.
+
+    ``shards``: output files that list the source's own images, from which their frames are made.
+    """
     del tables
     records = read_source(options, mimic)
     write_source(records, options.name, outputs)
@@ -46,7 +49,7 @@ def run(
 
 
 def cohort_rows(rows: Sequence[dict]) -> list[dict]:
-    """Return the cohort rows of a source's images; each image is a study, so that every image gets a frame."""
+    """Return a source's images as rows of a cohort. Each image counts as a study, so that every image gets a frame."""
     return [
         {name: row[name] for name in ("image_id", "subject_id", "split", "path")}
         | {"study_id": row["image_id"], "view": row["view"] or "", "rank": 0, "report_missing": False}
@@ -55,7 +58,10 @@ def cohort_rows(rows: Sequence[dict]) -> list[dict]:
 
 
 def find_conflicts(images: Sequence[pl.DataFrame], family: Mapping[str, str]) -> pl.DataFrame:
-    """Return rows (CONFLICTS) of images whose subject has another split of higher SPLIT_PRIORITY in the same family."""
+    """Return the images (CONFLICTS) whose subject is also in another split, which has a higher SPLIT_PRIORITY.
+
+    ``family``: {source: family}. Sources of one family share subjects.
+    """
     table = pl.concat([table.select("source", "image_id", "study_id", "subject_id", "split") for table in images])
     rank = pl.col("split").replace_strict(SPLIT_PRIORITY, range(len(SPLIT_PRIORITY)), return_dtype=pl.Int64)
     subject = pl.struct(pl.col("source").replace_strict(dict(family)), "subject_id")
