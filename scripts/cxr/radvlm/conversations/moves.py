@@ -127,7 +127,7 @@ class MoveGenerator:
         subjects = self.subjects
         absent = load_label_names().no_finding in self.facts.present and not subjects.has_unnamed
         case = "nothing" if absent else "quiet"
-        organs = {organ: known for organ, known in subjects.organs.items() if not _OF_THE_REST.search(known[0])}
+        organs = {organ: row for organ, row in subjects.organs.items() if not _OF_THE_REST.search(row[0])}
         if organs:
             organ = min(organs, key=lambda organ: organ != "lungs")
             text, facts = organs[organ]
