@@ -100,9 +100,7 @@ class SourceRecords:
 
     images: list[dict] = field(default_factory=list)  # rows of images
     facts: list[dict] = field(default_factory=list)  # rows of facts, without ids
-    tables: list[pl.DataFrame] = field(
-        default_factory=list
-    )  # further facts, as tables for sources with millions of them
+    tables: list[pl.DataFrame] = field(default_factory=list)  # tables of further facts, for sources with millions
     texts: list[dict] = field(default_factory=list)  # output lines of texts
     excluded: list[dict] = field(default_factory=list)  # rows of exclusions
     counts: Counter = field(default_factory=Counter)  # {what is counted: number}
