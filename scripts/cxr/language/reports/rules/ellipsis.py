@@ -1,6 +1,6 @@
-"""Findings that a text does not name again: "small left and no right effusion", "a small one on the left", "none".
+"""Detection of findings that a sentence does not name again, as in "small left and no right effusion" or "none".
 
-Each becomes a separate mention (a stand-in) with the entity of the finding that it refers to.
+Each of them becomes a mention of its own, called a stand-in. The stand-in has the entity of the finding that it means.
 """
 
 import re
@@ -18,17 +18,17 @@ _HAS = frozenset(("has", "have", "is", "are", "was", "remains", "now", "also", "
 _CLEARING = frozenset(("resolution", "clearing", "disappearance", "resorption", "clearance"))
 _DOUBTS = frozenset(("cannot", "could", "may", "might", "possible", "probable", "likely"))
 _HALVES = re.compile(r"([NQ]*)(S[SQ]*)(J+)([NQ]*)(S[SQ]*)$")
-"""Pattern of word classes before a noun: N denial, Q quantity or article, S location, J joint."""
+"""Pattern of word classes before a noun. N is a denial, Q a quantity or article, S a location, J an "and" or "but"."""
 _TAIL = re.compile(r"(J+)(N?)([QL]*)(S[SQ]*)(?=$|[.J])")
-"""Word classes after a noun ("no left effusion, *small right*"): also L preposition, "." end of statement."""
+"""Pattern of word classes after a noun ("no left effusion, *small right*"). L is a preposition, "." a statement's end."""
 
 
 def add_stand_ins(
     words: list[str], hits: list[Hit], mentions: list[Mention], previous_entity, lexicon: Lexicon
 ) -> list[Mention]:
-    """Return the mentions of a sentence, including its stand-ins.
+    """Return the mentions of a sentence together with its stand-ins, in text order.
 
-    ``previous_entity``: the last entity stated before the sentence.
+    ``previous_entity`` is the finding that the text names last before this sentence.
     """
     if not mentions and previous_entity is None:
         return mentions
@@ -53,7 +53,7 @@ def add_stand_ins(
 
 
 def _classes(words: list[str], start: int, end: int, sided: set[int], lexicon: Lexicon) -> str:
-    """Return one class letter per word, as in ``_HALVES`` and ``_TAIL``; O for any other word."""
+    """Return one letter for the class of each word, as in ``_HALVES`` and ``_TAIL``. Any other word gets an O."""
     letters = []
     for i in range(start, end):
         word = words[i]
@@ -76,7 +76,10 @@ def _classes(words: list[str], start: int, end: int, sided: set[int], lexicon: L
 
 
 def _split_halves(words, hits, mention: Mention, earlier: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
-    """Return a stand-in for the first half of "small left and no right effusion": only one half is denied."""
+    """Return a stand-in for the first half of a phrase in which one half is denied ("small left and no right effusion").
+
+    ``earlier`` is the end of the previous mention. ``sided`` has the tokens that name a side or a part of a lung.
+    """
     classes = _classes(words, earlier, mention.start, sided, lexicon)
     comma = re.search("J(?=Q*$)", classes)
     if comma and words[earlier + comma.start()] == ",":
@@ -101,14 +104,14 @@ def _split_halves(words, hits, mention: Mention, earlier: int, sided: set[int], 
 
 
 def _with_level(hit: Hit, noun_hits: list[Hit], lexicon: Lexicon) -> Hit:
-    """Convert "upper" in "the right upper but not the lower lobe" to the lung level that it means."""
+    """Convert a word such as "upper" in "the right upper but not the lower lobe" to the lung level that it means."""
     noun = next((str(value) for tag, value, _, _ in noun_hits if tag == "level"), "")
     level = half_level(str(hit[1]), noun, lexicon) if noun and hit[0] == "half" else None
     return ("level", level, hit[2], hit[3]) if level else hit
 
 
 def _split_tail(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
-    """Return stand-ins for locations after a noun that is named only once: "no left effusion, small right"."""
+    """Return stand-ins for the locations after a noun that is not repeated ("no left effusion, small right")."""
     classes = _classes(words, mention.end, following, sided, lexicon)
     head = words[max(0, mention.start - 5) : mention.start]
     denied = "no" in head or "without" in head
