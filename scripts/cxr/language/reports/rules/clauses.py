@@ -73,7 +73,7 @@ def find_links(
 
 
 def find_reversed_links(hits: list[Hit], mentions: list[Mention]) -> list[tuple[str, Mention, Mention]]:
-    """Return (certainty grade, disease, finding) of each link that names the disease first ("edema explains opacity")."""
+    """Return (certainty grade, disease, finding) of each link that names the disease first ("edema explains it")."""
     disease_links = []
     for grade, start, end in longest_phrases(hits, ("reversed",)):
         before = [m for m in mentions if m.end <= start]
@@ -109,7 +109,7 @@ def longest_phrases(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
 
 
 def longest_spans(hits: list[Hit], tag: str, *longer_tags: str) -> list[tuple[int, int]]:
-    """Return the tokens [start, end) of the phrases with ``tag``, unless a longer phrase of ``longer_tags`` overlaps."""
+    """Return the tokens [start, end) of the phrases with ``tag`` that no longer phrase of ``longer_tags`` overlaps."""
     phrases = longest_phrases(hits, (tag, *longer_tags))
     return [(start, end) for phrase_tag, start, end in phrases if phrase_tag == tag]
 
@@ -117,7 +117,7 @@ def longest_spans(hits: list[Hit], tag: str, *longer_tags: str) -> list[tuple[in
 def find_refutations(
     words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon
 ) -> list[tuple[int, list[Mention]]]:
-    """Return (first token, diseases) of each phrase that denies an explanation ("opacity *unlikely to be* pneumonia")."""
+    """Return (start, diseases) of each phrase that denies an explanation ("opacity *unlikely to be* pneumonia")."""
     refutations = []
     sided, inside = tokens_of(hits, "side", "level", "fused"), lexicon.refuted_inside | lexicon.quantities
     for start, end in longest_spans(hits, "refuted", "deny_not"):

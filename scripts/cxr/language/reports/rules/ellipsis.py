@@ -20,7 +20,7 @@ _DOUBTS = frozenset(("cannot", "could", "may", "might", "possible", "probable", 
 _HALVES = re.compile(r"([NQ]*)(S[SQ]*)(J+)([NQ]*)(S[SQ]*)$")
 """Pattern of word classes before a noun. N is a denial, Q a quantity or article, S a location, J an "and" or "but"."""
 _TAIL = re.compile(r"(J+)(N?)([QL]*)(S[SQ]*)(?=$|[.J])")
-"""Pattern of word classes after a noun ("no left effusion, *small right*"). L is a preposition, "." a statement's end."""
+"""Pattern of word classes after a noun ("no left effusion, *small right*"). L is a preposition, "." an end."""
 
 
 def add_stand_ins(
@@ -76,7 +76,7 @@ def _classes(words: list[str], start: int, end: int, sided: set[int], lexicon: L
 
 
 def _split_halves(words, hits, mention: Mention, earlier: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
-    """Return a stand-in for the first half of a phrase in which one half is denied ("small left and no right effusion").
+    """Return a stand-in for the first half of a phrase such as "small left and no right effusion", or an empty list.
 
     ``earlier`` is the end of the previous mention. ``sided`` has the tokens that name a side or a part of a lung.
     """
@@ -155,7 +155,7 @@ def _exceptions(words, hits, mention: Mention, following: int, sided: set[int], 
 
 
 def _resolved_there(words, hits: list[Hit], mention: Mention, following: int, lexicon: Lexicon) -> list[Mention]:
-    """Return a denied stand-in for the second location in "RUL opacity, no longer seen in the left"."""
+    """Return a denied stand-in for a second location, as in "RUL opacity, no longer seen in the left"."""
     for s, e in spans_of(hits, "deny_after"):
         is_joined = mention.end < s < following and words[s - 1] in (",", "but", "and")
         if not is_joined or words[s] in lexicon.stand_ins or _LEADS.isdisjoint(words[e : e + 1]):
@@ -171,7 +171,7 @@ def _resolved_there(words, hits: list[Hit], mention: Mention, following: int, le
 def _pronouns(
     words, hits: list[Hit], mentions: list[Mention], previous_entity, sided: set[int], lexicon: Lexicon
 ) -> list[Mention]:
-    """Return stand-ins for pronouns: "a small one on the left", "none on the right", "the right has resolved"."""
+    """Return stand-ins for pronouns and lone sides, as in "a small one on the left" or "the right has resolved"."""
     new_mentions = _bare(words, hits, mentions, previous_entity, sided, lexicon)
     for at, word in enumerate(words):
         kind = lexicon.stand_ins.get(word)
@@ -209,7 +209,7 @@ def _pronouns(
 def _bare(
     words, hits: list[Hit], mentions: list[Mention], previous_entity, sided: set[int], lexicon: Lexicon
 ) -> list[Mention]:
-    """Return a stand-in for a sentence of only a size and a side: "No right effusion. *Small left*"."""
+    """Return a stand-in for a sentence that has only a size and a side ("No right effusion. *Small left*")."""
     indices = [i for i, word in enumerate(words) if word != "."]
     at = next((i for i in indices if i in sided), None)
     if mentions or at is None or previous_entity.category not in ("lung", "pleura"):
@@ -221,7 +221,7 @@ def _bare(
 
 
 def _is_amount(words: list[str], at: int, lexicon: Lexicon) -> bool:
-    """True if an amount ("a trace", "a small amount") alone stands for an effusion named earlier."""
+    """Return whether an amount ("a trace", "a small amount") means an effusion that was named earlier."""
     led = at > 0 and (words[at - 1] in lexicon.one_sizes or (words[at] == "trace" and words[at - 1] == "a"))
     following = words[at + 1 : at + 2]
     return led and (not following or following[0] in _LEADS | _ENDS | _HAS | _DOUBTS | {"persists"})
@@ -250,7 +250,7 @@ def _leads_to_place(words: list[str], at: int, sided: set[int], bare: bool) -> b
 
 
 def _elided(words, at: int, mentions: list[Mention], sided: set[int], lexicon: Lexicon) -> bool:
-    """True if a side alone is the subject: "... has decreased on the left and *the right* has resolved"."""
+    """Return whether the side at token ``at`` is a subject ("decreased on the left, and *the right* has resolved")."""
     lead = at - (words[at - 1 : at] == ["the"])
     if words[at] not in ("right", "left") or lead < 1:
         return False
