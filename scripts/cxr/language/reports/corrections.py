@@ -48,10 +48,8 @@ def apply_corrections(text: str) -> str:
 
 
 def find_contradiction(tuples: Sequence[dict], addendum: Sequence[dict]) -> str | None:
-    """Return a lesion type for which an addendum contradicts the report, or None.
-
-    The presence or the side of the lesion differs. ``tuples``, ``addendum``: finding tuples of the report and addendum.
-    """
+    """Return a lesion type for which an addendum contradicts the report, or None. The presence or the side of the
+    lesion differs. ``tuples``, ``addendum``: finding tuples of the report and addendum."""
     for item in (item for item in tuples if item["lesion_type"]):
         for later in (later for later in addendum if later["lesion_type"] == item["lesion_type"]):
             sides, later_sides = ({side_of(label) for label in row["labels"]} for row in (item, later))

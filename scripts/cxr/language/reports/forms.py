@@ -188,10 +188,8 @@ class Phrases(Protocol):
 
 
 def read_lines(form: Form, words: Words, phrases: Phrases) -> Form:
-    """Return a form with each of its lines converted to a sentence of its own.
-
-    Raises UnreadForm if a line of a form is not completely understood.
-    """
+    """Return a form with each of its lines converted to a sentence of its own. Raises UnreadForm if a line of a form is
+    not completely understood."""
     if _MARKED_COLUMNS.search(form.text) and _LONE_MARK.search(form.text):
         raise UnreadForm("its columns differ only by the position of a mark")
     reader = _LineReader(words, phrases, form.kinds)

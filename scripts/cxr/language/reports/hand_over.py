@@ -26,9 +26,7 @@ UNKNOWN_WORDS, DENIAL, MENTION = "unknown_words", "denial_not_understood", "neit
 @dataclass(frozen=True)
 class HandOver:
     """A report for the language model: the section to read and the reason why the rules engine hands the report over.
-
-    ``rules_line`` is the study's output line by the rules engine. It is None if the rules engine refuses the report.
-    """
+    ``rules_line`` is the study's output line by the rules engine. It is None if the rules engine refuses the report."""
 
     section: reading.Section
     reason: str
@@ -79,10 +77,8 @@ def find_gap(line: Mapping) -> str | None:
 
 
 def limit_denials(line: dict, hand_over: HandOver) -> dict:
-    """Return the study's output line by the model, with only those denials that the rules engine confirms.
-
-    Every other denial gets ``denies = False``. Further evidence for negative pairs stays only if both readings have it.
-    """
+    """Return the study's output line by the model, with only those denials that the rules engine confirms. Every other
+    denial gets ``denies = False``. Further evidence for negative pairs stays only if both readings have it."""
     line = line | {"handed_over": hand_over.reason}
     rules_line = hand_over.rules_line
     if rules_line is None:
@@ -118,10 +114,8 @@ def _denies(item: Mapping) -> bool:
 
 
 def _is_shared(denial: Mapping, rules_tuples: Sequence[Mapping]) -> bool:
-    """Return whether the rules engine denies the lesion type of the model's ``denial`` at the same location.
-
-    The result is False if any tuple in ``rules_tuples`` leaves this lesion type open.
-    """
+    """Return whether the rules engine denies the lesion type of the model's ``denial`` at the same location. The result
+    is False if any tuple in ``rules_tuples`` leaves this lesion type open."""
     negatives = [
         item for item in rules_tuples if item["presence"] == "negative" and item["lesion_type"] == denial["lesion_type"]
     ]

@@ -144,10 +144,8 @@ def load_headings() -> Headings:
 
 
 def split_layout(text: str, column: str = "") -> dict[str, str]:
-    """Return {section name: text} of a report. Texts of sections with the same name are joined.
-
-    ``column`` is the section of the text before the first heading. If it is empty, this text may be a letterhead.
-    """
+    """Return {section name: text} of a report. Texts of sections with the same name are joined. ``column`` is the
+    section of the text before the first heading. If it is empty, this text may be a letterhead."""
     headings = load_headings()
     text = _RULE.sub("", _EMPHASIS.sub("", normalize_text(text)))
     found_headings = list(_headings(text, headings))
@@ -171,10 +169,8 @@ def split_layout(text: str, column: str = "") -> dict[str, str]:
 
 
 def remaining_text(section_texts: dict[str, str], section_name: str) -> str:
-    """Return the text of all sections except ``section_name``, findings, impression, addendum and ``UNUSED``.
-
-    Text after the first sentence of the sections comparison, technique and examination is included.
-    """
+    """Return the text of all sections except ``section_name``, findings, impression, addendum and ``UNUSED``. Text
+    after the first sentence of the sections comparison, technique and examination is included."""
     read_names = {section_name, "findings", "impression", "addendum"}
     texts = [text for name, text in section_texts.items() if name not in read_names | UNUSED]
     texts += [_SENTENCE.sub("", section_texts.get(name, ""), 1) for name in sorted(_ONE_SENTENCE)]
@@ -183,9 +179,7 @@ def remaining_text(section_texts: dict[str, str], section_name: str) -> str:
 
 def _assign_loose_text(sections: dict[str, str], order: list[str], short: Set[str]) -> dict[str, str]:
     """Return the sections, with text under a title, a comment or no heading moved to findings or last paragraph.
-
-    Sections of ``short`` keep only their first sentence if the report has no other text.
-    """
+    Sections of ``short`` keep only their first sentence if the report has no other text."""
     title = sections.pop("title", "")
     if not sections.get("findings") and title:
         sections["findings"] = title

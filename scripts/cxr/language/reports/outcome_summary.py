@@ -16,9 +16,7 @@ MAX_REASONS = 4
 
 def summarize_outcomes(table: list[dict]) -> str:
     """Return a sentence about the studies without a usable report, or an empty string if every report was read.
-
-    ``table`` has the rows of ``reading.tsv``.
-    """
+    ``table`` has the rows of ``reading.tsv``."""
     lost_rows = [row for row in table if row["outcome"] not in MEANINGS and int(row["studies"])]
     if not lost_rows:
         return ""
@@ -34,10 +32,8 @@ def summarize_outcomes(table: list[dict]) -> str:
 
 
 def summarize_forms(table: list[dict]) -> str:
-    """Return a sentence about the number and kinds of reports that are forms, or an empty string without forms.
-
-    A report of several kinds counts for each kind.
-    """
+    """Return a sentence about the number and kinds of reports that are forms, or an empty string without forms. A
+    report of several kinds counts for each kind."""
     num_by_kind: Counter[str] = Counter()
     num_forms = num_unread = 0
     for row in table:

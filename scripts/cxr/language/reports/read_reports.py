@@ -80,9 +80,7 @@ def run_shard(
 
 def make_reader(options: ReportsOptions, code_digest: str = "", **files: str) -> _Reader:
     """Load the engines and return the reader for :func:`study_line`. ``files``: as in :func:`run_shard`.
-
-    ``code_digest`` is written into each output line. Raises UserError for an unknown engine.
-    """
+    ``code_digest`` is written into each output line. Raises UserError for an unknown engine."""
     settings = engine.EngineOptions(options.effusion_without_side, files)
     structures = {name: engine.load_engine(name, settings) for name in (options.engine, RULES)}
     if BOTH in structures:
@@ -129,10 +127,8 @@ def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
 
 
 def read_study(row: dict, section: reading.Section | tuple[str, str], reader: _Reader) -> dict | tuple[str, str]:
-    """Return the output line of one study, or (reason, detail) if its report cannot be used.
-
-    With the engine "both", the language model reads the reports that the rules engine hands over.
-    """
+    """Return the output line of one study, or (reason, detail) if its report cannot be used. With the engine "both",
+    the language model reads the reports that the rules engine hands over."""
     outcome = section_line(row, section, reader)
     if reader.options.engine != RULES or MODEL not in reader.structures:
         return outcome

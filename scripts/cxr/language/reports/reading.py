@@ -67,10 +67,8 @@ class _Unusable(Exception):
 
 
 def read_section(row: dict, options: ReadingOptions, *, is_checked: bool = True) -> Section | tuple[str, str]:
-    """Return the section of a study's report to read, or (reason, detail) if the report cannot be used.
-
-    A form or correction that is not understood makes the report unusable if ``is_checked``, and stays unchanged else.
-    """
+    """Return the section of a study's report to read, or (reason, detail) if the report cannot be used. A form or
+    correction that is not understood makes the report unusable if ``is_checked``, and stays unchanged else."""
     removed: dict[str, int] = {}
     written: set[str] = set()
     try:
@@ -99,10 +97,8 @@ def read_section(row: dict, options: ReadingOptions, *, is_checked: bool = True)
 
 
 def read_whole_report(row: dict, options: ReadingOptions) -> Section | tuple[str, str]:
-    """Return all sections of a report as one section, or (reason, detail) if the report cannot be used.
-
-    Forms and corrections that are not understood stay unchanged.
-    """
+    """Return all sections of a report as one section, or (reason, detail) if the report cannot be used. Forms and
+    corrections that are not understood stay unchanged."""
     section = read_section(row, options, is_checked=False)
     if not isinstance(section, Section):
         return section
@@ -112,10 +108,8 @@ def read_whole_report(row: dict, options: ReadingOptions) -> Section | tuple[str
 
 
 def report_row(images: Sequence[dict]) -> dict:
-    """Return the row of a study's images that has the report, because a manifest may name the report only once.
-
-    This is the first row with a text or a file, else the first row whose file is missing, else the first row.
-    """
+    """Return the row of a study's images that has the report, because a manifest may name the report only once. This is
+    the first row with a text or a file, else the first row whose file is missing, else the first row."""
     rows_with_report = (
         row for row in images if row.get("report_path") or any((row.get(name) or "").strip() for name in COLUMNS)
     )
@@ -131,10 +125,8 @@ def report_file(row: dict) -> str | None:
 def _read_sections(
     row: dict, options: ReadingOptions, removed: dict[str, int], written: set[str], *, is_checked: bool
 ) -> tuple[dict[str, str], bool]:
-    """Return ({section name: text}, whether a heading was corrected) of the report in a study's columns or file.
-
-    Add the numbers of identifiers to ``removed`` and the kinds of form to ``written``. Raises _Unusable without a text.
-    """
+    """Return ({section name: text}, whether a heading was corrected) of the report in a study's columns or file. Add
+    the numbers of identifiers to ``removed`` and the kinds of form to ``written``. Raises _Unusable without a text."""
 
     def scrubbed(text: str) -> str:
         if not options.scrub:

@@ -74,9 +74,7 @@ def json_schema() -> dict:
 
 def problems(tuples: list[dict], sentences: int) -> list[str]:
     """Return the errors of an engine's tuples: violations of the schema and wrong sentence numbers or spans.
-
-    ``sentences`` is the number of sentences. The errors quote no text of the report, so they may be logged.
-    """
+    ``sentences`` is the number of sentences. The errors quote no text of the report, so they may be logged."""
     import jsonschema
 
     errors = jsonschema.Draft202012Validator(json_schema()).iter_errors(tuples)

@@ -36,10 +36,8 @@ def needs_correction(text: str) -> bool:
 
 
 def normal_name(header: str, *, corrected: bool = False) -> str:
-    """Return the section name of a header. ``corrected``: whether to correct known mistakes of the official table.
-
-    The name is from the official table, else the main section or view that the header contains, else the header itself.
-    """
+    """Return the section name of a header. ``corrected``: whether to correct known mistakes of the official table. The
+    name is from the official table, else the main section or view that the header contains, else the header itself."""
     tables, name = _tables(), header.lower().strip()
     names = tables["names"] | tables["corrections"] if corrected else tables["names"]
     if name in names:
@@ -50,9 +48,7 @@ def normal_name(header: str, *, corrected: bool = False) -> str:
 
 def split_report(text: str, *, corrected: bool = False) -> list[Section]:
     """Return the sections of a report, in order. A text without a header becomes one section named "full report".
-
-    ``corrected``: as in :func:`normal_name`.
-    """
+    ``corrected``: as in :func:`normal_name`."""
     header = HEADER.search(text)
     if header is None:
         return _with_last_paragraph([Section("full report", text, 0)])
@@ -69,10 +65,8 @@ def split_report(text: str, *, corrected: bool = False) -> list[Section]:
 
 
 def _with_last_paragraph(sections: list[Section]) -> list[Section]:
-    """Split the last section at its first blank line if the report has neither findings nor impression.
-
-    The text after the blank line becomes the section "last_paragraph".
-    """
+    """Split the last section at its first blank line if the report has neither findings nor impression. The text after
+    the blank line becomes the section "last_paragraph"."""
     if any(s.name in ("findings", "impression") for s in sections) or BLANK_LINE not in sections[-1].text:
         return sections
     last = sections[-1]
@@ -105,10 +99,8 @@ def choose_section(sections: dict[str, str]) -> tuple[str, str] | None:
 
 
 def other_section(sections: dict[str, str], section_name: str) -> tuple[str, str] | None:
-    """Return (name, text) of the section that can only block negatives, or None.
-
-    It is the impression or the findings, whichever ``section_name`` is not. An addendum is appended to it.
-    """
+    """Return (name, text) of the section that can only block negatives, or None. It is the impression or the findings,
+    whichever ``section_name`` is not. An addendum is appended to it."""
     names = () if section_name == "last_paragraph" else ("findings", "impression")
     other_names = [name for name in (*names, "addendum") if name != section_name and (sections.get(name) or "").strip()]
     return (other_names[0], "\n\n".join(sections[name] for name in other_names)) if other_names else None

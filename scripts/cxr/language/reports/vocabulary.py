@@ -55,9 +55,7 @@ class Vocabulary:
 
     def share(self, sentences: list[str], unknown: list[dict]) -> float:
         """Return the fraction (0–1) of a section's distinct words that are unknown and could be part of a finding.
-
-        ``unknown``: the result of :meth:`unknown`.
-        """
+        ``unknown``: the result of :meth:`unknown`."""
         section_words = {word.lower() for sentence in sentences for word in WORD.findall(sentence) if len(word) > 1}
         return round(sum(row["finding"] for row in unknown) / max(1, len(section_words)), 4)
 
@@ -101,9 +99,7 @@ def _bases(word: str) -> list[str]:
 @cache
 def load_vocabulary(misspellings: bool = True) -> Vocabulary:
     """Read the known words of ``resources/reading/english.yaml`` and of the folder ``resources/lexicon``.
-
-    ``misspellings``: whether to include misspelt words that the rules engine corrects. This loads spaCy (seconds).
-    """
+    ``misspellings``: whether to include misspelt words that the rules engine corrects. This loads spaCy (seconds)."""
     english = load_texts("reading/english.yaml")
     talk = frozenset(english["talk"])
     trees = [{key: tree for key, tree in english.items() if key != "talk"}]

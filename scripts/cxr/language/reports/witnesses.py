@@ -90,9 +90,7 @@ class _Phrases:
 
     def match(self, words: Sequence[str], at: int) -> tuple[int, object] | None:
         """Return (end, value) of the longest phrase that starts at token ``at``, or None if no phrase starts there.
-
-        ``end`` is the index of the token after the phrase.
-        """
+        ``end`` is the index of the token after the phrase."""
         phrases = self._by_first.get(words[at]) if at < len(words) else None
         for length, by_words in phrases.items() if phrases else ():
             phrase = tuple(words[at : at + length])
@@ -196,9 +194,7 @@ class SecondReader:
 
     def _has_lead(self, words: Sequence[str], at: int) -> bool:
         """Return whether the denying word at token ``at`` opens the sentence or a clause, so that it can be parsed.
-
-        Some denying words, such as "without", may stand anywhere.
-        """
+        Some denying words, such as "without", may stand anywhere."""
         if words[at] in ("do", "does", "fail", "fails", "i", "neg", "negative"):
             return True
         if at > 0 and words[at - 1] in ("not", "never", "hardly"):
@@ -254,9 +250,7 @@ class SecondReader:
 
     def _read_item(self, words: Sequence[str], at: int) -> tuple[Denied, int] | None:
         """Parse one list item: modifiers, locations, a noun, a location and a verb, of which only the noun is required.
-
-        Return the denial and the index of the token after it, or None if there is no such item at token ``at``.
-        """
+        Return the denial and the index of the token after it, or None if there is no such item at token ``at``."""
         has_place = is_degree = False
         start = at
         while (noun := self._nouns.match(words, at)) is None:
@@ -288,10 +282,8 @@ class SecondReader:
         return Denied(start, end, lesion if isinstance(lesion, str) and not is_degree else None, has_place), end
 
     def _skip_place(self, words: Sequence[str], at: int, has_place: bool = False) -> tuple[int, bool]:
-        """Return (next token, whether there is a location) for a location at token ``at`` ("in the left lung").
-
-        Without a location at ``at``, return (``at``, ``has_place``).
-        """
+        """Return (next token, whether there is a location) for a location at token ``at`` ("in the left lung"). Without
+        a location at ``at``, return (``at``, ``has_place``)."""
         end = at
         while end < len(words) and words[end] in ("in", "at", "of", "on", "within", "the", "over"):
             end += 1
@@ -304,10 +296,8 @@ class SecondReader:
         return end, True
 
     def _read_resolved(self, words: Sequence[str], start: int, end: int) -> list[Denied]:
-        """Return the denials of a clause that only states "X has resolved" or "X and Y are not seen".
-
-        ``start`` and ``end`` are the clause's tokens [start, end). Any other clause has no denials.
-        """
+        """Return the denials of a clause that only states "X has resolved" or "X and Y are not seen". ``start`` and
+        ``end`` are the clause's tokens [start, end). Any other clause has no denials."""
         clause = words[:end]
         at = start
         while at < end and clause[at] in self._before_resolved:

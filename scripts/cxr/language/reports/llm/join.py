@@ -35,10 +35,8 @@ class Joiner:
     unsided_effusion: bool
 
     def tuples(self, findings: list[dict], sentences: list[str]) -> list[dict]:
-        """Return a section's findings as tuples. ``span`` is a range of characters in the finding's sentence.
-
-        Raises :class:`cxr.language.reports.schema.Quarantined` if a finding's sentence does not mention the entity.
-        """
+        """Return a section's findings as tuples. ``span`` is a range of characters in the finding's sentence. Raises
+        :class:`cxr.language.reports.schema.Quarantined` if a finding's sentence does not mention the entity."""
         rules_tuples = self.rules(sentences)
         joined_findings = []
         for number, finding in enumerate(findings):
@@ -72,9 +70,7 @@ class Joiner:
 
     def _same(self, entity: Entity, finding: dict, read: list[dict]) -> dict | None:
         """Return the tuple in ``read`` (by the rules engine) for the same statement, if possible at the same location.
-
-        Return None if there is no such tuple.
-        """
+        Return None if there is no such tuple."""
         places = [normalize_term(text) for text in finding["location"] or ()]
         same = [
             item

@@ -65,10 +65,8 @@ def _location_question(prompt: str, location: str | None, entity: str, **propert
 
 
 def find_contradiction(findings: list[dict]) -> str | None:
-    """Return a description of the first contradiction or blank text among a section's findings, or None.
-
-    An entity must have exactly one presence and certainty per location and sentence (Figure 9, rule 3).
-    """
+    """Return a description of the first contradiction or blank text among a section's findings, or None. An entity must
+    have exactly one presence and certainty per location and sentence (Figure 9, rule 3)."""
     status_by_statement: dict[tuple, tuple] = {}
     for number, item in enumerate(findings):
         entity, places = normalize_term(item["entity"]), tuple(map(normalize_term, item["location"] or ()))

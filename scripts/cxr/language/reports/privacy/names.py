@@ -87,10 +87,8 @@ class Word:
 
 
 def find_names(text: str) -> list[tuple[int, int, str]]:
-    """Return (start, end, kind) of each word that is part of a name or an address, in text order.
-
-    ``start`` and ``end`` are characters [start, end). ``kind`` is "name" or "address".
-    """
+    """Return (start, end, kind) of each word that is part of a name or an address, in text order. ``start`` and ``end``
+    are characters [start, end). ``kind`` is "name" or "address"."""
     words = list(_words(text))
     _Finder(text, words).mark()
     return [(word.start, word.end, word.kind) for word in words if word.kind]
@@ -192,9 +190,7 @@ class _Finder:
 
     def _run(self, index: int, first_is_name: bool, pattern: re.Pattern = _CLOSE) -> None:
         """Mark the name that follows the word ``index``. If ``first_is_name``, its first word may be a common word.
-
-        ``pattern`` matches the text between the word and the name.
-        """
+        ``pattern`` matches the text between the word and the name."""
         number, gap, connected = 0, pattern, False
         while number < _LONGEST_NAME and index + 1 < len(self.words) and gap.fullmatch(self._gap(index)):
             word = self.words[index + 1]

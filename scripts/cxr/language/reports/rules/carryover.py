@@ -113,10 +113,8 @@ def _bears(mention: Mention, disease: Mention) -> bool:
 
 
 def _on_its_level(mention: Mention, earlier: list[Mention], lexicon: Lexicon) -> None:
-    """Complete a side with the lung level of an earlier finding.
-
-    In "bibasilar opacities: atelectasis on the right", the atelectasis is at the right base.
-    """
+    """Complete a side with the lung level of an earlier finding. In "bibasilar opacities: atelectasis on the right",
+    the atelectasis is at the right base."""
     bearer = next((m for m in reversed(earlier) if m.entity.explained and m.places), None)
     bare = mention.places and all(p.sides and p.level is None and p.category is None for p in mention.places)
     if bearer is None or not bare or mention.entity.name not in lexicon.possible_diseases:

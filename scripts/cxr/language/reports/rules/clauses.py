@@ -92,10 +92,8 @@ def _ended(words: list[str], start: int, end: int) -> bool:
 
 
 def longest_phrases(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
-    """Return (tag, start, end) of the phrases with these tags, in tokens, using the longest of overlapping phrases.
-
-    For a link, the first member is its certainty grade instead of the tag. For the tag "bound", it is None.
-    """
+    """Return (tag, start, end) of the phrases with these tags, in tokens, using the longest of overlapping phrases. For
+    a link, the first member is its certainty grade instead of the tag. For the tag "bound", it is None."""
     tagged_hits = [hit for hit in hits if hit[0] in tags]
     if not tagged_hits:
         return []
@@ -179,9 +177,7 @@ def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], le
 
 def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
     """Return the commas that end a denial because a new statement follows ("without effusion, *the* lungs show ...").
-
-    The comma in "effusion without edema, and atelectasis" is one of them, because a list of two items has no comma.
-    """
+    The comma in "effusion without edema, and atelectasis" is one of them, because a list of two items has no comma."""
     verbs = {s for tag, _, s, _ in hits if tag in ("verb", "link")}
     denials = [start for start, _ in longest_spans(hits, "deny", "deny_not")]
     joints = set()

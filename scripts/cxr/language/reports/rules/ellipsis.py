@@ -26,10 +26,8 @@ _TAIL = re.compile(r"(J+)(N?)([QL]*)(S[SQ]*)(?=$|[.J])")
 def add_stand_ins(
     words: list[str], hits: list[Hit], mentions: list[Mention], previous_entity, lexicon: Lexicon
 ) -> list[Mention]:
-    """Return the mentions of a sentence together with its stand-ins, in text order.
-
-    ``previous_entity`` is the finding that the text names last before this sentence.
-    """
+    """Return the mentions of a sentence together with its stand-ins, in text order. ``previous_entity`` is the finding
+    that the text names last before this sentence."""
     if not mentions and previous_entity is None:
         return mentions
     sided = tokens_of(hits, *SIDED)
@@ -77,9 +75,7 @@ def _classes(words: list[str], start: int, end: int, sided: set[int], lexicon: L
 
 def _split_halves(words, hits, mention: Mention, earlier: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
     """Return a stand-in for the first half of a phrase such as "small left and no right effusion", or an empty list.
-
-    ``earlier`` is the end of the previous mention. ``sided`` has the tokens that name a side or a part of a lung.
-    """
+    ``earlier`` is the end of the previous mention. ``sided`` has the tokens that name a side or a part of a lung."""
     classes = _classes(words, earlier, mention.start, sided, lexicon)
     comma = re.search("J(?=Q*$)", classes)
     if comma and words[earlier + comma.start()] == ",":

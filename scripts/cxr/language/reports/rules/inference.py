@@ -14,10 +14,8 @@ _JOINTS = frozenset((",", "or", "and", "/", "versus", "vs"))
 
 
 def link_explanations(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Add each disease after a link ("opacity suggesting *pneumonia*") to the candidates of the finding before it.
-
-    Both must be in one sentence, and both must be affirmed.
-    """
+    """Add each disease after a link ("opacity suggesting *pneumonia*") to the candidates of the finding before it. Both
+    must be in one sentence, and both must be affirmed."""
     _explain_by_apposition(words, mentions, lexicon)
     for grade, start, end in clauses.find_links(words, hits, mentions, lexicon):
         number = max(i for i, m in enumerate(mentions) if m.end <= start)

@@ -24,10 +24,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def fill_slots(tree, slots: dict[str, list[str]]):
-    """Return a YAML tree in which each phrase with a "{slot}" is replaced by one phrase for each value of the slot.
-
-    A slot's values may contain other slots. Raises KeyError for an undefined slot.
-    """
+    """Return a YAML tree in which each phrase with a "{slot}" is replaced by one phrase for each value of the slot. A
+    slot's values may contain other slots. Raises KeyError for an undefined slot."""
     if isinstance(tree, dict):
         return {key: fill_slots(value, slots) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -270,10 +268,8 @@ class Lexicon:
         return Negex(self.nlp, name, terms, extension_name=name, span_keys=["mentions"])
 
     def _phrases_of(self, name: str) -> dict[str, list[str]]:
-        """Return the phrases of one kind of cue as {"before", "after", "not": phrases}.
-
-        They are the cues before a finding, the cues after a finding, and phrases that only look like cues.
-        """
+        """Return the phrases of one kind of cue as {"before", "after", "not": phrases}. They are the cues before a
+        finding, the cues after a finding, and phrases that only look like cues."""
         row = self.scope[name]
         if isinstance(row, list):
             row = {"before": row, "after": [], "not": []}

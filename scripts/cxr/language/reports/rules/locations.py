@@ -58,10 +58,8 @@ def attach_places(
 
 
 def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[_Part]:
-    """Return groups of adjacent location words, without words that are part of a finding's name.
-
-    If phrases overlap, the longest is used.
-    """
+    """Return groups of adjacent location words, without words that are part of a finding's name. If phrases overlap,
+    the longest is used."""
     taken = tokens_of(hits, "setting")
     # "left effusion and atelectasis, both unchanged": both findings, not both sides
     taken |= {i for i in range(len(words) - 1) if words[i] == "both" and words[i + 1] in lexicon.behind_both}
@@ -189,10 +187,8 @@ def _placed(words, part: _Part, before: _Part | None, mentions, adjectives, lexi
 
 
 def _leading_word(words, start: int, floor: int, lexicon: Lexicon) -> str:
-    """Return the word that introduces the location at ``start``, such as a preposition, or an empty string.
-
-    Articles and fillers are skipped. ``floor`` is the first token of the search.
-    """
+    """Return the word that introduces the location at ``start``, such as a preposition, or an empty string. Articles
+    and fillers are skipped. ``floor`` is the first token of the search."""
     token = start - 1
     while token >= floor and words[token] in (lexicon.inside | {"a", "an"}) - lexicon.before_place - {"and", "or", "/"}:
         token -= 1
@@ -225,10 +221,8 @@ def _led(
 def share_places(
     words: list[str], mentions: list[Mention], parts: list, adjectives: set[int], lexicon: Lexicon
 ) -> None:
-    """Copy a location between adjacent findings that share it.
-
-    Examples are "left effusion and atelectasis" and "effusion and atelectasis at the left base".
-    """
+    """Copy a location between adjacent findings that share it. Examples are "left effusion and atelectasis" and
+    "effusion and atelectasis at the left base"."""
     for first, second in pairwise(mentions):
         if first.entity is None or second.entity is None:
             continue

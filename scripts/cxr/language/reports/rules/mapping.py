@@ -13,10 +13,8 @@ _LUNG = ("lung", "pleura", "lateral view location", "diaphragm", None)
 
 
 def find_category(entity: Entity, places: list[Place]) -> str | None:
-    """Return one of the 17 categories, or None.
-
-    The category is "lung" if a location is in a lung. Otherwise it is the first location's or the entity's category.
-    """
+    """Return one of the 17 categories, or None. The category is "lung" if a location is in a lung. Otherwise it is the
+    first location's or the entity's category."""
     if entity.category == "heart":
         return "heart"
     if any(place.level is not None or (place.sides and place.category is None) for place in places):

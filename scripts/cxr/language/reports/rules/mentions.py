@@ -109,18 +109,14 @@ def _same(mention: Mention, composite: Composite) -> bool:
 
 def _part_itself(mention: Mention, *parts: tuple[int, int]) -> bool:
     """Return whether a mention is inside a composite's subject or state (``parts``), so that it is no other finding.
-
-    For example, the "collapse" of a vertebra is not a collapse of the lung.
-    """
+    For example, the "collapse" of a vertebra is not a collapse of the lung."""
     plain = mention.entity is not None and "composite" not in mention.flags
     return plain and any(s <= mention.start and mention.end <= e for s, e in parts)
 
 
 def _joined(words, subject, state, composite: Composite, nouns: set[int], lexicon: Lexicon) -> bool:
-    """Return whether a subject and a state form one finding. Both are tokens (start, end).
-
-    They do if they are close enough and no word between them separates them.
-    """
+    """Return whether a subject and a state form one finding. Both are tokens (start, end). They do if they are close
+    enough and no word between them separates them."""
     if subject[1] <= state[0]:
         gap = words[subject[1] : state[0]]
         if gap[:1] == [":"] and len(gap) <= 3:
@@ -134,10 +130,8 @@ def _joined(words, subject, state, composite: Composite, nouns: set[int], lexico
 
 
 def _continued(gap: list[str], after: list[str], lexicon: Lexicon) -> list[str]:
-    """Return the words between a subject and its state (``gap``) without words that only connect the two.
-
-    Examples are "The heart is not small *but* rather enlarged" and "stable in size, mildly enlarged".
-    """
+    """Return the words between a subject and its state (``gap``) without words that only connect the two. Examples are
+    "The heart is not small *but* rather enlarged" and "stable in size, mildly enlarged"."""
     if "but" in gap and "not" in gap[: gap.index("but")]:
         return []
     closed = not after or after[0] in (".", ",", ";", "but", "with", "without")

@@ -19,10 +19,8 @@ _STOPS = frozenset((";", "but", "however", "although"))
 def settle_denials(
     words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon
 ) -> None:
-    """Correct the denials that follow wrongly from the denying words alone.
-
-    ``cut``: clause starts. ``last``: mentions of the previous sentence.
-    """
+    """Correct the denials that follow wrongly from the denying words alone. ``cut``: clause starts. ``last``: mentions
+    of the previous sentence."""
     for mention in mentions:
         if mention.denied is not None:
             _deny(mention, mention.denied)
@@ -96,9 +94,7 @@ def _keep_described(words, hits: list[Hit], mentions: list[Mention], lexicon: Le
 
 def _doubted(words, hits: list[Hit], mentions: list[Mention], last: list[Mention]) -> None:
     """Mark a denial as weak if the text doubts it ("no definite pneumonia, though early disease cannot be excluded").
-
-    The doubt may be a sentence that names no finding and begins with a word such as "this" or "early".
-    """
+    The doubt may be a sentence that names no finding and begins with a word such as "this" or "early"."""
     for start, _ in spans_of(hits, "hedged"):
         joints = [i for i in range(start) if words[i] in _CONTRASTS]
         before = [m for m in mentions if m.end <= start]
@@ -111,10 +107,8 @@ def _doubted(words, hits: list[Hit], mentions: list[Mention], last: list[Mention
 
 
 def _appeared(hits: list[Hit], mentions: list[Mention]) -> None:
-    """Undo the denial of a new finding ("consolidation, absent on the earlier film, has appeared").
-
-    The denial stays if a denying word precedes the finding.
-    """
+    """Undo the denial of a new finding ("consolidation, absent on the earlier film, has appeared"). The denial stays if
+    a denying word precedes the finding."""
     denials = clauses.longest_spans(hits, "deny", "deny_not", "deny_after")
     for start, _ in spans_of(hits, "appeared"):
         before = [m for m in mentions if m.end <= start]
@@ -136,10 +130,8 @@ def _denied_that(words, hits: list[Hit], mentions: list[Mention]) -> None:
 
 
 def _contrasted(words, hits: list[Hit], mentions: list[Mention]) -> None:
-    """Set or undo the denials of contrasted findings ("the edema but not the effusion has resolved").
-
-    Other examples are "neither the opacity nor the edema has changed" and contrasts with "unlike".
-    """
+    """Set or undo the denials of contrasted findings ("the edema but not the effusion has resolved"). Other examples
+    are "neither the opacity nor the edema has changed" and contrasts with "unlike"."""
     changes = [start for start, _ in spans_of(hits, "changes")]
     neither = words.index("neither") if "neither" in words else len(words)
     under = [m for m in mentions if m.start > neither]

@@ -19,10 +19,8 @@ _VERSUS = frozenset(("versus", "vs"))
 def apply_scope(
     doc: Doc, placed_mentions: list[tuple[Mention, int]], clause_starts: Iterable[int], lexicon: Lexicon
 ) -> None:
-    """Add the name of each kind of cue that applies to a mention ("negation", "weak" ...) to the mention's flags.
-
-    The kinds are ``lexicon.CUE_SETS``. ``placed_mentions`` has (mention, first token of its sentence in the document).
-    """
+    """Add the name of each kind of cue that applies to a mention ("negation", "weak" ...) to the mention's flags. The
+    kinds are ``lexicon.CUE_SETS``. ``placed_mentions`` has (mention, first token of its sentence in the document)."""
     cued = lexicon.cued(doc) if placed_mentions else []
     if not cued:
         return
@@ -66,10 +64,8 @@ def deny_adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cu
 
 
 def leave_unassessed_open(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Flag findings before "cannot be assessed" as neither affirmed nor denied, and also findings joined to them.
-
-    A location may be between the two. The flag is "elsewhere".
-    """
+    """Flag findings before "cannot be assessed" as neither affirmed nor denied, and also findings joined to them. A
+    location may be between the two. The flag is "elsewhere"."""
     sided = tokens_of(hits, *SIDED)
     following: Mention | None = None
     for mention in reversed(mentions):
@@ -127,10 +123,8 @@ def grade_hedges(mentions: list[Mention], words: list[str], hits: list[Hit], lex
 
 
 def _unchanged(words: list[str], mention: Mention, hits: list[Hit]) -> bool:
-    """Return whether a phrase such as "no change in" precedes a mention.
-
-    In "no change in the effusion or opacity", the two findings are not alternatives.
-    """
+    """Return whether a phrase such as "no change in" precedes a mention. In "no change in the effusion or opacity", the
+    two findings are not alternatives."""
     for end in (end for _, end in spans_of(hits, "deny_not") if end <= mention.start):
         marks = {";", "but", "there"} | ({","} if words[end] not in ("in", "of", "to") else set())
         if marks.isdisjoint(words[end : mention.start]):
@@ -139,10 +133,8 @@ def _unchanged(words: list[str], mention: Mention, hits: list[Hit]) -> bool:
 
 
 def _behind(words: list[str], end: int, lexicon: Lexicon) -> str:
-    """Return the grade of an adjective that follows a finding and ends the statement ("effusions likely.").
-
-    Without such an adjective, the grade is "definite". ``end`` is the token after the finding.
-    """
+    """Return the grade of an adjective that follows a finding and ends the statement ("effusions likely."). Without
+    such an adjective, the grade is "definite". ``end`` is the token after the finding."""
     while end < len(words) and words[end] in lexicon.behind["skip"]:
         end += 1
     if end < len(words) and (end + 1 == len(words) or words[end + 1] in lexicon.behind["ends"]):

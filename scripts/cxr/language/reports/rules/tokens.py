@@ -130,10 +130,8 @@ def _by_deletion(words: list[str]) -> dict[str, list[str]]:
 
 
 def _near(word: str, right: str) -> bool:
-    """Return whether ``word`` may be ``right`` with at most two typing errors.
-
-    Both must start with the same letter, and both or neither must end in "s".
-    """
+    """Return whether ``word`` may be ``right`` with at most two typing errors. Both must start with the same letter,
+    and both or neither must end in "s"."""
     if word[0] != right[0] or abs(len(word) - len(right)) > 2 or word.endswith("s") != right.endswith("s"):
         return False
     before, row = None, list(range(len(right) + 1))
