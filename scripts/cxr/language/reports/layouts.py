@@ -73,7 +73,7 @@ def _joined(before: str, line: str, hyphenated: Set[str]) -> str:
 
 
 def _wrapped(line: str, following: str, width: int, small: bool) -> bool:
-    """Return whether a line continues on the following line. If ``small``, a lower-case start proves nothing."""
+    """Return whether a line continues on the following line. ``small``: whether the text begins in lower case."""
     if not following.strip():
         return False
     if line[-1] in ".!?:;" or _GOES_ON.search(line) or (following.lstrip()[0].islower() and not small):

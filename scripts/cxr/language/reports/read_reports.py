@@ -187,7 +187,7 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
     other_tuples = _tuples(second_section, rules) if second_section else []
     other_texts = second_section.sentences if second_section else []
     neighbours = []
-    for item in (*tuples, *other_tuples):  # a tuple keeps its first related type; the others go to the line
+    for item in (*tuples, *other_tuples):  # a tuple keeps its first related type, and the line gets all others
         if isinstance(item["related"], list):
             neighbours += item["related"][1:]
             item["related"] = item["related"][0]

@@ -217,7 +217,7 @@ class SecondReader:
         while True:
             item = self._read_item(words, at)
             if item is None:
-                # "no effusion, mild edema": the comma ends the list; "no effusion or ...": drop the group
+                # in "no effusion, mild edema", the comma ends the list; after "or", the whole group is dropped
                 return (accepted + group if after in (",", "and") else accepted), at
             noun, end = item
             if after in (",", "and") and noun.has_place:  # "no pneumothorax, left effusion" may affirm the second

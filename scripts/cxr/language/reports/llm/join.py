@@ -108,7 +108,7 @@ class Joiner:
         )
 
     def _explanations(self, finding: dict) -> dict[str, Entity]:
-        """Return {lesion type or name: entity} of the diseases that a finding represents, except for itself."""
+        """Return {lesion type or name: entity} of the diseases that a finding represents, without the finding."""
         text = finding["predicted_lesion_type"]
         if text is None or normalize_term(text) == normalize_term(finding["entity"]):
             return {}

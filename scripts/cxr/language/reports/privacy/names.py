@@ -376,7 +376,7 @@ class _Finder:
                         neighbour.kind = word.kind
 
     def _repeats(self) -> None:
-        """Mark all repetitions of a name; a common word is marked only if it is capitalised inside a sentence."""
+        """Mark all repetitions of a name. A common word is marked only if it is capitalised inside a sentence."""
         for word in self.words:
             if word.kind or word.lower not in self.certain or len(word.text) < 2:
                 continue

@@ -73,7 +73,7 @@ def find_links(
 
 
 def find_reversed_links(hits: list[Hit], mentions: list[Mention]) -> list[tuple[str, Mention, Mention]]:
-    """Return (certainty grade, disease, finding) of each link that names the disease first ("edema explains it")."""
+    """Return (grade, disease, finding) of each link that names the disease first ("edema explains the opacity")."""
     disease_links = []
     for grade, start, end in longest_phrases(hits, ("reversed",)):
         before = [m for m in mentions if m.end <= start]
@@ -233,7 +233,7 @@ def _past_history(words: list[str], hits: list[Hit], mentions: list[Mention]) ->
 
 
 def _hedged_after_comma(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
-    """Return the comma before a hedged finding ("opacity, pneumonia not excluded"), because the hedge ends there."""
+    """Return the comma before a hedged finding ("opacity, pneumonia not excluded"). The opacity is not hedged."""
     commas = set()
     for hedge in {s for tag, _, s, _ in hits if tag == "hedged"}:
         before = [m for m in mentions if m.end <= hedge][-2:]

@@ -103,7 +103,7 @@ def grade_hedges(mentions: list[Mention], words: list[str], hits: list[Hit], lex
         mention.hedge = weakest_grade(mention.hedge, _behind(words, mention.end, lexicon))
         if mention.entity is not None:
             mention.hedge = weakest_grade(mention.hedge, mention.entity.hedge)
-            # "pneumonia in the proper clinical setting" is hedged, an opacity is not; the phrase may also come first
+            # "pneumonia in the proper clinical setting" is hedged, an opacity is not. The phrase may also come first
             if not mention.entity.explained and any(e <= mention.start or s == mention.end for s, e in settings):
                 mention.hedge = "weak"
     _carry(mentions, hits)
