@@ -215,7 +215,7 @@ def test_the_model_is_asked_about_the_handed_over_alone_and_they_are_counted(tmp
     }  # fmt: skip
     assert {name for name, line in lines.items() if line["engine"] == "rules"} == {"understood"}
     excluded = dict(read_table(tmp_path / "run/00.excluded.parquet").select("study_id", "detail").iter_rows())
-    assert excluded["denial"] == "handed over (denial_not_understood): not JSON"
+    assert excluded["denial"] == "handed over to the language model (denial_not_understood): not JSON"
     table = read_table(tmp_path / "run/reading.tsv")
     assert table["handed_over"].sum() == 6
     assert "the rules hand over 6 of 8 reports" in caplog.text

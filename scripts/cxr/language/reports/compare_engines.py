@@ -1,7 +1,7 @@
-"""Comparing the language model's tuples with those of the rules engine on the same sentences.
+"""Comparison of the language model with the rules engine on the same sentences.
 
-The state of a lesion type in a study is *affirmed* (a positive tuple has it as lesion type or candidate), *denied*
-(only negative tuples have it) or *unmentioned*.
+For each study and engine, a lesion type is *affirmed* if a positive tuple has it as its lesion type or a candidate. It
+is *denied* if only negative tuples have it, and otherwise *unmentioned*.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ AGREEMENT = LESION | {
         pl.Float64, "Fraction of the studies in which both engines give the same state; null without studies."
     ),
     "kappa": Column(pl.Float64, "Cohen's kappa of the three states; null where it is not defined."),
-    "kappa_affirmed": Column(pl.Float64, "Cohen's kappa of affirmed against the rest; null where it is not defined."),
+    "kappa_affirmed": Column(pl.Float64, "Cohen's kappa of affirmed or not affirmed; null where it is not defined."),
 }
 DISAGREEMENTS = {
     "study_id": Column(pl.String, "Study."),
@@ -45,8 +45,8 @@ DISAGREEMENTS = {
 def run(*, reports: list[str], agreement: str, disagreements: str, effusion_without_side: str) -> None:
     """Write ``agreement`` (one row per lesion type) and ``disagreements`` (one row per study and lesion type).
 
-    Only studies that both can read are compared: English sections and, with the engine both, reports that the rules
-    handed over without refusing them. ``effusion_without_side``: as in the stage's options.
+    Compare only studies that the language model read and the rules engine can read. Sections in other languages and
+    reports that the rules engine refuses are left out. ``effusion_without_side``: as in the stage's settings.
     """
     structure = rules.load(EngineOptions(effusion_without_side))
     report_vocabulary = vocabulary.load_vocabulary()
@@ -89,14 +89,14 @@ def lesion_state(tuples: Iterable[dict], lesion: str) -> str:
 
 
 def cohens_kappa(table: np.ndarray) -> float:
-    """Return Cohen's kappa of a square table of counts; NaN for an empty table or a single state of both raters."""
+    """Return Cohen's kappa of a square table of counts, or NaN if the table is empty or has only one state."""
     total = table.sum()
     chance = (table.sum(0) * table.sum(1)).sum() / total**2 if total else 1.0
     return float("nan") if chance == 1 else float((np.trace(table) / total - chance) / (1 - chance))
 
 
 def _agreement_row(lesion: str, table: np.ndarray) -> list:
-    """Return a row of :data:`AGREEMENT`. ``table``: studies by state of the engine (rows) and the rules (columns)."""
+    """Return a row of :data:`AGREEMENT`. ``table`` counts studies by the states of the engine (rows) and the rules."""
     total = int(table.sum())
     yes = np.array([[table[0, 0], table[0, 1:].sum()], [table[1:, 0].sum(), table[1:, 1:].sum()]])
     affirming, silent = [int(yes[0, 0]), int(yes[0, 1]), int(yes[1, 0])], [int(table[1, 1]), int(table[2, 2])]

@@ -34,21 +34,22 @@ class CorrectedReport(Exception):
 
 
 def apply_corrections(text: str) -> str:
-    """Apply the quoted corrections in a text. Raises CorrectedReport for any other correction."""
+    """Return a text with its quoted corrections applied. Raises CorrectedReport for any other correction."""
     text = _NOT_THE_SIDE.sub("", text)
     for match in list(_QUOTED.finditer(text)) if "should" in text else ():
         remaining = text.replace(match[0], "")
         if remaining.lower().count(match["wrong"].lower()) != 1:
-            raise CorrectedReport("it corrects words that do not occur exactly once in its text")
+            raise CorrectedReport("the report corrects words that do not occur exactly once in its text")
         at = remaining.lower().index(match["wrong"].lower())
         text = remaining[:at] + match["right"] + remaining[at + len(match["wrong"]) :]
     if _CORRECTS.search(text):
-        raise CorrectedReport("it corrects itself, so it is unclear which statements still hold")
+        raise CorrectedReport("the report corrects itself, so it is unclear which statements still hold")
     return text
 
 
 def find_contradiction(tuples: Sequence[dict], addendum: Sequence[dict]) -> str | None:
-    """Return a lesion type that an addendum contradicts, by its presence or its side; None if there is none."""
+    """Return a lesion type for which an addendum contradicts the report, or None. The presence or the side of the
+    lesion differs. ``tuples``, ``addendum``: finding tuples of the report and addendum."""
     for item in (item for item in tuples if item["lesion_type"]):
         for later in (later for later in addendum if later["lesion_type"] == item["lesion_type"]):
             sides, later_sides = ({side_of(label) for label in row["labels"]} for row in (item, later))

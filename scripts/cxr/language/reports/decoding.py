@@ -1,4 +1,4 @@
-"""Decoding report files to text: encodings, markup, and escapes of exports. Files that are not text raise NoText."""
+"""Conversion of report files to plain text. It handles encodings, markup and the escape sequences of exports."""
 
 import codecs
 import html
@@ -23,7 +23,7 @@ NO_TEXT = {
     b"II*\x00": "a TIFF image",
     b"MM\x00*": "a TIFF image",
 }
-"""First bytes of formats that are not text but are sometimes passed as reports, and a description of each format."""
+"""{first bytes: description} of formats that are not text but are sometimes given as reports."""
 _SPACES = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _NO_WIDTH = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\x00]")
 _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -45,7 +45,7 @@ _RTF_SIGNS = {"par": "\n", "line": "\n", "sect": "\n", "page": "\n", "row": "\n"
               "bullet": "•", "~": " ", "_": "-"}  # fmt: skip
 _EXCEL = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-"""An HTML entity with its semicolon; without the semicolon, the pattern would match in "A&Lt"."""
+"""Pattern of an HTML entity. The semicolon is required, because "&Lt" may occur in plain text."""
 _SCRIPT = re.compile(r"<(script|style)\b[^<>]*>.*?</\1\s*>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
 _BREAK = re.compile(
     r"[ \t]*<(?:br|hr|cr|lf|crlf|/?(?:p|div|li|ul|ol|tr|table|h[1-6]|pre))(?:\s[^<>]*)?/?\s*>[ \t]*\n?", re.IGNORECASE
@@ -68,9 +68,10 @@ class NoText(Exception):
 
 
 def decode(data: bytes) -> str:
-    """Decode a report file: UTF-8, -16 or -32 by byte-order mark, UTF-16 by its zero bytes, else UTF-8 or Windows-1252.
+    """Return the text of a report file. Markup of HTML, XML and RTF is removed.
 
-    Text is extracted from HTML, XML and RTF. Raises NoText for PDF, Office files, images and other binary data.
+    The encoding is UTF-8, UTF-16 or UTF-32 by the byte-order mark, UTF-16 by zero bytes, else UTF-8 or Windows-1252.
+    Raises NoText for PDF, Office files, images and other binary data.
     """
     for mark, name in NO_TEXT.items():
         if data.startswith(mark):
@@ -83,7 +84,7 @@ def decode(data: bytes) -> str:
 
 
 def normalize_text(text: str) -> str:
-    """Resolve escapes, compose letters, convert blanks and line ends to plain ones, and drop zero-width signs."""
+    """Return a text without escape sequences and zero-width signs, with plain blanks and line ends, in the form NFC."""
     text = unescape(text)
     text = _NO_WIDTH.sub("", _SPACES.sub(" ", _LINE_ENDS.sub("\n", text)))
     return unicodedata.normalize("NFC", _CONTROL.sub(" ", text).translate(_LIGATURES))
@@ -115,7 +116,7 @@ def _plausible(text: str) -> str:
 
 
 class _Text(HTMLParser):
-    """Extracts the text of HTML or XML: block elements end lines, scripts and heads are dropped."""
+    """A parser that collects the text of HTML or XML. Block elements end a line. Scripts and heads are dropped."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -188,10 +189,10 @@ def _from_rtf(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Resolve the escapes of Excel and HL7, and the entities and tags of HTML.
+    """Return a text in which the escape sequences of Excel and HL7 and the entities of HTML are resolved.
 
-    Line-breaking tags become line ends; other tags are removed, scripts with their content. "<3 mm" is not a tag and
-    stays.
+    HTML tags that break a line become line ends. Other tags are removed, and scripts also with their content. "<3 mm"
+    stays because it is not a tag.
     """
     if "_x" in text:
         text = _EXCEL.sub(lambda match: chr(int(match[1], 16)), text)

@@ -1,4 +1,4 @@
-"""Detection of devices that the sentences of a report mention, by word lists."""
+"""Detection of medical devices in the sentences of a report, by word lists."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ def normalize_words(text: str) -> str:
 
 
 def phrase_pattern(phrases: Iterable[str]) -> str:
-    """Return a pattern that matches any of the phrases, normalised by :func:`normalize_words`, the longest first."""
+    """Return a pattern that matches any of the phrases, the longest first, in a text of :func:`normalize_words`."""
     return "|".join(
         re.escape(normalize_words(phrase)) for phrase in sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
     )
@@ -19,21 +19,21 @@ def phrase_pattern(phrases: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Devices:
-    """Patterns of a device that is not stated to be removed (``device``) and of a denied device (``denied``)."""
+    """Two patterns. ``device`` matches a device without a statement of its removal, ``denied`` a denied device."""
 
     device: re.Pattern
     denied: re.Pattern
 
     def are_stated_in(self, sentences: Iterable[str]) -> bool:
-        """True if a sentence names a device and neither denies it nor states that it was removed."""
+        """Return whether a sentence names a device and neither denies it nor states its removal."""
         return any(self.device.search(self.denied.sub("", normalize_words(sentence))) for sentence in sentences)
 
 
 def compile_devices(words: Mapping[str, Sequence[str]]) -> Devices:
     """Compile the patterns from word lists with the keys devices, denied, between and gone.
 
-    A device counts unless a phrase of ``denied`` precedes it, with only words of ``between`` and other devices in
-    between, or a phrase of ``gone`` follows it directly.
+    A device does not count if a phrase of ``gone`` follows it directly. It does not count either if a phrase of
+    ``denied`` precedes it and only words of ``between`` or other devices are between the two.
     """
     device = rf"(?:{phrase_pattern(words['devices'])})(?:s|es)?"
     return Devices(

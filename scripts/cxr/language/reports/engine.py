@@ -1,4 +1,4 @@
-"""Interface of the engines that structure reports: modules ``cxr.language.reports.<name>`` with ``load(options)``."""
+"""Interface of the engines that extract findings. Each is a module of this package with a ``load(options)``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from cxr.base.engines import engine_module
 
 Structure = Callable[[list[str]], list[dict]]
-"""Converts the sentences of a section to :class:`cxr.language.reports.schema.Finding` tuples (as dicts),
-deterministically. A ``span`` counts characters within its sentence."""
+"""A deterministic function that converts a section's sentences to :class:`cxr.language.reports.schema.Finding` dicts.
+Each ``span`` counts characters within its sentence."""
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Inputs of an engine: the setting ``effusion_without_side``, and {name: path} of the files in ``INPUTS``."""
+    """Options of an engine. ``files`` is {key of the engine's ``INPUTS``: path}."""
 
     effusion_without_side: str
     files: dict[str, str] = field(default_factory=dict)

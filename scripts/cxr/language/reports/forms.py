@@ -1,8 +1,8 @@
-"""Reading reports that are forms (escaped text, JSON, tables, label-value lines, ticks) before an engine reads them.
+"""Conversion of forms (escaped text, JSON, tables, label-value lines, tick boxes) to sentences that an engine can read.
 
-The reader is conservative. A line counts only if it consists of one known finding and one value: it becomes a sentence
-("Consolidation: No" becomes "No consolidation."). An unticked box is ignored. A form that is recognised but not
-completely read makes the report unusable. All other lines stay unchanged.
+A line is converted only if it consists of one known finding and one value. "Consolidation: No" becomes "No
+consolidation.". An unticked box is ignored. All other lines stay unchanged. A form that is recognised but cannot be
+read completely makes the report unusable.
 """
 
 import json
@@ -21,7 +21,7 @@ PROSE, LINES, TICKS, TABLE, JSON, ESCAPED, DICTATED = (
 )  # fmt: skip
 _LINE_END = re.compile(r"\\r\\n|\\n|\\r|%0D%0A|%0A|\^M\n?|&#(?:10|13|x0?[aAdD]);|¶")
 _MOST_LINE_ENDS = 1
-"""Maximum number of real line ends in a text whose escaped line ends are resolved."""
+"""Escaped line ends ("\\n") are resolved only in a text with at most this many real line ends."""
 _BOX = re.compile(r"\[[ _]*(?P<a>[xX✓✔]?)[ _]*\]|\([ _]*(?P<b>[xX✓✔]?)[ _]*\)|(?P<c>[☐☑☒□■✓✔])")
 _TICKED = frozenset("xX✓✔☑☒■")
 _SEPARATOR = re.compile(r"\s*(?::|=|;(?=\S)|,(?=\d$)|\t+| {2,}|\s[-–—]+(?=\s|$)|\.{4,})\s*")
@@ -35,11 +35,11 @@ _MARKED_COLUMNS = re.compile(rf"(?im)^[^.\n]*\b{_HEADING}[ \t|]+{_HEADING}\b(?:[
 _LONE_MARK = re.compile(r"(?m)\w(?:[ \t]{2,}|\t)(?:[xX*•✓✔]|\[[xX]\])(?:[ \t]{2,}\[ ?\])?[ \t]*$")
 _BULLET = re.compile(r"^\s*(?:[-*•·]|\(?\d{1,2}[.)])\s+(?=\S)")
 _SENTENCE_END = re.compile(r"\b(?:is|are|was|were) \w+$|(?<!not) (?:seen|identified|detected)$", re.IGNORECASE)
-"""End of a line that is a sentence instead of a finding and a value: "A left effusion is present"."""
+"""Pattern of the end of a line that is a sentence, not a finding and a value ("A left effusion is present")."""
 _FEWEST_ROWS = 2  # minimum number of table rows, XML elements or unread lines in a form
 _LONGEST_LABEL = 40  # characters
 _MOST_WORDS = 5
-"""Maximum number of words of a value; a longer text is prose after a heading."""
+"""Maximum number of words of a value. A longer text is prose after a heading."""
 _QUESTION_WORDS = re.compile(r"^(?:(?:is|are) there (?:an?y? )?|any |(?:evidence|presence|signs?) of )+", re.IGNORECASE)
 _VALUE_FIRST = re.compile(r"^(?:[\[(](yes|no|[yn+-])[\])]|([YN])|(yes|no)\s*[-–:])\s+(?=\w)", re.IGNORECASE)
 _ANSWER_BELOW = re.compile(r"(?m)^([^\n:?.]{3,60})[?:][ \t]*\n+[ \t]*([^\n]{1,20})$")
@@ -47,7 +47,7 @@ _FIELD_MARK = re.compile(
     r"[=→←|{}]|[-=]>|<-|</|/>|\"[^\"]*\"[;,:]|: *\[|\w\[|\b[A-Z]{1,3}-[PNX+]\b"
     r"|\b0 *[:-]? *(?:no|none|normal|absent|neg\w*)\b"
 )
-"""Signs next to a finding that occur only in a form or its legend, never in prose."""
+"""Pattern of signs next to a finding that occur only in a form or its legend, never in prose."""
 _VALUE_BEHIND = re.compile(r"[ .:]*(?:(?:neg|pos|nil)\b|\d+ ?%|[1-4]\+|0(?![.\d]))", re.IGNORECASE)
 _LEVELS = re.compile(r"^\s*\d{1,2}(?:\.\d{1,2})+\.?\s+(?=[A-Z])")
 _PRIOR_HEADING = re.compile(r"(?:previous|prior|last|old)\b[^.\n:]{0,30}:?\s*(?:\([^)]*\))?:?", re.IGNORECASE)
@@ -68,7 +68,7 @@ class UnreadForm(Exception):
 
 
 class Words(NamedTuple):
-    """Contents of ``forms.yaml``."""
+    """Contents of ``forms.yaml``, which explains the word lists."""
 
     absent: frozenset[str]
     present: frozenset[str]
@@ -105,7 +105,7 @@ def load_words() -> Words:
 
 @dataclass
 class Form:
-    """A text whose form lines are converted to sentences, and the kinds of form in it."""
+    """A text whose form lines are converted to sentences, and the kinds of form in it, such as "table"."""
 
     text: str
     kinds: set[str] = field(default_factory=set)
@@ -135,8 +135,8 @@ def unfold(text: str, words: Words) -> Form:
 
 
 def _json_lines(value: object, name: str = "") -> Iterator[str]:
-    """Yield a line "name: value" for each value in JSON; an object with a name and one truth value gives one yes/no
-    line."""
+    """Yield a line "name: value" for each value in JSON. An object with a name and one Boolean gives one line with yes
+    or no."""
     if isinstance(value, dict):
         labels = [value[key] for key in ("name", "finding", "label", "type") if isinstance(value.get(key), str)]
         label, truths = next(iter(labels), ""), [item for item in value.values() if isinstance(item, bool)]
@@ -158,7 +158,7 @@ def _json_lines(value: object, name: str = "") -> Iterator[str]:
 
 
 def drop_page_heads(text: str, words: Words) -> str:
-    """Remove lines that only name a page or the patient between other lines; a sentence continues across them."""
+    """Remove the lines inside a text that only name a page or the patient. Sentences continue across them."""
     lines = text.split("\n")
     has_head = [bool(line.strip()) and words.head.fullmatch(line) is not None for line in lines]
     parts: list[str] = []
@@ -183,20 +183,18 @@ class Phrases(Protocol):
     """The interface by which the form reader recognises findings and locations."""
 
     def is_finding(self, phrase: str) -> bool:
-        """True if a phrase is one known finding."""
+        """Return whether a phrase is one known finding."""
 
     def is_place(self, phrase: str) -> bool:
-        """True if a phrase consists only of location words."""
+        """Return whether a phrase consists only of location words."""
 
     def find_ends(self, text: str) -> list[int]:
-        """Return the end of each finding in a text."""
+        """Return the position of the character after each finding in a text."""
 
 
 def read_lines(form: Form, words: Words, phrases: Phrases) -> Form:
-    """Convert each line of a form to a sentence of its own.
-
-    Raises UnreadForm if a line of a form is not completely understood.
-    """
+    """Return a form with each of its lines converted to a sentence of its own. Raises UnreadForm if a line of a form is
+    not completely understood."""
     if _MARKED_COLUMNS.search(form.text) and _LONE_MARK.search(form.text):
         raise UnreadForm("its columns differ only by the position of a mark")
     reader = _LineReader(words, phrases, form.kinds)
@@ -219,7 +217,7 @@ def read_lines(form: Form, words: Words, phrases: Phrases) -> Form:
 
 
 def _cells(line: str) -> list[str]:
-    """Split a line of a table into cells at bars or tabs."""
+    """Return the cells of a table's line, which bars or tabs separate."""
     mark = "|" if "|" in line else "\t"
     return [cell.strip() for cell in line.strip().strip("|").split(mark)] if mark in line.strip() else [line]
 
@@ -237,7 +235,7 @@ class _LineReader:
         self.is_finding, self.is_place = self.phrases.is_finding, self.phrases.is_place
 
     def join_values(self, lines: Sequence[str]) -> Iterator[str]:
-        """Yield the lines; if a finding's name and its value are on consecutive lines, the two are joined."""
+        """Yield the lines. If a finding's name and its value are on consecutive lines, the two lines are joined."""
         pending = ""
         for line in lines:
             value = line.strip(" .").lower()
@@ -256,7 +254,7 @@ class _LineReader:
             yield pending
 
     def read_line(self, line: str) -> str:
-        """Convert a form's line to a sentence; return "" if it states nothing, and any other line unchanged."""
+        """Return a form's line as a sentence, "" if the line states nothing, and any other line unchanged."""
         choice = _UNMARKED.fullmatch(_BULLET.sub("", line))
         if choice and self.is_finding(choice["label"].strip().lower()):
             self.kinds.add(LINES)
@@ -268,7 +266,7 @@ class _LineReader:
         return self._read_statements(line)
 
     def _read_statements(self, line: str) -> str:
-        """Convert a line of one or more "finding: value" statements to sentences."""
+        """Return a line of one or more "finding: value" statements as sentences."""
         text = _LEVELS.sub("", _BULLET.sub("", line)).strip().rstrip(".")
         is_heading = _PRIOR_HEADING.fullmatch(text) is not None or self.is_place(text.strip(" :").lower())
         self.is_of_heading = is_heading or (self.is_of_heading and bool(text))
@@ -324,14 +322,14 @@ class _LineReader:
         return None
 
     def _has_marked_finding(self, line: str) -> bool:
-        """True if a line contains a finding, and a sign or value that only forms use."""
+        """Return whether a line contains a finding and a sign or value that only forms use."""
         if not (_FIELD_MARK.search(line) or _VALUE_BEHIND.search(line)):
             return False
         ends = self.phrases.find_ends(line)
         return bool(ends and _FIELD_MARK.search(line)) or any(_VALUE_BEHIND.match(line, end) for end in ends)
 
     def _is_broken_off(self, text: str) -> bool:
-        """True if a short line is a finding plus something that is neither a location, a detail nor a sentence."""
+        """Return whether a short line is a finding with words that are no location, no detail and no sentence."""
         words = text.strip(" :").split()
         if text.endswith(".") or not 1 <= len(words) <= _MOST_WORDS:
             return False
@@ -344,7 +342,7 @@ class _LineReader:
         return is_choice or bool(re.search(r"\d|[*+/<>=?_✓✔✗✘×-]|^[a-z]$", remainder))
 
     def _read_list(self, label: str, value: str) -> str | None:
-        """Return a sentence for a value and its findings ("Absent: consolidation, edema"); None for anything else."""
+        """Return a sentence for a value with a list of findings ("Absent: consolidation, edema"), or None."""
         names = [name.strip() for name in re.split(r"[,;/]|\band\b", value.lower())]
         if not self._is_bare(label) or not all(map(self.is_finding, names)):
             return None
@@ -352,7 +350,7 @@ class _LineReader:
         return f"No {subjects}." if label in self.words.absent else f"{subjects.capitalize()}."
 
     def _split_present(self, value: str) -> tuple[str, str]:
-        """Split an affirming value into (affirming word, details); return ("", "") for any other value."""
+        """Return (affirming word, details) of an affirming value, or ("", "") for any other value."""
         for word in sorted(self.words.present, key=len, reverse=True):
             remainder = value.removeprefix(word)
             if remainder != value and not remainder[:1].isalnum():
@@ -367,7 +365,7 @@ class _LineReader:
         return is_known or self.is_place(value)
 
     def _read_boxes(self, line: str, boxes: Sequence[re.Match]) -> str:
-        """Convert the ticked boxes of a line to sentences; return "" if none is ticked."""
+        """Return the ticked boxes of a line as sentences, or "" if no box is ticked."""
         self.kinds.add(TICKS)
         label = _BULLET.sub("", line[: boxes[0].start()]).strip(" \t:-–")
         ends = [*(box.start() for box in boxes[1:]), len(line)]
@@ -420,13 +418,13 @@ class _LineReader:
                 yield f"\n{sentence or f'{row[0]}: {value}.'}\n"
 
     def _is_bare(self, value: str) -> bool:
-        """True if a value only states that the finding is present or absent."""
+        """Return whether a value only states that the finding is present or absent."""
         return value.lower() in self.words.absent | self.words.present
 
 
 def _parted(piece: str) -> tuple[str, str, bool]:
-    """Return (label, value, is_parted); without a separator, the value is the text in final brackets or the last
-    word."""
+    """Return (label, value, whether a separator parts the two). Without a separator, the value is the text in final
+    brackets or the last word."""
     parts = _SEPARATOR.split(piece, 1)
     if len(parts) == 2:
         return parts[0], parts[1], True

@@ -1,12 +1,13 @@
-"""Handing over reports from the rules to a language model (engine both), and the denials on which the two agree.
+"""Selection of the reports that the rules engine hands over to a language model, and limits on the model's denials.
 
-A report is handed over if the rules refuse it (``REFUSALS``) or leave something in it open (``find_gap``). The model's
-tuples then replace those of the rules, but the rules can still forbid denials:
+This module serves the engine "both". A report is handed over if the rules engine refuses it (``REFUSALS``) or reads it
+incompletely (``find_gap``). The model's findings then replace those of the rules engine, but its denials are limited:
 
-* In a report that the rules refuse, nothing is denied: there is no second reading that could agree.
-* In all other reports, a denial by the model counts only if the rules deny the same lesion type at the same location
-  and leave that type open nowhere in the report. Findings that the rules affirm block negatives, and a witness needs
-  both readings. So every negative with a witness would also be allowed by the rules alone.
+* In a report that the rules engine refuses, no denial counts, because no second reading can confirm it.
+* In all other reports, a denial counts only if the rules engine denies the same lesion type at the same location and
+  leaves this type open nowhere in the report. Findings that the rules engine affirms still block negative pairs.
+
+With the setting ``dataset.denials`` at ``explicit`` or ``witnessed``, a negative pair needs evidence in both readings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +19,14 @@ from cxr.language.reports.rules.statements import sort_lesions
 from cxr.language.reports.witnesses import Witness
 
 REFUSALS = ("unread_form", "corrected_report", "not_english")
-"""Reasons for which the rules exclude a report that a language model may be able to read."""
+"""Reasons for which the rules engine excludes a report that a language model may be able to read."""
 UNKNOWN_WORDS, DENIAL, MENTION = "unknown_words", "denial_not_understood", "neither_affirmed_nor_denied"
 
 
 @dataclass(frozen=True)
 class HandOver:
-    """A report that is handed over: the section to read, the reason, and the rules' line (None if they refuse it)."""
+    """A report for the language model: the section to read and the reason why the rules engine hands the report over.
+    ``rules_line`` is the study's output line by the rules engine. It is None if the rules engine refuses the report."""
 
     section: reading.Section
     reason: str
@@ -37,9 +39,10 @@ def find_hand_over(
     outcome: dict | tuple[str, str],
     options: reading.ReadingOptions,
 ) -> HandOver | None:
-    """Return the hand-over of a study; None if the report stays with the rules.
+    """Return the hand-over of a study's report, or None if the language model need not read the report.
 
-    ``section``: the section read from the report; ``outcome``: the rules' line, or (reason, detail).
+    ``row`` is the study's row in the cohort. ``section`` is the section that the rules engine read. ``outcome`` is the
+    study's output line by the rules engine, or (reason, detail) if the rules engine refuses the report.
     """
     if isinstance(outcome, dict):
         assert isinstance(section, reading.Section)
@@ -54,10 +57,10 @@ def find_hand_over(
 
 
 def find_gap(line: Mapping) -> str | None:
-    """Return the reason why the rules' reading of a report is incomplete; None if it is complete.
+    """Return the reason why the rules engine reads a report incompletely, or None if it reads the report completely.
 
-    Reasons: an unknown word could be a finding, the second reader does not understand a denial, or a lesion type is
-    mentioned but neither affirmed nor denied.
+    There are three reasons. An unknown word could be a finding, the second reader (``witnesses.py``) does not
+    understand a denial, or a lesion type is mentioned but neither affirmed nor denied.
     """
     if any(row["finding"] for row in line["unknown_words"]):
         return UNKNOWN_WORDS
@@ -74,7 +77,8 @@ def find_gap(line: Mapping) -> str | None:
 
 
 def limit_denials(line: dict, hand_over: HandOver) -> dict:
-    """Return the model's line of a study, keeping only the denials that the rules share."""
+    """Return the study's output line by the model, with only those denials that the rules engine confirms. Every other
+    denial gets ``denies = False``. Further evidence for negative pairs stays only if both readings have it."""
     line = line | {"handed_over": hand_over.reason}
     rules_line = hand_over.rules_line
     if rules_line is None:
@@ -110,7 +114,8 @@ def _denies(item: Mapping) -> bool:
 
 
 def _is_shared(denial: Mapping, rules_tuples: Sequence[Mapping]) -> bool:
-    """True if the rules deny the type of the model's ``denial`` at its location, and leave that type open nowhere."""
+    """Return whether the rules engine denies the lesion type of the model's ``denial`` at the same location. The result
+    is False if any tuple in ``rules_tuples`` leaves this lesion type open."""
     negatives = [
         item for item in rules_tuples if item["presence"] == "negative" and item["lesion_type"] == denial["lesion_type"]
     ]
@@ -120,5 +125,5 @@ def _is_shared(denial: Mapping, rules_tuples: Sequence[Mapping]) -> bool:
 
 
 def _locations(item: Mapping) -> set[str]:
-    """Return the labels of a tuple, plus the zones of each label that is a whole lung."""
+    """Return the zone labels of a tuple. A label of a whole lung is complemented by all zones of this lung."""
     return set(item["labels"]).union(*(zones_of(side_of(label)) for label in item["labels"] if label in LUNGS))

@@ -1,6 +1,6 @@
 """Detection of sections that are not in English, by common words of other languages and letters of other scripts.
 
-The rules engine reads only English: it would read the Spanish denial "Sin edema" as an edema.
+The rules engine reads only English. It would read the Spanish denial "Sin edema" as an edema.
 """
 
 import re
@@ -18,15 +18,15 @@ _FUNCTION_WORDS = frozenset(
     ("the", "of", "is", "are", "was", "were", "and", "with", "without", "there", "which", "has", "have", "been", "be",
      "from", "or", "this", "that", "to", "by", "at", "not")
 )  # fmt: skip
-"""Common words: nearly every English sentence has one, and no other language of the table uses one in reports."""
+"""Words that nearly every English sentence has and that no language of ``languages.yaml`` uses in reports."""
 _LATIN_LETTERS = 0.7  # minimum fraction of Latin letters
 _UNKNOWN, _ENOUGH_WORDS = 0.7, 8
-"""A section is in an unlisted language if it has ``_ENOUGH_WORDS`` distinct words and a larger fraction is unknown."""
+"""A section of at least ``_ENOUGH_WORDS`` distinct words is in an unlisted language if a larger fraction is unknown."""
 
 
 @dataclass(frozen=True)
 class Language:
-    """A foreign language. ``words``: not used in English reports; ``loose``: all its words, not counted as English."""
+    """A foreign language. ``words`` never occur in English reports. ``loose`` has all its words, even those that do."""
 
     name: str
     words: frozenset[str]
@@ -35,7 +35,7 @@ class Language:
 
 @cache
 def load_languages(vocabulary: Vocabulary) -> tuple[Language, ...]:
-    """Read ``resources/reading/languages.yaml``; words that are also English are only in ``loose``."""
+    """Read ``resources/reading/languages.yaml``. Words that are also English are only in ``Language.loose``."""
     languages = []
     for name, table in load_texts("reading/languages.yaml").items():
         words, loose = set(table["words"]), set(table["loose"])
@@ -45,11 +45,11 @@ def load_languages(vocabulary: Vocabulary) -> tuple[Language, ...]:
 
 
 def detect_foreign(sentences: list[str], languages: tuple[Language, ...], vocabulary: Vocabulary) -> str | None:
-    """Return the language of a section that is not entirely English; None for English.
+    """Return the language or script of a section that is not entirely English, or None for an English section.
 
     A section is foreign if it has more foreign than English words, or a sentence with at least two foreign words and at
     most half as many English words. It is also foreign if it has a foreign word but no English function word, because
-    languages share the names of findings ("Nessuna pneumonia").
+    names of findings are the same in several languages ("Nessuna pneumonia").
     """
     text = " ".join(sentences)
     if script := _foreign_script(text):
@@ -68,7 +68,7 @@ def detect_foreign(sentences: list[str], languages: tuple[Language, ...], vocabu
 
 
 def _has_plain_word(sentences: list[str], foreign_words: frozenset[str]) -> bool:
-    """True if a foreign word is not a name (lower case, or first in its sentence) and does not follow a hyphen."""
+    """Return whether a foreign word is no name (in lower case or first in its sentence) and follows no hyphen."""
     return any(
         fold_case(word) in foreign_words and (number == 0 or word.islower()) and f"-{word}" not in sentence
         for sentence in sentences
@@ -78,7 +78,7 @@ def _has_plain_word(sentences: list[str], foreign_words: frozenset[str]) -> bool
 
 @cache
 def all_foreign_words(languages: tuple[Language, ...]) -> frozenset[str]:
-    """Return the foreign words of all languages; most English sections contain none of them."""
+    """Return the foreign words (``Language.words``) of all languages."""
     return frozenset().union(*(language.words for language in languages))
 
 
@@ -95,7 +95,7 @@ def _likeliest_language(words: list[str], languages: tuple, vocabulary: Vocabula
 
 
 def _foreign_script(text: str) -> str | None:
-    """Return the name of the first non-Latin script if less than 70 % of the letters are Latin; None otherwise."""
+    """Return the name of a text's first non-Latin script, or None if at least 70 % of the letters are Latin."""
     if text.isascii():
         return None
     letters = re.findall(r"[^\W\d_]", text)

@@ -1,13 +1,13 @@
-"""Splitting reports of any layout into sections by tolerant detection of headings (not from the paper).
+"""Splitting of reports with any layout into sections, by tolerant detection of headings (not from the paper).
 
-A heading is a phrase of ``resources/reading/headings.yaml`` that is
+A heading is a phrase of ``resources/reading/headings.yaml`` at one of two positions:
 
-* at the start of a line (after blanks, a number, a bullet or Markdown signs) and ends the line, or is followed by a
-  colon, a dash, a tab or several blanks, or is in capitals before a text that is not;
-* or inside a line before a colon, and either follows the end of a sentence or is in capitals.
+* At the start of a line, after blanks, a number, a bullet or Markdown signs. It must end the line, or a colon, a dash,
+  a tab or several blanks must follow, or it must be in capitals before a text that is not in capitals.
+* Inside a line, before a colon. It must follow the end of a sentence or be in capitals.
 
-Other text that looks like a heading ("LINES AND TUBES:") stays in its section. A text without headings becomes one
-findings section. :mod:`cxr.language.reports.sections` implements the official rules of MIMIC-CXR.
+Other text that looks like a heading ("LINES AND TUBES:") stays in its section. A text without headings is one section,
+the findings. :mod:`cxr.language.reports.sections` has the official rules of MIMIC-CXR.
 """
 
 import re
@@ -23,9 +23,9 @@ from cxr.language.reports.decoding import normalize_text
 
 RESOURCE_FILES = ("reading/headings.yaml",)
 _NARROWEST = 60
-"""Minimum line width, in characters, of a wrapped report, unless most of its lines are full."""
+"""Minimum line width, in characters, that is assumed for a report, unless most of its lines are full."""
 _FEWEST = 3
-"""Minimum number of pairs of consecutive lines from which full lines show that a text is wrapped."""
+"""Minimum number of pairs of consecutive lines that can show by full lines that a text is wrapped."""
 _LABEL = re.compile(r"\s*[A-Z][\w /&,-]{0,40}:(?:\s|$)")
 _ITEM = re.compile(r"\(?\d{1,2}[.)]|[-*•·]\s")
 _GOES_ON = re.compile(r"(?:[,/-]|\b(?:and|or|of|the|a|an|with|without|in|at|to|for|no|is|are|by|from|on))$", re.I)
@@ -33,7 +33,7 @@ _HYPHEN = re.compile(r"([^\W\d_]+)-$")
 
 
 def line_width(text: str) -> int:
-    """Return the column at which the lines of a text are wrapped."""
+    """Return the line width, in characters, at which a text is wrapped."""
     lines = [line.rstrip() for line in text.split("\n")]
     longest = max(map(len, lines))
     pairs = [(line, after.split()[0]) for line, after in pairwise(lines) if line and after.strip()]
@@ -42,11 +42,11 @@ def line_width(text: str) -> int:
 
 
 def paragraphs(text: str, width: int, hyphenated: Set[str]) -> str:
-    """Join the wrapped lines of a text and reduce blanks to single ones.
+    """Return a text with joined wrapped lines and single blanks.
 
-    Statements on separate lines are separated by a blank line, so that each becomes a sentence. ``width``: from
-    :func:`line_width`. ``hyphenated``: words that keep a hyphen at the end of a line ("left-" "sided"); other words
-    lose it ("pneumo-" "thorax").
+    A blank line is put between statements on separate lines, so that each becomes a sentence. ``width`` is the result
+    of :func:`line_width`. ``hyphenated`` are words that keep a hyphen at the end of a line ("left-" "sided"). Other
+    words lose the hyphen ("pneumo-" "thorax").
     """
     parts: list[str] = []
     joins = False
@@ -73,7 +73,7 @@ def _joined(before: str, line: str, hyphenated: Set[str]) -> str:
 
 
 def _wrapped(line: str, following: str, width: int, small: bool) -> bool:
-    """True if a line continues on the following line."""
+    """Return whether a line continues on the following line. ``small``: whether the text begins in lower case."""
     if not following.strip():
         return False
     if line[-1] in ".!?:;" or _GOES_ON.search(line) or (following.lstrip()[0].islower() and not small):
@@ -89,7 +89,7 @@ UNUSED = frozenset(
 """Sections whose text is never read, except as a last paragraph."""
 _NEVER_LAST = frozenset(("patient", "recommendation", "notification"))  # never the source of a last paragraph
 _ONE_SENTENCE = frozenset(("comparison", "technique", "examination"))
-"""Sections of one sentence: any further text is the report if there is no other text. A history may be longer."""
+"""Sections that have only one sentence. Further text in them may be the report, if the report has no other text."""
 _SHORTEST_IN_CAPITALS = 4  # letters of a heading recognised by its capitals
 _BEHIND_A_SENTENCE = frozenset(".!?;)]")
 _DECORATION = r"(?:(?:\(?\d{1,2}[.):]|\(?[a-z][.)]|\(?[ivx]{2,4}[.)]|[-•·*>#=]+)[ \t]*)*"
@@ -98,7 +98,7 @@ _EMPHASIS = re.compile(r"\*\*+|(?<![\w*])\*(?=\w)|(?<=[\w:.])\*(?![\w*])|(?<![\w
 _RULE = re.compile(r"^[ \t]*[-=_*~#.]{3,}[ \t]*$", re.MULTILINE)
 _SENTENCE = re.compile(r"[^.]*(?:\.(?=\d)[^.]*)*(?:\.\s*|$)")
 _BARE = {"ø": "o", "æ": "a", "ł": "l", "ß": "s", "ı": "i", "đ": "d"}
-"""Plain forms of letters that do not decompose into a letter and an accent."""
+"""{letter: plain letter} for letters that Unicode does not decompose into a letter and an accent."""
 _WORD = re.compile(r"[^\W_]+(?:[/-][^\W_]+)*")
 _NOTHING = re.compile(r"\W*(?:none|nil|n/?a|not applicable|not given|not provided|_+)?\W*", re.I)
 _COLON = re.compile(r"[:：](?!\d)")
@@ -111,8 +111,8 @@ _LETTERS = re.compile(r"[^\W\d_]")
 
 @dataclass(frozen=True)
 class Headings:
-    """Contents of ``headings.yaml``. ``names``: {phrase: section}; ``titles``, ``plain``: kinds of phrases; ``prose``:
-    words after which a phrase is not a heading; ``hyphenated``: words that keep their hyphen."""
+    """Contents of ``headings.yaml``. ``names`` is {phrase: section}. ``titles`` and ``plain`` are kinds of phrases.
+    After a word of ``prose``, a phrase is no heading. Words of ``hyphenated`` keep a hyphen at the end of a line."""
 
     names: dict[str, str]
     titles: frozenset[str]
@@ -123,7 +123,7 @@ class Headings:
 
 
 class _Heading(NamedTuple):
-    """A heading: its section, and the indices of the first characters of the heading and of its text."""
+    """A heading. ``section`` is its section, ``start`` its first character, ``end`` the first character of its text."""
 
     section: str
     start: int
@@ -144,10 +144,8 @@ def load_headings() -> Headings:
 
 
 def split_layout(text: str, column: str = "") -> dict[str, str]:
-    """Split a report into {section: text}; the texts of sections with the same name are joined.
-
-    ``column``: section of the text before the first heading; if empty, that text may be a letterhead.
-    """
+    """Return {section name: text} of a report. Texts of sections with the same name are joined. ``column`` is the
+    section of the text before the first heading. If it is empty, this text may be a letterhead."""
     headings = load_headings()
     text = _RULE.sub("", _EMPHASIS.sub("", normalize_text(text)))
     found_headings = list(_headings(text, headings))
@@ -171,10 +169,8 @@ def split_layout(text: str, column: str = "") -> dict[str, str]:
 
 
 def remaining_text(section_texts: dict[str, str], section_name: str) -> str:
-    """Return the text of all sections except ``section_name``, findings, impression, addendum and ``UNUSED``.
-
-    Comparison, technique and examination are one sentence each; further text in them is included.
-    """
+    """Return the text of all sections except ``section_name``, findings, impression, addendum and ``UNUSED``. Text
+    after the first sentence of the sections comparison, technique and examination is included."""
     read_names = {section_name, "findings", "impression", "addendum"}
     texts = [text for name, text in section_texts.items() if name not in read_names | UNUSED]
     texts += [_SENTENCE.sub("", section_texts.get(name, ""), 1) for name in sorted(_ONE_SENTENCE)]
@@ -182,10 +178,8 @@ def remaining_text(section_texts: dict[str, str], section_name: str) -> str:
 
 
 def _assign_loose_text(sections: dict[str, str], order: list[str], short: Set[str]) -> dict[str, str]:
-    """Assign text under a title, a comment or no heading to the findings or the last paragraph.
-
-    ``short``: sections that keep only their first sentence if the report has no other text.
-    """
+    """Return the sections, with text under a title, a comment or no heading moved to findings or last paragraph.
+    Sections of ``short`` keep only their first sentence if the report has no other text."""
     title = sections.pop("title", "")
     if not sections.get("findings") and title:
         sections["findings"] = title
@@ -201,7 +195,7 @@ def _assign_loose_text(sections: dict[str, str], order: list[str], short: Set[st
 
 
 def _headings(text: str, headings: Headings) -> Iterator[_Heading]:
-    """Yield the headings in text order."""
+    """Yield the headings of a text, in text order."""
     plain = fold_case(text)
     letters = _LETTERS.findall(text[:5000])
     shouted = sum(letter.isupper() for letter in letters) > 0.8 * len(letters)
@@ -237,7 +231,7 @@ def _kind(name: str, headings: Headings) -> str:
 
 
 def _is_heading_of_line(text: str, plain: str, match: re.Match, kind: str, headings: Headings, shouted: bool) -> bool:
-    """True if a phrase at the start of a line is a heading."""
+    """Return whether the phrase ``match`` at the start of a line is a heading. ``shouted``: text is in capitals."""
     name, end = text[match.start("name") : match.end("name")], match["end"]
     if end.strip() in (":", "："):
         return not (kind == "part" and name.islower() and not _is_after_break(text, match.start()))
@@ -263,7 +257,7 @@ def _is_heading_of_line(text: str, plain: str, match: re.Match, kind: str, headi
 
 
 def _is_after_break(text: str, position: int) -> bool:
-    """True if the line before is blank, missing, or ends a sentence or a heading."""
+    """Return whether the line before ``position`` is blank, missing, or ends a sentence or a heading."""
     before = text[:position].rstrip(" \t")
     if not before.strip() or before.endswith("\n\n"):
         return True
@@ -272,7 +266,7 @@ def _is_after_break(text: str, position: int) -> bool:
 
 
 def _heading_before_colon(text: str, plain: str, colon: int, headings: Headings, shouted: bool) -> int | None:
-    """Return the start of the heading that ends at a colon inside a line; None if there is none."""
+    """Return the start of the heading that ends at a colon inside a line, or None if there is no heading."""
     line = max(plain.rfind("\n", 0, colon) + 1, colon - 120)
     before = _MORE.sub("", plain[line:colon])
     words = list(_WORD.finditer(before))
@@ -289,7 +283,7 @@ def _heading_before_colon(text: str, plain: str, colon: int, headings: Headings,
 
 
 def _is_heading_in_line(name: str, phrase: str, before: str, headings: Headings, shouted: bool) -> bool:
-    """True if a phrase before a colon is a heading. ``before``: the text before the phrase on its line."""
+    """Return whether a phrase before a colon is a heading. ``before`` is the text before the phrase on its line."""
     capitals = name.isupper() and not shouted and len(name) >= _SHORTEST_IN_CAPITALS
     is_plain = phrase in headings.plain
     end = before.rstrip()[-1]
@@ -301,7 +295,7 @@ def _is_heading_in_line(name: str, phrase: str, before: str, headings: Headings,
 
 
 def fold_case(text: str) -> str:
-    """Convert a text to lower case without accents; its length stays the same."""
+    """Return a text in lower case and without accents. It has the same length as the original."""
     if text.isascii():
         return text.lower()
     return "".join(map(_fold, text))

@@ -11,11 +11,12 @@ FINDINGS, NO_FINDINGS, UNREAD_FORM = "findings", "no_findings", "unread_form"
 KIND_SEPARATOR = ", "
 MEANINGS = {FINDINGS: "read, with findings affirmed or denied", NO_FINDINGS: "read; nothing is affirmed or denied"}
 MAX_REASONS = 4
-"""Maximum number of reasons in the sentence."""
+"""Maximum number of exclusion reasons that the summary sentence names."""
 
 
 def summarize_outcomes(table: list[dict]) -> str:
-    """Return a sentence on the studies without a usable report; empty if every report was read."""
+    """Return a sentence about the studies without a usable report, or an empty string if every report was read.
+    ``table`` has the rows of ``reading.tsv``."""
     lost_rows = [row for row in table if row["outcome"] not in MEANINGS and int(row["studies"])]
     if not lost_rows:
         return ""
@@ -31,10 +32,8 @@ def summarize_outcomes(table: list[dict]) -> str:
 
 
 def summarize_forms(table: list[dict]) -> str:
-    """Return a sentence on the number and kinds of reports that are forms; empty if there are none.
-
-    A report of several kinds counts for each kind.
-    """
+    """Return a sentence about the number and kinds of reports that are forms, or an empty string without forms. A
+    report of several kinds counts for each kind."""
     num_by_kind: Counter[str] = Counter()
     num_forms = num_unread = 0
     for row in table:
@@ -52,7 +51,7 @@ def summarize_forms(table: list[dict]) -> str:
 
 
 def read_summary(path: Path) -> str:
-    """Return the summary sentence of ``reading.tsv``; empty if the table is missing or every report was read."""
+    """Return the sentence of :func:`summarize_outcomes` for ``reading.tsv``, or "" if the table is missing."""
     try:
         with open(path, newline="", encoding="utf-8") as file:
             summary = summarize_outcomes(list(csv.DictReader(file, delimiter="\t")))
@@ -62,6 +61,6 @@ def read_summary(path: Path) -> str:
 
 
 def print_summary(reading: Path) -> None:
-    """Print the sentence of :func:`read_summary`, if any, to stderr; called at the end of a run."""
+    """Print the sentence of :func:`read_summary`, if any, to stderr at the end of a run."""
     if summary := read_summary(reading):
         print(f"cxr-ils: {summary}", file=sys.stderr)

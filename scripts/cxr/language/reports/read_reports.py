@@ -1,4 +1,4 @@
-"""The reports stage: writes one line per study with the section read, its sentences and its tuples."""
+"""The reports stage. It writes one JSON line per study with the section read, its sentences and its findings."""
 
 import hashlib
 import logging
@@ -21,23 +21,27 @@ from cxr.language.reports.settings import NOTHING_SHARE, ReadingSettings
 from cxr.language.reports.vocabulary import load_substance, load_vocabulary
 
 RULES, MODEL, BOTH = "rules", "vllm", "both"
-"""Names of the engines. ``rules`` reads only English, with the words of the lexicon."""
+"""Names of the engines. The engine ``rules`` reads only English, with the words of the lexicon."""
 NOTHING = "no_report", "the text does not describe the chest"
 
 
 class ReportsOptions(ReadingSettings):
-    """Settings of the stage, plus what the workflow adds; ``sections`` is ``mimic`` or ``tolerant``, never ``auto``."""
+    """Settings of the stage and the options that the workflow adds. ``sections`` is ``mimic`` or ``tolerant``."""
 
     scrub: bool = key(
         True,
-        "Whether identifiers in the text are replaced by surrogates, and signatures and markup removed "
-        "(cxr.language.reports.privacy).",
+        "Whether to replace names, numbers and dates that identify people by surrogates, and to remove signatures and "
+        "markup (cxr.language.reports.privacy).",
     )
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """Converts a study's row to its line. ``options.engine`` reads first; a model reads what the rules hand over."""
+    """The engines and options with which a study is read.
+
+    ``options.engine`` reads first. With the engine "both", ``structures`` also has the language model, which reads the
+    reports that the rules engine hands over.
+    """
 
     options: ReportsOptions
     structures: dict[str, engine.Structure]
@@ -55,12 +59,12 @@ def run_shard(
     files_read: str | None = None,
     **files: str,
 ) -> None:
-    """Structure the reports of one cohort shard.
+    """Extract the findings from the reports of one cohort shard.
 
-    Writes ``output`` (JSON Lines, one line per study, sorted by study_id) and ``excluded`` (one row for each image of a
-    study without a usable report). ``files_read``: output table with the states of the report files. ``files``: input
-    files by the keys of the engine's ``INPUTS``. ``threads`` is ignored: one core reads hundreds of reports per second.
-    Raises UserError for an unknown engine.
+    Write ``output`` (JSON Lines, one line per study, sorted by study_id) and ``excluded`` (one row for each image of a
+    study without a usable report). Write the states of the report files to the table ``files_read``, if given.
+    ``files`` are the engine's input files by the keys of its ``INPUTS``. ``threads`` is ignored, because one core reads
+    hundreds of reports per second. Raises UserError for an unknown engine.
     """
     del threads
     reader = make_reader(options, str(attrs.get("code_digest", "")), **files)
@@ -75,7 +79,8 @@ def run_shard(
 
 
 def make_reader(options: ReportsOptions, code_digest: str = "", **files: str) -> _Reader:
-    """Load the engines and return the reader for :func:`study_line`. Raises UserError for an unknown engine."""
+    """Load the engines and return the reader for :func:`study_line`. ``files``: as in :func:`run_shard`.
+    ``code_digest`` is written into each output line. Raises UserError for an unknown engine."""
     settings = engine.EngineOptions(options.effusion_without_side, files)
     structures = {name: engine.load_engine(name, settings) for name in (options.engine, RULES)}
     if BOTH in structures:
@@ -117,12 +122,13 @@ def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger, states: list[tup
 
 
 def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
-    """Return the line of one study, or (reason, detail) if its report cannot be used."""
+    """Return the output line of one study, or (reason, detail) if its report cannot be used. ``row``: cohort row."""
     return read_study(row, reading.read_section(row, reader.options), reader)
 
 
 def read_study(row: dict, section: reading.Section | tuple[str, str], reader: _Reader) -> dict | tuple[str, str]:
-    """Return the line of one study, or (reason, detail). The language model reads what the rules hand over."""
+    """Return the output line of one study, or (reason, detail) if its report cannot be used. With the engine "both",
+    the language model reads the reports that the rules engine hands over."""
     outcome = section_line(row, section, reader)
     if reader.options.engine != RULES or MODEL not in reader.structures:
         return outcome
@@ -131,18 +137,18 @@ def read_study(row: dict, section: reading.Section | tuple[str, str], reader: _R
         return outcome
     line = _line(row, handed_over.section, replace(reader, options=replace(reader.options, engine=MODEL)))
     if not isinstance(line, dict):
-        return "quarantined", f"handed over ({handed_over.reason}): {line[1]}"
+        return "quarantined", f"handed over to the language model ({handed_over.reason}): {line[1]}"
     return hand_over.limit_denials(line, handed_over)
 
 
 def find_hand_over(row: dict, reader: _Reader) -> hand_over.HandOver | None:
-    """Return the hand-over of a study to a language model; None if there is none. ``reader``: with the engine rules."""
+    """Return the hand-over of a study's report to a language model, or None. ``reader`` has the engine rules."""
     section = reading.read_section(row, reader.options)
     return hand_over.find_hand_over(row, section, section_line(row, section, reader), reader.options)
 
 
 def section_line(row: dict, section: reading.Section | tuple[str, str], reader: _Reader) -> dict | tuple[str, str]:
-    """Return the line of one study from its section, or (reason, detail) if the section cannot be used."""
+    """Return the output line of one study from its section, or (reason, detail) if the section cannot be used."""
     if not isinstance(section, reading.Section):
         return section
     line = _line(row, section, reader)
@@ -181,7 +187,7 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
     other_tuples = _tuples(second_section, rules) if second_section else []
     other_texts = second_section.sentences if second_section else []
     neighbours = []
-    for item in (*tuples, *other_tuples):  # a tuple keeps its first related type; the others go to the line
+    for item in (*tuples, *other_tuples):  # a tuple keeps its first related type, and the line gets all others
         if isinstance(item["related"], list):
             neighbours += item["related"][1:]
             item["related"] = item["related"][0]
@@ -216,7 +222,7 @@ def _sentences(text: str) -> list[str]:
 
 
 def _tuples(section: reading.Section, structure: engine.Structure) -> list[dict]:
-    """Return an engine's tuples; each ``span`` is converted to characters of the section."""
+    """Return an engine's tuples of a section, with each ``span`` in characters of the section instead of a sentence."""
     tuples, spans = structure(section.sentences), section.spans
     for item in tuples:
         offset = spans[item["sentence_index"] - 1][0] if 0 < item["sentence_index"] <= len(spans) else 0

@@ -18,7 +18,7 @@ from cxr.language.reports.sentences import split_sentences
 COLUMNS = ("findings", "impression")
 CORRECTED = "a heading that the official table names wrongly is corrected"
 _BYTES_A_CHARACTER = 64
-"""Maximum number of bytes of a file per allowed character: RTF and HTML need many."""
+"""Maximum number of bytes of a file per allowed character. RTF and HTML need many bytes for each character."""
 
 
 class ReadingOptions(Protocol):
@@ -33,10 +33,10 @@ class ReadingOptions(Protocol):
 
 @dataclass(frozen=True)
 class Section:
-    """The section to read: name, text, [start, end) of its sentences, and ``beside``: the other section (name, text).
+    """The section of a report to read. ``spans`` has the characters [start, end) of each sentence.
 
-    ``removed``: number of identifiers of each kind removed from the report. ``corrected``: a heading was renamed
-    because the official table names it wrongly.
+    ``beside`` is (name, text) of the report's other section, which can only block negatives. ``removed`` is the number
+    of removed identifiers by kind. ``corrected``: whether a heading that the official table names wrongly was renamed.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Section:
     spans: list[tuple[int, int]]
     beside: tuple[str, str] | None
     addendum: str = ""
-    further_text: str = ""  # Text of all other sections (a comment); it only forbids denials
+    further_text: str = ""  # Text of all further sections, such as a comment; it can only block negatives
     removed: Mapping[str, int] = field(default_factory=dict)
     corrected: bool = False
     written: tuple[str, ...] = (forms.PROSE,)  # Kinds of form in the report
@@ -55,7 +55,7 @@ class Section:
 
     @cached_property
     def second_section(self) -> "Section | None":
-        """The other section, if there is one."""
+        """The report's other section (``beside``), or None."""
         if self.beside is None:
             return None
         name, text = self.beside
@@ -67,10 +67,8 @@ class _Unusable(Exception):
 
 
 def read_section(row: dict, options: ReadingOptions, *, is_checked: bool = True) -> Section | tuple[str, str]:
-    """Return the section of a study to read, or (reason, detail) if there is none.
-
-    ``is_checked``: a form or correction that is not understood makes the report unusable; if false, it stays unchanged.
-    """
+    """Return the section of a study's report to read, or (reason, detail) if the report cannot be used. A form or
+    correction that is not understood makes the report unusable if ``is_checked``, and stays unchanged else."""
     removed: dict[str, int] = {}
     written: set[str] = set()
     try:
@@ -99,7 +97,8 @@ def read_section(row: dict, options: ReadingOptions, *, is_checked: bool = True)
 
 
 def read_whole_report(row: dict, options: ReadingOptions) -> Section | tuple[str, str]:
-    """Return all sections of a report as one; forms and corrections that are not understood stay unchanged."""
+    """Return all sections of a report as one section, or (reason, detail) if the report cannot be used. Forms and
+    corrections that are not understood stay unchanged."""
     section = read_section(row, options, is_checked=False)
     if not isinstance(section, Section):
         return section
@@ -109,10 +108,8 @@ def read_whole_report(row: dict, options: ReadingOptions) -> Section | tuple[str
 
 
 def report_row(images: Sequence[dict]) -> dict:
-    """Return the row of a study that has its report: the first with text or a file, else the first with a missing file.
-
-    A manifest may name the report in only one row of a study.
-    """
+    """Return the row of a study's images that has the report, because a manifest may name the report only once. This is
+    the first row with a text or a file, else the first row whose file is missing, else the first row."""
     rows_with_report = (
         row for row in images if row.get("report_path") or any((row.get(name) or "").strip() for name in COLUMNS)
     )
@@ -121,17 +118,15 @@ def report_row(images: Sequence[dict]) -> dict:
 
 
 def report_file(row: dict) -> str | None:
-    """Return the path of a study's report file; None if there is none or the row itself contains the text."""
+    """Return the path of a study's report file, or None if there is no file or the row itself contains the text."""
     return None if any((row.get(name) or "").strip() for name in COLUMNS) else row.get("report_path")
 
 
 def _read_sections(
     row: dict, options: ReadingOptions, removed: dict[str, int], written: set[str], *, is_checked: bool
 ) -> tuple[dict[str, str], bool]:
-    """Return {name: text} of the sections in a study's columns or file, and whether a heading was corrected.
-
-    Adds counts of identifiers to ``removed`` and kinds of form to ``written``. Raises _Unusable if there is no text.
-    """
+    """Return ({section name: text}, whether a heading was corrected) of the report in a study's columns or file. Add
+    the numbers of identifiers to ``removed`` and the kinds of form to ``written``. Raises _Unusable without a text."""
 
     def scrubbed(text: str) -> str:
         if not options.scrub:
@@ -175,9 +170,10 @@ def _split_official(text: str, study_id: str, options: ReadingOptions) -> tuple[
 
 
 def _read_form(text: str, *, scrubbed: Callable[[str], str], written: set[str], is_checked: bool) -> str:
-    """Return a report's text without identifiers, its form lines as sentences; add kinds of form to ``written``.
+    """Return a report's text without identifiers, with the lines of forms converted to sentences.
 
-    Raises _Unusable for a form or correction that is not understood, if ``is_checked``.
+    Add the kinds of form to ``written``. If ``is_checked``, raise _Unusable for a form or correction that is not
+    understood.
     """
     from cxr.language.reports.witnesses import load_second_reader  # imports spaCy, which planning does not need
 
@@ -214,7 +210,7 @@ def _read_text(path: Path, options: ReadingOptions) -> str:
             size = os.fstat(file.fileno()).st_size
             if size > options.max_characters * _BYTES_A_CHARACTER:
                 raise _Unusable(
-                    "too_long", f"a file of {size} bytes; reports.max_characters is {options.max_characters}"
+                    "too_long", f"the file has {size} bytes; reports.max_characters is {options.max_characters}"
                 )
             data = file.read()
         text = decode(data)

@@ -1,9 +1,9 @@
-"""Splitting a MIMIC-CXR report into sections by the official parser's rules, and choosing the section to read.
+"""Splitting of MIMIC-CXR reports into sections by the official parser's rules, and choice of the section to read.
 
-The tables (header names, view phrases, overrides) are data in ``resources/sections.yaml``. Quirks of the official
-parser are kept: a header is a line that starts with one space, capitals and a colon; a header on the line directly
-after another header is ignored; if several sections have the same name, the last one counts. Known mistakes of the
-official table are corrected only on request.
+The tables of header names, view phrases and corrections are in ``resources/sections.yaml``. The rules are those of the
+official parser. A header is a line that starts with one space, capitals and a colon. A header on the line directly
+after another header is ignored. If several sections have the same name, the last one counts. Mistakes of the official
+table are corrected only on request.
 """
 
 import re
@@ -31,15 +31,13 @@ def _tables() -> dict:
 
 
 def needs_correction(text: str) -> bool:
-    """True if the official table gives a wrong name to a header of the report."""
+    """Return whether the official table gives a wrong section name to a header of the report."""
     return any(header.lower().strip() in _tables()["corrections"] for header in HEADER.findall(text))
 
 
 def normal_name(header: str, *, corrected: bool = False) -> str:
-    """Convert a header to a section name: from the table, else the main section or view it contains, else unchanged.
-
-    ``corrected``: also use the corrections of the table's known mistakes.
-    """
+    """Return the section name of a header. ``corrected``: whether to correct known mistakes of the official table. The
+    name is from the official table, else the main section or view that the header contains, else the header itself."""
     tables, name = _tables(), header.lower().strip()
     names = tables["names"] | tables["corrections"] if corrected else tables["names"]
     if name in names:
@@ -49,10 +47,8 @@ def normal_name(header: str, *, corrected: bool = False) -> str:
 
 
 def split_report(text: str, *, corrected: bool = False) -> list[Section]:
-    """Split a report into its sections, in order. A text without a header becomes one section, ``full report``.
-
-    ``corrected``: as in :func:`normal_name`.
-    """
+    """Return the sections of a report, in order. A text without a header becomes one section named "full report".
+    ``corrected``: as in :func:`normal_name`."""
     header = HEADER.search(text)
     if header is None:
         return _with_last_paragraph([Section("full report", text, 0)])
@@ -69,7 +65,8 @@ def split_report(text: str, *, corrected: bool = False) -> list[Section]:
 
 
 def _with_last_paragraph(sections: list[Section]) -> list[Section]:
-    """Split the last section at its first blank line if the report has neither findings nor impression."""
+    """Split the last section at its first blank line if the report has neither findings nor impression. The text after
+    the blank line becomes the section "last_paragraph"."""
     if any(s.name in ("findings", "impression") for s in sections) or BLANK_LINE not in sections[-1].text:
         return sections
     last = sections[-1]
@@ -78,15 +75,15 @@ def _with_last_paragraph(sections: list[Section]) -> list[Section]:
 
 
 def text_by_name(sections: list[Section]) -> dict[str, str]:
-    """Return {name: stripped text}; if several sections have the same name, the last one counts."""
+    """Return {section name: stripped text}. If several sections have the same name, the last one counts."""
     return {section.name: section.text.strip() for section in sections}
 
 
 def manual_sections(text: str, study_id: str) -> dict[str, str] | None:
-    """Return the sections of a study that the official code corrects manually; None for any other study.
+    """Return {section name: text} for a study that the official code corrects manually, or None for any other study.
 
-    ``study_id``: with or without its leading ``s``. Text at custom offsets becomes the findings (empty for ``[0, 0]``);
-    the section that the table names for a study becomes the impression.
+    ``study_id`` may lack its leading ``s``. Either the text between the table's offsets becomes the findings (empty for
+    ``[0, 0]``), or the section that the table names becomes the impression.
     """
     tables, key = _tables(), "s" + str(study_id).removeprefix("s")
     if key in tables["custom_indices"]:
@@ -97,12 +94,13 @@ def manual_sections(text: str, study_id: str) -> dict[str, str] | None:
 
 
 def choose_section(sections: dict[str, str]) -> tuple[str, str] | None:
-    """Return (name, text) of the first section of ``SECTION_NAMES`` that is not blank; None if there is none."""
+    """Return (name, text) of the first section of ``SECTION_NAMES`` that is not blank, or None."""
     return next(((name, sections[name]) for name in SECTION_NAMES if (sections.get(name) or "").strip()), None)
 
 
 def other_section(sections: dict[str, str], section_name: str) -> tuple[str, str] | None:
-    """Return (name, text) of the unread findings or impression, plus the addendum, which can veto; else None."""
+    """Return (name, text) of the section that can only block negatives, or None. It is the impression or the findings,
+    whichever ``section_name`` is not. An addendum is appended to it."""
     names = () if section_name == "last_paragraph" else ("findings", "impression")
     other_names = [name for name in (*names, "addendum") if name != section_name and (sections.get(name) or "").strip()]
     return (other_names[0], "\n\n".join(sections[name] for name in other_names)) if other_names else None

@@ -1,4 +1,4 @@
-"""Self-test of the rules engine: it reads sentences with known results before the first report of a cohort."""
+"""Self-test of the rules engine. It reads sentences with known results before the first report of a cohort."""
 
 from collections.abc import Callable
 from importlib.metadata import version
@@ -12,13 +12,13 @@ PACKAGES = ("spacy", "negspacy")
 
 
 def read_cases() -> list[tuple[str, str, str]]:
-    """Return (sentence, lesion type, reading) of each case; ``reading`` is a key of :data:`PRESENCE`."""
+    """Return (sentence, lesion type, expected reading) of each case. The reading is a key of :data:`PRESENCE`."""
     cases_by_reading = load_texts(RESOURCE_FILES[0]).items()
     return [(sentence, lesion, reading) for reading, cases in cases_by_reading for sentence, lesion in cases]
 
 
 def check_engine(structure: Callable[[list[str]], list[dict]]) -> None:
-    """Raise UserError if an engine reads a known sentence wrongly. ``structure``: the engine's function."""
+    """Raise UserError if ``structure``, the function of an engine, reads a known sentence wrongly."""
     cases = read_cases()
     wrong = []
     for sentence, lesion, reading in cases:
@@ -30,5 +30,5 @@ def check_engine(structure: Callable[[list[str]], list[dict]]) -> None:
         packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
         raise UserError(
             f"the rules engine reads {len(wrong)} of {len(cases)} known sentences wrongly: in {sentence!r} {lesion} "
-            f"should be {reading}. A package ({packages}) or resources/lexicon has changed: restore it"
+            f"should be {reading}. A package ({packages}) or resources/lexicon has changed: restore the original"
         )

@@ -1,4 +1,4 @@
-"""Splitting a report section into sentences; handles radiologists' abbreviations, enumerators and wrapped lines."""
+"""Splitting of a report section into sentences, with regard to abbreviations, list numbers and wrapped lines."""
 
 import re
 from functools import lru_cache
@@ -12,10 +12,10 @@ _WORD = re.compile(r"\w")
 
 
 def split_sentences(text: str) -> list[tuple[int, int]]:
-    """Return [start, end) of each sentence, in characters of ``text``.
+    """Return the characters [start, end) of each sentence in ``text``.
 
-    A full stop inside a number, after an abbreviation or after an enumerator does not end a sentence; a blank line or a
-    new list item does. Enumerators are not part of a sentence. A piece without a letter or digit is not a sentence.
+    A full stop inside a number, after an abbreviation or after a list number does not end a sentence. A blank line or a
+    new list item ends it. List numbers are not part of a sentence. A piece without a letter or digit is no sentence.
     """
     return list(_split(text))
 
@@ -35,7 +35,7 @@ def _split(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _skip(text: str, start: int, end: int) -> int:
-    """Return the position after blanks and at most one enumerator."""
+    """Return the position after ``start`` that follows blanks and at most one list number or bullet."""
     while start < end and text[start].isspace():
         start += 1
     enumerator = _ENUMERATOR.match(text, start, end)
@@ -48,7 +48,7 @@ def _skip(text: str, start: int, end: int) -> int:
 
 
 def _sentence_continues(text: str, start: int, match: re.Match) -> bool:
-    """True if the punctuation ``match`` does not end the sentence that begins at ``start``."""
+    """Return whether the sentence that begins at ``start`` continues after the punctuation ``match``."""
     if match.group()[0] == "\n":
         return False
     before = text[max(start, match.start() - 8) : match.start()]

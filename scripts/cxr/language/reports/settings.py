@@ -18,40 +18,45 @@ class LocationMapping(LanguageModel):
 
 
 class ReportsLlm(Section):
-    """The paper's engine: one language model structures the text, another maps the locations."""
+    """The two language models of the paper. One extracts findings from the text, the other maps their locations."""
 
-    structuring: LanguageModel = key(LanguageModel, "Extracts findings from a section (Figure 9).", source=PAPER)
+    structuring: LanguageModel = key(LanguageModel, "Extracts findings from a report section (Figure 9).", source=PAPER)
     mapping: LocationMapping = key(
         LocationMapping, "Maps locations to categories and zone labels (Figure 10).", source=PAPER
     )
 
 
 class ReadingSettings(Section):
-    """Settings for reading reports, the same for every engine."""
+    """Settings for reading reports. All engines use them."""
 
     engine: Literal["rules", "vllm", "both"] = key(
         "rules",
-        "rules: spaCy and resources/lexicon, no download; vllm: the paper's language models; both: the rules, "
-        "then vllm for reports that they do not fully understand (docs/reference/reports.md).",
+        "Engine that extracts findings from reports. rules: word lists (resources/lexicon), without a language model; "
+        "vllm: the paper's language models; both: the rules, and vllm only for reports that the rules do not fully "
+        "understand (docs/reference/reports.md).",
     )
     sections: Literal["auto", "mimic", "tolerant"] = key(
         "auto",
-        "How sections are found. mimic: MIMIC-CXR's official rules; tolerant: headings of most layouts "
-        "(docs/reference/reports.md); auto: mimic if cohort.source is mimic, otherwise tolerant.",
+        "Method that splits reports into sections. mimic: the official rules of MIMIC-CXR; tolerant: detection of the "
+        "headings of most layouts (docs/reference/reports.md); auto: mimic if cohort.source is mimic, else tolerant.",
     )
     max_characters: int = key(
-        20_000, "Maximum length; longer reports are excluded as too_long.", unit="characters", ge=100, le=10_000_000
+        20_000,
+        "Maximum length of a report. A longer report is excluded with the reason too_long.",
+        unit="characters",
+        ge=100,
+        le=10_000_000,
     )
     max_findings: int = key(
-        300, "Maximum findings in a section; reports with more are excluded as too_long.", unit="findings", ge=1
+        300, "Maximum findings in a section. A report with more is excluded (too_long).", unit="findings", ge=1
     )
     section_overrides: bool = key(
         True,
-        "Whether to apply the official section corrections of single MIMIC-CXR studies, after fixing a misspelt "
-        "section name in their table (only with sections mimic).",
+        "Whether to apply the official section corrections for single MIMIC-CXR studies, and to correct a misspelt "
+        "section name in the official table. It has no effect with tolerant sections.",
     )
     effusion_without_side: Literal["both_bases", "none"] = key(
-        "both_bases", "Zone labels of an effusion without a stated side: both lung bases, or none (see Figure 11)."
+        "both_bases", "Zone labels of an effusion without a stated side: both lung bases, or no label (Figure 11)."
     )
 
 

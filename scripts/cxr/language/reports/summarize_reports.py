@@ -1,4 +1,4 @@
-"""Summary of the reports of all shards: number of studies by outcome, and by unknown word."""
+"""Summary of the reports of all shards: the numbers of studies with each outcome and with each unknown word."""
 
 import logging
 import re
@@ -44,8 +44,8 @@ WITHHELD = "withheld"
 
 @dataclass(frozen=True)
 class SummaryOptions:
-    """engine: engine that read the reports. withheld: ``release.withhold`` names the report text, so sentences are
-    hidden, and words are excluded if fewer than ``least_subjects`` subjects have them or if they may be names.
+    """Options of the summary. ``engine`` is the engine that read the reports. If ``withheld``, sentences are hidden,
+    and a word is excluded if it may be a name or if fewer than ``least_subjects`` subjects have it.
     """
 
     engine: str
@@ -54,7 +54,7 @@ class SummaryOptions:
 
 
 def run(*, reports: list[str], excluded: list[str], words: str, reading: str, options: SummaryOptions) -> None:
-    """Write ``words`` (unknown words with numbers of studies) and ``reading`` (outcomes), and log a summary."""
+    """Write the table ``words`` (unknown words) and the table ``reading`` (outcomes), and log a summary."""
     outcomes, unknown = [], []
     for line in (line for path in reports for line in read_lines(path)):
         outcome = outcome_summary.FINDINGS if line["tuples"] else outcome_summary.NO_FINDINGS
@@ -102,7 +102,7 @@ def _lost_studies(excluded: str) -> pl.DataFrame:
 
 
 def _is_like_a_name(word: str, sentence: str) -> bool:
-    """True if a word is capitalised inside its sentence, as names are; False for a sentence in capitals."""
+    """Return whether a word is capitalised inside its sentence, unless the whole sentence is in capitals."""
     match = re.search(rf"(?<!\w){re.escape(word)}", sentence, re.IGNORECASE)
     return match is not None and match.start() > 0 and sentence[match.start()].isupper() and not sentence.isupper()
 

@@ -1,4 +1,4 @@
-"""The paper's engine: joins the language model's answers for a shard's texts with the mapping of location phrases."""
+"""The paper's engine. It joins the findings that one language model extracts with the locations that another maps."""
 
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines
@@ -6,11 +6,11 @@ from cxr.language.reports.engine import Structure
 from cxr.language.reports.schema import Quarantined
 
 INPUTS = {"structured": "results/reports/structured/{shard}.jsonl", "mapping": "results/reports/mapping.jsonl"}
-"""Input files of the engine besides the cohort. Separate rules create them, because the models run there."""
+"""Input files of the engine besides the cohort. Separate Snakemake rules, which run the models, create them."""
 
 
 def load(options) -> Structure:
-    """Return the engine's function. ``options``: of the rules engine, plus ``files`` ({key of ``INPUTS``: path})."""
+    """Return the function that converts sentences to tuples. ``options``: an ``EngineOptions`` with ``files``."""
     from cxr.language.reports import rules
     from cxr.language.reports.llm.join import Joiner
     from cxr.language.reports.rules import lexicon

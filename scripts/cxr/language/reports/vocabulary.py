@@ -1,6 +1,6 @@
-"""Detection of unknown words (neither in the lexicon nor common English), and of reports that state nothing.
+"""Detection of unknown words (neither in the lexicon nor common English) and of reports that do not describe the chest.
 
-A sentence with an unknown word may hold a finding that was not understood.
+A sentence with an unknown word may state a finding that the rules engine does not understand.
 """
 
 import re
@@ -22,25 +22,25 @@ _BEGINNINGS = ("un", "non", "re", "pre", "post", "sub", "mid", "infra", "supra",
                "para")  # fmt: skip
 _SHORTEST_STEM, _SHORTEST_REST = 3, 4  # minimum letters without an ending, and without a prefix
 _NAMED = frozenset(("dr", "drs", "doctor", "mr", "mrs", "ms", "prof"))
-"""Titles; the capitalised words after a title are names."""
+"""Titles. The capitalised words after a title are names."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """``words``: known words in lower case; ``talk``: words of sentences about the report itself, not a finding."""
+    """Known words in lower case. A sentence with a word of ``talk`` is about the report itself, not about a finding."""
 
     words: frozenset[str]
     talk: frozenset[str]
 
     def is_known(self, word: str) -> bool:
-        """True if a lower-case word is known or is a regular form of a known word."""
+        """Return whether a lower-case word is known or is a regular form of a known word, such as its plural."""
         return word in self.words or _is_derived(self, word)
 
     def unknown(self, sentences: list[str]) -> list[dict]:
-        """Return {word, sentence_index (from 1), finding} of each unknown word at its first occurrence, in text order.
+        """Return {word, sentence_index, finding} of each unknown word, in text order.
 
-        ``finding``: whether a sentence with the word could hold a finding. Ignored: single letters, numbers,
-        placeholders ("XXXX", "___") and names after a title.
+        ``sentence_index`` is the word's first sentence, from 1. ``finding``: whether a sentence with the word could
+        state a finding. Single letters, numbers, placeholders ("___") and names after a title are ignored.
         """
         row_by_word: dict[str, dict] = {}
         for number, sentence in enumerate(sentences, start=1):
@@ -54,13 +54,14 @@ class Vocabulary:
         return list(row_by_word.values())
 
     def share(self, sentences: list[str], unknown: list[dict]) -> float:
-        """Return the fraction of the section's distinct words that are unknown and may hide a finding."""
+        """Return the fraction (0–1) of a section's distinct words that are unknown and could be part of a finding.
+        ``unknown``: the result of :meth:`unknown`."""
         section_words = {word.lower() for sentence in sentences for word in WORD.findall(sentence) if len(word) > 1}
         return round(sum(row["finding"] for row in unknown) / max(1, len(section_words)), 4)
 
 
 def _without_names(words: list[str]) -> list[str]:
-    """Drop titles and up to two capitalised words after each title ("Dr. Anna Kowalczyk")."""
+    """Return the words without titles and without up to two capitalised words after each ("Dr. Anna Kowalczyk")."""
     remaining_words, names = [], 0
     for word in words:
         if word.lower() in _NAMED:
@@ -97,10 +98,8 @@ def _bases(word: str) -> list[str]:
 
 @cache
 def load_vocabulary(misspellings: bool = True) -> Vocabulary:
-    """Read the words of the folders ``resources/reading`` and ``resources/lexicon``.
-
-    ``misspellings``: also include misspelt words that the rules engine corrects; this loads spaCy and takes seconds.
-    """
+    """Read the known words of ``resources/reading/english.yaml`` and of the folder ``resources/lexicon``.
+    ``misspellings``: whether to include misspelt words that the rules engine corrects. This loads spaCy (seconds)."""
     english = load_texts("reading/english.yaml")
     talk = frozenset(english["talk"])
     trees = [{key: tree for key, tree in english.items() if key != "talk"}]
@@ -123,13 +122,14 @@ def _texts(tree: object) -> list[str]:
 
 @dataclass(frozen=True)
 class Substance:
-    """``phrases``: sentences about the report itself; ``says``: words that describe the chest."""
+    """Words that tell whether a report describes the chest. ``phrases`` matches sentences about the report itself, and
+    ``says`` has words that describe the chest."""
 
     phrases: re.Pattern
     says: frozenset[str]
 
     def lacks(self, sentences: list[str]) -> bool:
-        """True if no sentence describes the chest."""
+        """Return whether no sentence describes the chest."""
         chest_sentences = (sentence.lower() for sentence in sentences if not self.phrases.search(sentence))
         return all(self.says.isdisjoint(WORD.findall(sentence)) for sentence in chest_sentences)
 

@@ -1,15 +1,17 @@
-"""A second reader of reports, which decides what a text may deny.
+"""A second reader of reports, which collects the evidence that a report gives for negative pairs.
 
-The rules engine reads every phrase it knows and applies the nearest denial. This reader is stricter: its closed grammar
-covers whole clauses, and it ignores whatever it cannot parse completely. For each lesion type, a text
+The rules engine finds every phrase that it knows and applies the nearest denial to it. The second reader is stricter.
+It parses whole clauses with a closed grammar and ignores every clause that it cannot parse completely. For each lesion
+type, it answers three questions:
 
-* *denies explicitly* if the engine denies the type, the grammar understands a denial of it, and every other mention of
-  the type is in such a denial or in a sentence that affirms the type;
-* *is silent* about a lung if it never mentions the type there, and has no neighbouring term ("blunting" for an
-  effusion) there outside a denial or a normal statement;
-* *denies an affirmed type nowhere else* if a word such as "diffuse" or "worse" makes the extent of the type unclear.
+* Does the report *explicitly deny* the type? It does if the engine denies the type, the grammar parses a denial of the
+  type, and every other mention of the type is in such a denial or in a sentence that affirms the type.
+* Is the report *silent* about the type in a lung? It is if the report never mentions the type, and no neighbouring term
+  (such as "blunting" for an effusion) occurs for this lung outside denials and descriptions of a normal state.
+* If the type is affirmed, may it be denied *elsewhere*? It may, unless a word such as "diffuse" or "worse" makes the
+  extent of the type unclear.
 
-Words are in ``resources/reading/witnesses.yaml`` and ``neighbours.yaml``.
+The word lists are ``resources/reading/witnesses.yaml`` and ``resources/reading/neighbours.yaml``.
 """
 
 import hashlib
@@ -33,12 +35,15 @@ _HEART_PARTS = ("the", "size", "shadow", "contour", "index", ":")
 _VERBS = ("is", "are", "was", "were", "be", "been")
 _CLAUSE_ENDS = (",", ";", ".", "but")
 _WHOLE_WORD = 3
-"""Maximum length of a neighbouring term that must match a whole word; a longer term matches the start of a word."""
+"""A neighbouring term of at most this many letters must match a whole word. A longer term matches a word's start."""
 
 
 class Denied(NamedTuple):
-    """A denial that the grammar understands: tokens [start, end), the denied lesion type (None for another finding, or
-    if only a degree is denied: "no large effusion"), and whether it names a location."""
+    """A denial that the grammar parses, in tokens [start, end) of its sentence.
+
+    ``lesion`` is the denied lesion type. It is None for any other finding, and if the text denies only a degree of a
+    finding ("no large effusion"). ``has_place`` says whether the denial names a location.
+    """
 
     start: int
     end: int
@@ -47,8 +52,12 @@ class Denied(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """Evidence in a sentence: lesion types denied, mentioned, and mentioned outside denials; neighbouring terms as
-    (type, side, term); and whether a word makes the extent of a finding unclear."""
+    """Evidence in one sentence.
+
+    ``denied``, ``mentioned`` and ``uncovered`` are the lesion types that the sentence denies, mentions, and mentions
+    outside its denials. ``neighbours`` has (lesion type, side, term) for each neighbouring term. ``is_wide`` says
+    whether a word such as "diffuse" makes the extent of a finding unclear.
+    """
 
     denied: tuple[str, ...]
     mentioned: frozenset[str]
@@ -62,10 +71,11 @@ class Witness:
     """Evidence in a report about one lesion type."""
 
     quotes: list[tuple[int, str]] = field(default_factory=list)
-    """(section, sentence) of each understood denial; section 0 is the one read. Empty without explicit denial."""
+    """(section number, sentence) of each parsed denial, or an empty list if the report does not explicitly deny the
+    type. Section 0 is the section from which findings are read."""
     is_mentioned: bool = False
-    silent: list[str] = field(default_factory=list)  # Sides where the text is silent about the type
-    neighbour: str | None = None  # First neighbouring term that breaks the silence
+    silent: list[str] = field(default_factory=list)  # Sides on which the report has no neighbouring term of the type
+    neighbour: str | None = None  # First neighbouring term in the report
     elsewhere: bool = True  # Whether an affirmed type may be denied at other locations
 
 
@@ -79,7 +89,8 @@ class _Phrases:
             self._by_first.setdefault(words[0], {}).setdefault(len(words), {})[words] = value
 
     def match(self, words: Sequence[str], at: int) -> tuple[int, object] | None:
-        """Return (end, value) of the longest phrase that starts at token ``at``, None if there is none."""
+        """Return (end, value) of the longest phrase that starts at token ``at``, or None if no phrase starts there.
+        ``end`` is the index of the token after the phrase."""
         phrases = self._by_first.get(words[at]) if at < len(words) else None
         for length, by_words in phrases.items() if phrases else ():
             phrase = tuple(words[at : at + length])
@@ -89,7 +100,11 @@ class _Phrases:
 
 
 class SecondReader:
-    """A second reader of denials: its own grammar and neighbouring terms, the lexicon's nouns and locations."""
+    """A strict parser of denials.
+
+    The grammar and the neighbouring terms have word lists of their own (``RESOURCE_FILES``). The names of findings and
+    locations are those of the rules engine's lexicon.
+    """
 
     def __init__(self) -> None:
         self._lexicon = lexicon = load_lexicon()
@@ -131,7 +146,7 @@ class SecondReader:
         self.read_sentence = lru_cache(maxsize=1 << 16)(self._read_sentence)
 
     def find_denials(self, words: Sequence[str]) -> list[Denied]:
-        """Return the denials of a sentence that the grammar understands."""
+        """Return the denials in a sentence that the grammar can parse. ``words``: the sentence's tokens."""
         denials = [denial for start, end in _clauses(words) for denial in self._read_resolved(words, start, end)]
         lead = self._leads.match(words, 0)
         at = lead[0] if lead is not None else 0
@@ -151,7 +166,7 @@ class SecondReader:
         return denials
 
     def _is_guarded(self, words: Sequence[str], at: int) -> bool:
-        """True if a word at or after token ``at`` hedges, compares or limits the denial."""
+        """Return whether a word at or after token ``at`` weakens the denial, as a hedge or a comparison does."""
         if self._guards.isdisjoint(words):
             return False
         while at < len(words):
@@ -162,7 +177,7 @@ class SecondReader:
         return False
 
     def _find_normal_hearts(self, words: Sequence[str]) -> Iterator[tuple[int, int]]:
-        """Yield [start, end) of each clause that states only "the heart is not enlarged" or the like."""
+        """Yield the tokens [start, end) of each clause that only states a normal heart ("heart is not enlarged")."""
         for start, end in _clauses(words, (";", ".", ",", "and", "but")):
             at = start
             while at < end and (words[at] in self._heart_words or words[at] in _HEART_PARTS):
@@ -178,7 +193,8 @@ class SecondReader:
                 yield start, at
 
     def _has_lead(self, words: Sequence[str], at: int) -> bool:
-        """True if the negator at token ``at`` starts the sentence or follows a clause boundary."""
+        """Return whether the denying word at token ``at`` opens the sentence or a clause, so that it can be parsed.
+        Some denying words, such as "without", may stand anywhere."""
         if words[at] in ("do", "does", "fail", "fails", "i", "neg", "negative"):
             return True
         if at > 0 and words[at - 1] in ("not", "never", "hardly"):
@@ -190,10 +206,10 @@ class SecondReader:
         return at == 0 or any(tuple(words[max(0, at - n) : at]) in self._boundaries for n in (1, 2, 3, 4))
 
     def _read_list(self, words: Sequence[str], at: int) -> tuple[list[Denied], int]:
-        """Return the denied items of the list that starts at token ``at``, and the token at which reading stopped.
+        """Parse the list of denied findings that starts at token ``at``.
 
-        An item followed by an unknown word is dropped, with the items that "or" joins to it. A comma ends the list if
-        the item after it cannot be parsed.
+        Return its denials and the index of the token at which parsing stops. An item before an unknown word is dropped,
+        together with the items that "or" joins to it. A comma ends the list if the next item cannot be parsed.
         """
         accepted: list[Denied] = []
         group: list[Denied] = []  # items since the last comma: accepted or dropped together
@@ -201,7 +217,7 @@ class SecondReader:
         while True:
             item = self._read_item(words, at)
             if item is None:
-                # "no effusion, mild edema": the comma ends the list; "no effusion or ...": drop the group
+                # in "no effusion, mild edema", the comma ends the list; after "or", the whole group is dropped
                 return (accepted + group if after in (",", "and") else accepted), at
             noun, end = item
             if after in (",", "and") and noun.has_place:  # "no pneumothorax, left effusion" may affirm the second
@@ -233,8 +249,8 @@ class SecondReader:
                 at += 1
 
     def _read_item(self, words: Sequence[str], at: int) -> tuple[Denied, int] | None:
-        """Parse a list item (modifiers, locations, a noun, a location, a verb); return the item and its end, or
-        None."""
+        """Parse one list item: modifiers, locations, a noun, a location and a verb, of which only the noun is required.
+        Return the denial and the index of the token after it, or None if there is no such item at token ``at``."""
         has_place = is_degree = False
         start = at
         while (noun := self._nouns.match(words, at)) is None:
@@ -266,7 +282,8 @@ class SecondReader:
         return Denied(start, end, lesion if isinstance(lesion, str) and not is_degree else None, has_place), end
 
     def _skip_place(self, words: Sequence[str], at: int, has_place: bool = False) -> tuple[int, bool]:
-        """Return the token after a location at ``at`` ("in the left lung"), and whether a location was found."""
+        """Return (next token, whether there is a location) for a location at token ``at`` ("in the left lung"). Without
+        a location at ``at``, return (``at``, ``has_place``)."""
         end = at
         while end < len(words) and words[end] in ("in", "at", "of", "on", "within", "the", "over"):
             end += 1
@@ -279,7 +296,8 @@ class SecondReader:
         return end, True
 
     def _read_resolved(self, words: Sequence[str], start: int, end: int) -> list[Denied]:
-        """Return the denials of a clause [start, end) that states only "X has resolved" or "X and Y are not seen"."""
+        """Return the denials of a clause that only states "X has resolved" or "X and Y are not seen". ``start`` and
+        ``end`` are the clause's tokens [start, end). Any other clause has no denials."""
         clause = words[:end]
         at = start
         while at < end and clause[at] in self._before_resolved:
@@ -300,25 +318,25 @@ class SecondReader:
         return items if state is not None and at == end else []
 
     def is_finding(self, phrase: str) -> bool:
-        """True if a phrase is one known finding and otherwise contains only locations and modifiers."""
+        """Return whether a phrase consists of one known finding and, optionally, locations and modifiers."""
         words = [word for word, _, _ in self._lexicon.tokens(phrase)]
         item = self._read_item(words, 0)
         return item is not None and item[1] == len(words)
 
     def find_ends(self, text: str) -> list[int]:
-        """Return the end of each finding in a text, in characters."""
+        """Return the position of the character after each mention of a lesion type in a text."""
         tokens = self._lexicon.tokens(text)
         return [tokens[end - 1][2] for _, end, _ in self.find_mentions([word for word, _, _ in tokens])]
 
     def is_place(self, phrase: str) -> bool:
-        """True if a phrase consists only of location words."""
+        """Return whether a phrase consists only of location words."""
         words, at = [word for word, _, _ in self._lexicon.tokens(phrase)], 0
         while place := self._places.match(words, at):
             at = place[0]
         return bool(words) and at == len(words)
 
     def find_mentions(self, words: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-        """Yield (start, end, lesion type) of each mention of a lesion type."""
+        """Yield (start, end, lesion type) of each mention of a lesion type, in tokens [start, end)."""
         at = 0
         while at < len(words):
             end, lesion = self._mentions.match(words, at) or (at + 1, None)
@@ -327,12 +345,13 @@ class SecondReader:
             at = end
 
     def read(self, sections: Sequence[Sequence[str]], tuples: Sequence[Sequence[dict]]) -> dict[str, Witness]:
-        """Return {lesion type: witness} of a report.
+        """Return the evidence in a report as {lesion type: witness}.
 
-        ``sections``: sentences of the section read and of each other section; ``tuples``: the engine's, by section.
+        ``sections`` has the sentences of each section, first of the section from which findings are read. ``tuples``
+        has the engine's finding tuples of each section, in the same order.
         """
         witnesses = {lesion: Witness() for lesion in LESIONS}
-        uncovered: set[str] = set()  # types with a mention that is neither an understood denial nor an affirmation
+        uncovered: set[str] = set()  # types with a mention that is neither a parsed denial nor an affirmation
         broken: dict[str, dict[str, str]] = {lesion: {} for lesion in LESIONS}  # type -> side -> term
         has_edema = False
         for number, (sentences, section_tuples) in enumerate(zip(sections, tuples, strict=True)):
@@ -392,9 +411,10 @@ class SecondReader:
     def _find_neighbours(
         self, words: Sequence[str], written: Sequence[str], covered: set[int], broken: dict[str, dict[str, str]]
     ) -> None:
-        """Add to ``broken`` the neighbouring terms of a sentence outside its denials and normal statements.
+        """Add the neighbouring terms of a sentence to ``broken``, which is {lesion type: {side: term}}.
 
-        ``written``: original text of each word ("ards" for "acute respiratory distress syndrome").
+        Terms in denials (tokens ``covered``), in neutral phrases and in descriptions of a normal state are ignored.
+        ``written`` is the original text of each word ("ards" for "acute respiratory distress syndrome").
         """
         for at, term, lesions in chain(self._stems.find(words), self._stems.find(written)):
             if at in covered or self._is_normal(words, at) or self._is_neutral(words, at):
@@ -405,12 +425,12 @@ class SecondReader:
                     broken[lesion].setdefault(side, term)
 
     def _is_neutral(self, words: Sequence[str], at: int) -> bool:
-        """True if a token is part of a neutral phrase such as "no change" or "degenerative changes"."""
+        """Return whether a token is part of a neutral phrase such as "no change" or "degenerative changes"."""
         phrases = (self._neutral.match(words, start) for start in range(max(0, at - 3), at + 1))
         return any(phrase is not None and phrase[0] > at for phrase in phrases)
 
     def _is_normal(self, words: Sequence[str], at: int) -> bool:
-        """True if the clause of a token describes a normal state ("the costophrenic angles are sharp")."""
+        """Return whether the clause of token ``at`` describes a normal state ("the costophrenic angles are sharp")."""
         return any(
             self._calls_normal(words[start:end])
             for marks in (_CLAUSE_ENDS, (*_CLAUSE_ENDS, "and"))
@@ -423,13 +443,13 @@ class SecondReader:
         return not words.isdisjoint(_NORMAL) and self._guards.isdisjoint(words) and words.isdisjoint(_ABNORMAL)
 
     def _is_landmark(self, words: Sequence[str], at: int) -> bool:
-        """True if a heart word only locates something else ("behind the heart", "the right heart border")."""
+        """Return whether the heart word at token ``at`` is only a landmark ("behind the heart", "heart border")."""
         leads = filter(None, (self._landmarks.match(words, start) for start in range(max(0, at - 3), at)))
         is_placed = any(end == at for end, _ in leads) or not self._heart_edges.isdisjoint(words[at + 1 : at + 2])
         return self._heart_abnormal.isdisjoint(words) and is_placed
 
     def _heart_is_normal(self, words: Sequence[str], covered: set[int]) -> bool:
-        """True if every heart word of a sentence is denied, called normal or a landmark."""
+        """Return whether each heart word of a sentence is in a denial, is called normal or is only a landmark."""
         is_normal = self._calls_normal(words) and self._heart_abnormal.isdisjoint(words)
         return all(
             at in covered
@@ -443,7 +463,7 @@ class SecondReader:
 
 
 def _clauses(words: Sequence[str], marks: Sequence[str] = (";", ".")) -> Iterator[tuple[int, int]]:
-    """Yield [start, end) of the clauses separated by ``marks``."""
+    """Yield the tokens [start, end) of the clauses that ``marks`` separate."""
     start = 0
     for at, word in enumerate([*words, "."]):
         if word in marks:
@@ -452,7 +472,7 @@ def _clauses(words: Sequence[str], marks: Sequence[str] = (";", ".")) -> Iterato
 
 
 class _Stems:
-    """Neighbouring terms of each lesion type, found by word."""
+    """An index of the neighbouring terms of all lesion types. ``terms``: {lesion type: terms}."""
 
     def __init__(self, terms: dict[str, list]):
         short_words: dict[str, set[str]] = {}
@@ -470,7 +490,7 @@ class _Stems:
         )
 
     def find(self, words: Sequence[str]) -> Iterator[tuple[int, str, Iterable[str]]]:
-        """Yield (token, term, lesion types) of each neighbouring term."""
+        """Yield (token index, term, lesion types) of each neighbouring term in a sentence."""
         for at, word in enumerate(words):
             if lesions := self._lesions(word):
                 yield at, word, lesions
@@ -493,6 +513,6 @@ def load_second_reader() -> SecondReader:
 
 
 def digest_words() -> str:
-    """Return a short digest of the word lists of the second reader."""
+    """Return a digest of the second reader's word lists, in 16 hexadecimal digits."""
     contents = b"".join((RESOURCES / name).read_bytes() for name in RESOURCE_FILES)
     return hashlib.blake2b(contents, digest_size=8).hexdigest()

@@ -1,1 +1,1 @@
-"""The paper's report engine: one language model structures sections (Figure 9), another maps locations (Figure 10)."""
+"""The paper's engine. One language model extracts findings (Figure 9), and another maps their locations (Figure 10)."""

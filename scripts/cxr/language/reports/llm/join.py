@@ -1,8 +1,8 @@
-"""Combine a model's answers with the mapped locations into tuples, and add the fields that Figure 9 lacks.
+"""Conversion of a language model's findings and mapped locations to tuples, with the fields that Figure 9 lacks.
 
-Figure 9 has no lesion types, hedge grades or spans, and does not mark negatives that deny nothing ("no new"). Lesion
-types are taken from the lexicon. If the rules engine finds the same statement in the same sentence, its grade, span and
-denial are used. Otherwise a tentative finding is graded weak, and its span is the entity's words or the whole sentence.
+Figure 9 has no lesion types, certainty grades or spans, and does not mark negatives that deny nothing ("no new").
+Lesion types are from the lexicon. If the rules engine finds the same statement in the sentence, its grade, span and
+``denies`` are used. Otherwise a tentative finding is graded weak, and its span is the entity or the whole sentence.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,15 +18,15 @@ from cxr.language.reports.rules.places import Place
 from cxr.language.reports.rules.tokens import split_words
 
 _STEM = 5
-"""Number of first letters that a word of the sentence must share with a word of the entity ("atelectatic")."""
+"""Number of first letters in which a word of a sentence must agree with a word of the entity ("atelectatic")."""
 
 
 @dataclass(frozen=True)
 class Joiner:
-    """Converts answers to tuples.
+    """A converter of the model's findings to tuples.
 
-    ``places``: {(location, entity): (category, labels)} of all mapped pairs; ``rules``: the rules engine;
-    ``unsided_effusion``: whether an effusion without a side is assigned to both lung bases.
+    ``places`` is {(location, entity): (category, zone labels)} of all mapped pairs. ``rules`` is the rules engine.
+    ``unsided_effusion``: whether an effusion without a side gets both lung bases.
     """
 
     places: Mapping[Term, tuple[str | None, list[str]]]
@@ -35,10 +35,8 @@ class Joiner:
     unsided_effusion: bool
 
     def tuples(self, findings: list[dict], sentences: list[str]) -> list[dict]:
-        """Convert a section's findings to tuples; ``span`` is a range of characters in the finding's sentence.
-
-        Raises :class:`cxr.language.reports.schema.Quarantined` if a finding's sentence does not mention the entity.
-        """
+        """Return a section's findings as tuples. ``span`` is a range of characters in the finding's sentence. Raises
+        :class:`cxr.language.reports.schema.Quarantined` if a finding's sentence does not mention the entity."""
         rules_tuples = self.rules(sentences)
         joined_findings = []
         for number, finding in enumerate(findings):
@@ -63,7 +61,7 @@ class Joiner:
         return [mention.entity for mention in text_mentions if mention.entity is not None]
 
     def _supported(self, entity: Entity, sentence: str) -> bool:
-        """True if a sentence contains a word or a synonym of the entity."""
+        """Return whether a sentence contains a word or a synonym of the entity."""
         words = [word for word, _, _ in split_words(sentence)]
         stems = [word[:_STEM] for word, _, _ in split_words(entity.name) if len(word) > 2]
         if any(word.startswith(stem) for word in words for stem in stems):
@@ -71,7 +69,8 @@ class Joiner:
         return any(_alike(entity, sentence_entity) for sentence_entity in self._entities(sentence))
 
     def _same(self, entity: Entity, finding: dict, read: list[dict]) -> dict | None:
-        """Return the rules engine's tuple for the same statement, preferably with the same location; or None."""
+        """Return the tuple in ``read`` (by the rules engine) for the same statement, if possible at the same location.
+        Return None if there is no such tuple."""
         places = [normalize_term(text) for text in finding["location"] or ()]
         same = [
             item
@@ -109,7 +108,7 @@ class Joiner:
         )
 
     def _explanations(self, finding: dict) -> dict[str, Entity]:
-        """Return {lesion type or name: entity} of a finding's explanations; empty if the finding explains itself."""
+        """Return {lesion type or name: entity} of the diseases that a finding represents, without the finding."""
         text = finding["predicted_lesion_type"]
         if text is None or normalize_term(text) == normalize_term(finding["entity"]):
             return {}
@@ -119,7 +118,7 @@ class Joiner:
         }
 
     def _place(self, finding: dict, entity: Entity) -> tuple[str | None, list[str]]:
-        """Return category and zone labels; the rules engine's conventions apply where Figure 10 has no rule."""
+        """Return (category, zone labels). Where Figure 10 has no rule, the conventions of the rules engine apply."""
         mapped_places = [self.places.get(term) for term in finding_terms(finding)]
         if None in mapped_places:
             return entity.category, []  # an unmapped location could be anywhere, so the finding blocks negatives
@@ -151,7 +150,7 @@ def _alike(first: Entity, second: Entity) -> bool:
 
 
 def _neighbours(entity: Entity, explained: Iterable[Entity], read: dict | None) -> str | list[str] | None:
-    """Return the related lesion types, whose negatives a finding blocks, in the form of the schema."""
+    """Return the lesion types of which a finding blocks negative pairs, in the form of ``schema.Finding.related``."""
     related_names = [
         entity.related,
         *(explanation.related for explanation in explained if explanation.related != entity.lesion),

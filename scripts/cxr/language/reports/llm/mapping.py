@@ -1,8 +1,9 @@
-"""Map locations to categories and zone labels with a language model (Figure 10), in two steps per distinct pair.
+"""Mapping of locations to categories and zone labels by a language model (Figure 10).
 
-Writes JSON Lines in the order of the pairs: location, entity, category (one of 17, or null), labels (of the 15 zones),
-problem (the reason if there is no answer, else null), raw (the last answer if it was unusable), model. A pair of the
-category lung without a location needs no second step, because it means both lungs.
+Each distinct pair of a location and an entity takes two questions, one for the category and one for the zones. A pair
+of the category lung without a location needs no second question, because it means both lungs. The output has a JSON
+line per pair: location, entity, category (one of 17, or null), labels (of the 15 zones), problem (null, or the reason
+why there is no answer), raw (the last answer if it was unusable), model.
 """
 
 import logging
@@ -19,15 +20,15 @@ log = logging.getLogger("cxr")
 
 
 def run(*, terms: str, output: str, options: ModelOptions, execution: dict, compute: dict | None = None) -> None:
-    """Map every pair of the file ``terms``. Raises UserError if the model cannot be reached."""
+    """Map every pair of the file ``terms`` and write ``output``. Raises UserError if the model cannot be reached."""
     pairs = [(line["location"], line["entity"]) for line in read_lines(terms)]
     generate = connect_lazily(options, execution)
     write_lines(output, map_terms(pairs, generate, options, compute), checked=True)
 
 
 def map_terms(pairs: list[Term], generate: Generate, options: ModelOptions, compute: dict | None = None) -> list[dict]:
-    """Return a line for each pair, in order."""
-    log.info("mapping: %d pairs", len(pairs))
+    """Return the output line of each pair, in the same order."""
+    log.info("mapping: %d pairs of a location and a finding", len(pairs))
     category_questions = {
         (location, entity): questions.refuse_orders(
             f"{location or ''}\n{entity}", questions.category_question(location, entity)

@@ -1,7 +1,7 @@
-"""Build the questions to the paper's two models (Figures 9 and 10), and check the answers.
+"""Questions to the paper's two language models (Figures 9 and 10), and checks of the answers.
 
-A report is data, not an instruction. Its text cannot end the user's turn (brackets of chat templates are replaced) and
-cannot fill another slot of the prompt. A text that addresses the model is not sent.
+The text of a report must not act as an instruction. Brackets of chat templates are replaced, so that the text cannot
+end the user's turn. The text cannot fill another slot of the prompt. A text that addresses the model is not sent.
 """
 
 from cxr.base.resources import load_resource
@@ -16,11 +16,11 @@ RESOURCE_FILES = ("prompts.yaml",)
 PRESENCE, CERTAINTY = ("positive", "negative"), ("definitive", "tentative")
 NO_CATEGORY = "none"
 _LONGEST, _MOST_FINDINGS, _MOST_LOCATIONS = 120, 80, 12
-"""Maximum characters of a text, findings, and locations per finding, so that a valid answer always ends."""
+"""Maximum characters of a text, findings in an answer, and locations of a finding, so that every answer ends."""
 FIELDS = (
     "entity", "sentence_index", "presence", "certainty", "predicted_lesion_type", "findings", "category", "categories"
 )  # fmt: skip
-"""Field names of the answers; a report with marks of these fields counts as addressed to the model."""
+"""Field names of the answers. A report that contains them as an answer would counts as addressed to the model."""
 
 
 def refuse_orders(text: str, question: Question) -> Question | Answer:
@@ -65,10 +65,8 @@ def _location_question(prompt: str, location: str | None, entity: str, **propert
 
 
 def find_contradiction(findings: list[dict]) -> str | None:
-    """Return a description of the first contradiction or blank text in a section's findings, or None.
-
-    An entity must have exactly one presence and certainty per location and sentence (Figure 9, rule 3).
-    """
+    """Return a description of the first contradiction or blank text among a section's findings, or None. An entity must
+    have exactly one presence and certainty per location and sentence (Figure 9, rule 3)."""
     status_by_statement: dict[tuple, tuple] = {}
     for number, item in enumerate(findings):
         entity, places = normalize_term(item["entity"]), tuple(map(normalize_term, item["location"] or ()))

@@ -1,8 +1,8 @@
-"""Extract the findings of report sections with a language model (Figure 9); each distinct text is sent once.
+"""Extraction of findings from report sections by a language model (Figure 9). Each distinct text is sent once.
 
-Writes a JSON Lines file per shard with one line per distinct text, sorted by ``text``: text (the text's key, see
-:func:`cxr.llm.replies.texts_key`), findings (list, null if no answer was usable), problem (the reason, else null),
-raw (the last answer if it was unusable), attempts, model.
+The output of a shard has one JSON line per distinct text, sorted by ``text``: text (the text's key, see
+:func:`cxr.llm.replies.texts_key`), findings (a list, or null without a usable answer), problem (null, or the reason why
+there is no usable answer), raw (the last answer if it was unusable), attempts, model.
 """
 
 import logging
@@ -23,15 +23,16 @@ from cxr.llm.replies import texts_key
 
 log = logging.getLogger("cxr")
 ANSWERS, SEVERAL_SHARDS = "answers", "all"
-"""Folder of the answer cache, and its subfolder for jobs with several shards."""
+"""Name of the folder with cached answers, and of its subfolder for jobs with several shards."""
 
 
 @dataclass(frozen=True)
 class StructuringOptions(ModelOptions):
     """Options of the model, and the options ``sections`` to ``max_characters`` of the reports stage.
 
-    ``asking``: digest of everything except the text and the model that affects an answer; ``rules_first``: all options
-    of the reports stage if the model reads only the texts that the rules hand over (engine both), else None.
+    ``asking`` is a digest of everything that affects an answer, except for the text and the model. With the engine
+    "both", ``rules_first`` has all options of the reports stage, and the model reads only reports that the rules engine
+    hands over. Otherwise it is None.
     """
 
     sections: str
@@ -53,10 +54,10 @@ def run(
 ) -> None:
     """Extract the findings of every study of one or several cohort shards with the model.
 
-    ``cohort`` and ``output``: paths, in the same order. The model is loaded once, and a text in several shards is sent
-    once. Answers are cached in the folder ``answers`` next to the outputs (:mod:`cxr.llm.answer_cache`): if reports are
-    read or scrubbed differently, only the changed texts are sent. ``files_read``: output table of the states of
-    the report files. Raises UserError if the model cannot be reached, Broken if none of its answers is usable.
+    ``cohort`` and ``output`` are paths in the same order. The model is loaded once, and a text in several shards is
+    sent once. Answers are cached in the folder ``answers`` next to the outputs (:mod:`cxr.llm.answer_cache`), so that a
+    rerun sends only changed texts. The states of the report files are written to ``files_read``, if given. Raises
+    UserError if the model cannot be reached, and Broken if none of its answers is usable.
     """
     cohorts, outputs = ([paths] if isinstance(paths, str) else list(paths) for paths in (cohort, output))
     states: list[tuple] = []
@@ -77,7 +78,7 @@ def run(
 def structure_texts(
     texts: dict[str, list[str]], options: ModelOptions, generate: Generate, compute: dict | None = None
 ) -> list[dict]:
-    """Return the output line of each of ``texts`` ({key: sentences})."""
+    """Return the output line of each text. ``texts`` is {key: sentences}."""
     question_by_key: dict[str, Question | Answer] = {
         key: questions.refuse_orders("\n".join(sentences), questions.structuring_question(sentences))
         if sentences
@@ -100,7 +101,7 @@ def structure_texts(
 
 
 def read_texts(cohort: str, options: StructuringOptions, states: list[tuple]) -> dict[str, list[str]]:
-    """Return {key: sentences} of a shard's distinct texts; append the states of the report files to ``states``."""
+    """Return {key: sentences} of a shard's distinct texts, and append the states of the report files to ``states``."""
     images = read_table(cohort).sort("study_id", "rank", "image_id")
     rows = [reading.report_row(study.to_dicts()) for _, study in images.group_by("study_id", maintain_order=True)]
     states += [state_row(row["study_id"], path) for row in rows if (path := reading.report_file(row))]
@@ -111,7 +112,7 @@ def read_texts(cohort: str, options: StructuringOptions, states: list[tuple]) ->
 
 
 def _find_sections(rows: Sequence[dict], options: StructuringOptions) -> Iterator[reading.Section]:
-    """Yield the sections for the model: the sections of all reports, or only of reports that the rules hand over."""
+    """Yield the sections for the model, either of all reports or only of those that the rules engine hands over."""
     if options.rules_first is None:
         readings = (reading.read_section(row, options) for row in rows)
         yield from (section for section in readings if isinstance(section, reading.Section))

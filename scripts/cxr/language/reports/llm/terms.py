@@ -1,15 +1,18 @@
-"""Terms of the first model's answers, which the second model maps: collected once per distinct pair."""
+"""Collection of the distinct terms in the first model's answers, which the second model maps.
+
+A term is a pair of a location and an entity.
+"""
 
 from collections import Counter
 
 from cxr.base.tables import read_lines, write_lines
 
 Term = tuple[str | None, str]
-"""A location (None if the text names none) and the entity found there."""
+"""(location, entity). The location is None if the text names no location of the entity."""
 
 
 def collect_terms(*, structured: list[str], output: str) -> None:
-    """Write the distinct pairs of all answers: location (null if the text names none), entity, number of mentions."""
+    """Write a JSON line for each distinct term of all answers: location (or null), entity, number of mentions."""
     findings = (item for path in structured for line in read_lines(path) for item in line["findings"] or ())
     counts = Counter(term for finding in findings for term in finding_terms(finding))
     lines = [
@@ -20,11 +23,11 @@ def collect_terms(*, structured: list[str], output: str) -> None:
 
 
 def normalize_term(text: str) -> str:
-    """Normalize a term for comparison and mapping: lower case, single spaces, no punctuation at either end."""
+    """Return a text in lower case, with single spaces and without punctuation at either end."""
     return " ".join(text.lower().split()).strip(" .,;:\"'")
 
 
 def finding_terms(finding: dict) -> list[Term]:
-    """Return the pairs of one finding that are mapped: one per location, or one with None."""
+    """Return the terms of one finding: one for each location, or one with the location None."""
     entity = normalize_term(finding["entity"])
     return [(normalize_term(place), entity) for place in finding["location"] or ()] or [(None, entity)]

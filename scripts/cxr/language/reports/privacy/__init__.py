@@ -1,1 +1,1 @@
-"""Remove identifiers of people from report text: names, numbers, dates, signatures; also remove markup."""
+"""Removal of identifiers of people (names, numbers, dates, signatures) and of markup from report text."""

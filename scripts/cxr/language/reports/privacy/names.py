@@ -1,4 +1,4 @@
-"""Find the names of people and institutions in a report from titles, roles, verbs, labels, capitals and name lists."""
+"""Detection of names of people and institutions in a report, by titles, roles, verbs, labels and lists of names."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _CLOSE = re.compile(r"[ \t]{1,2}|\.[ \t]?|\.?-|[ \t]?[·/][ \t]?")
 """Text that may separate two parts of a name."""
 _COMMA = re.compile(r",[ \t]{0,2}")
 _LABEL_MARK = re.compile(r"[:#*]|name", re.I)
-"""Pattern that every label of a name contains."""
+"""Pattern that every label of a name ("Name:", "Physician #") contains. A text without it has no labels."""
 _AFTER_ROLE = re.compile(r"[ \t]{1,2}|[ \t]?[:(,][ \t]?|\.[ \t]?|[ \t][-–][ \t]")
 _CONNECTORS = frozenset(
     ("van", "von", "der", "den", "de", "la", "le", "di", "da", "del", "el", "al", "bin", "ter", "ten", "zu", "dos")
@@ -24,26 +24,26 @@ _PREPOSITIONS = frozenset(("to", "with", "by", "for", "of", "from", "via"))
 _PLACES = frozenset(("in", "from", "at", "near", "aus"))
 _HELPERS = frozenset(("has", "have", "had", "was", "is", "were", "are", "been", "made", "now", "who", "office"))
 _CUES = ("titles", "roles", "credentials", "acts")
-"""Lists of ``identifiers.yaml`` whose words occur next to names."""
+"""Keys of ``identifiers.yaml`` whose words occur next to names."""
 _SHOUTED, _FEW_LETTERS = 0.7, 8
 """A sentence is "shouted" if it has at least 8 letters and more than 70 % of them are capitals."""
 _PLACEHOLDER = "XX"
-"""Public reports have XXXX where a name was removed."""
+"""Mark in a word of a public report that stands for a removed name ("XXXX")."""
 _REACH = 6
-"""Number of words after a verb in which a name is searched."""
+"""Number of words after a verb such as "discussed with" among which a name is searched."""
 _LONGEST_NAME = 5
 """Maximum number of words of a name."""
 _SHORTEST_ABBREVIATION = 4
-"""Minimum number of letters of an upper-case word that counts as a name because it is in the lists of names."""
+"""Minimum number of letters with which an upper-case word counts as a name if it is in the lists of names."""
 _SHORTEST_LOWER_CASE = 5
-"""Minimum number of letters of a lower-case word that counts as a name because it is in the lists of names."""
+"""Minimum number of letters with which a lower-case word counts as a name if it is in the lists of names."""
 _STOPS = frozenset(
     ("sex", "age", "dob", "mrn", "male", "female", "m", "f", "id", "born", "exam", "date", "and", "und", "or")
 )
 
 
 class _Spelling(NamedTuple):
-    """Properties of a word. ``text``: without a genitive ending; ``is_cue``: whether :data:`_CUES` contain it."""
+    """Properties of a word. ``text`` lacks a genitive ending. ``is_cue``: whether a list of ``_CUES`` has the word."""
 
     text: str
     lower: str
@@ -55,7 +55,7 @@ class _Spelling(NamedTuple):
 
 @dataclass(slots=True)
 class Word:
-    """A word of the text with its position and properties. ``kind``: kind of private data, ``""`` if none was found."""
+    """A word of the text with its position and properties. ``kind`` is "name", "address", or "" if not private."""
 
     start: int
     end: int
@@ -73,7 +73,7 @@ class Word:
 
     @property
     def is_capital(self) -> bool:
-        """True if the word is capitalised and its sentence is not written in capitals."""
+        """Whether the word is capitalised and its sentence is not written in capitals."""
         return self.text[0].isupper() and not self.is_shouted
 
     @property
@@ -82,12 +82,13 @@ class Word:
 
     @property
     def is_surname(self) -> bool:
-        """True if the word can be a name in a context that suggests a name."""
+        """Whether the word can be a name in a context that suggests a name."""
         return self.is_listed or not self.is_common
 
 
 def find_names(text: str) -> list[tuple[int, int, str]]:
-    """Return (start, end, kind) of each word that is part of a name or of an address, in order."""
+    """Return (start, end, kind) of each word that is part of a name or an address, in text order. ``start`` and ``end``
+    are characters [start, end). ``kind`` is "name" or "address"."""
     words = list(_words(text))
     _Finder(text, words).mark()
     return [(word.start, word.end, word.kind) for word in words if word.kind]
@@ -144,7 +145,7 @@ def _patterns() -> dict[str, re.Pattern]:
 
 
 class _Finder:
-    """Marks the private words of one text."""
+    """A detector that sets ``kind`` of the private words of one text."""
 
     def __init__(self, text: str, words: list[Word]):
         self.text, self.words, self.rules = text, words, load_rules()
@@ -176,7 +177,7 @@ class _Finder:
             self._repeats()
 
     def _gap(self, index: int) -> str:
-        """Return the text between a word and the next word; a line break after the last word."""
+        """Return the text between a word and the next word, or a line break for the last word."""
         return self.text[self.words[index].end : self.words[index + 1].start] if index + 1 < len(self.words) else "\n"
 
     def _has(self, name: str, word: str) -> bool:
@@ -188,7 +189,8 @@ class _Finder:
             self.certain.add(word.lower)
 
     def _run(self, index: int, first_is_name: bool, pattern: re.Pattern = _CLOSE) -> None:
-        """Mark the name after the word ``index``; if ``first_is_name``, its first word may be a common word."""
+        """Mark the name that follows the word ``index``. If ``first_is_name``, its first word may be a common word.
+        ``pattern`` matches the text between the word and the name."""
         number, gap, connected = 0, pattern, False
         while number < _LONGEST_NAME and index + 1 < len(self.words) and gap.fullmatch(self._gap(index)):
             word = self.words[index + 1]
@@ -253,7 +255,7 @@ class _Finder:
             self._run(index, first_is_name=False, pattern=_COMMA)
 
     def _act(self, index: int, word: Word) -> None:
-        """Mark a name after "discussed with", "called to", "per" …"""
+        """Mark a name after a phrase such as "discussed with" or "called to"."""
         is_short_form = word.lower == "w" and self.text[word.start - 2 : word.start].lower() == "d/"
         if not (is_short_form or self._has("acts", word.lower)):
             return
@@ -274,7 +276,7 @@ class _Finder:
                 return
 
     def _reaction(self, word: Word) -> None:
-        """Mark a name before "was notified", "is aware" …"""
+        """Mark a name before a phrase such as "was notified" or "is aware"."""
         if len(word.text) < 2:
             return
         if not word.is_listed and (word.is_report_word or (word.text.isupper() and not word.is_shouted)):
@@ -284,7 +286,7 @@ class _Finder:
             self._set(word)
 
     def _labels(self) -> None:
-        """Mark the values of "Name:", "Referring physician:" …"""
+        """Mark the names after labels such as "Name:" or "Referring physician:"."""
         if not _LABEL_MARK.search(self.text):
             return
         for label in _patterns()["marked_label"].finditer(self.text):
@@ -312,7 +314,7 @@ class _Finder:
                 return
 
     def _institutions(self) -> None:
-        """Mark the names of hospitals: capitalised words before "Hospital", and after "Klinik"."""
+        """Mark the names of hospitals. They are capitalised words before "Hospital" or after "Klinik"."""
         for match in _patterns()["institution"].finditer(self.text):
             before = [index for index, word in enumerate(self.words) if word.end <= match.start()][-4:]
             for index in reversed(before):
@@ -331,7 +333,7 @@ class _Finder:
                 self._set(following, ADDRESS)
 
     def _is_strange(self, word: Word) -> bool:
-        """True if an uncommon word is in a list of names, or is capitalised inside a sentence."""
+        """Return whether an uncommon word is in a list of names or is capitalised inside a sentence."""
         if len(word.text) < 2 or _PLACEHOLDER in word.text or word.lower in self.rules.foreign:
             return False
         if word.lower in self.rules.names:
@@ -353,7 +355,7 @@ class _Finder:
                 self._set(word, ADDRESS)
 
     def _extend(self) -> None:
-        """Mark the neighbours of a name that belong to it: first names, initials, "van der"."""
+        """Mark the words next to a name that belong to it, such as first names, initials and "van der"."""
         for step in (1, -1):
             order = range(len(self.words) - 1) if step == 1 else range(len(self.words) - 1, 0, -1)
             for index in order:
@@ -374,7 +376,7 @@ class _Finder:
                         neighbour.kind = word.kind
 
     def _repeats(self) -> None:
-        """Mark all repetitions of a name; a common word is marked only if it is capitalised inside a sentence."""
+        """Mark all repetitions of a name. A common word is marked only if it is capitalised inside a sentence."""
         for word in self.words:
             if word.kind or word.lower not in self.certain or len(word.text) < 2:
                 continue

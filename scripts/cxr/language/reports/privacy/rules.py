@@ -1,7 +1,7 @@
-"""Load the word lists for recognising identifiers: common words, names of people, and lists of ``identifiers.yaml``.
+"""Word lists for the detection of identifiers: common words, names of people, and ``identifiers.yaml``.
 
 As in Philter (Norgeot et al. 2020, doi:10.1038/s41746-020-0258-y), words in a list of harmless words are kept. The
-lists of harmless words and of names are from the package ``philter_ucsf``; the words of the reports stage are added.
+lists of harmless words and of names are from the package ``philter_ucsf``. The words of the reports stage are added.
 """
 
 import json
@@ -21,16 +21,16 @@ _LISTS = {
     "names": ("blacklists/firstnames_minus_fps.json", "blacklists/lastnames_minus_fps.json"),
 }
 _HARMLESS = ("eponyms", "titles", "roles", "credentials", "id_labels", "phone_labels", "institutions", "streets")
-"""Lists of ``identifiers.yaml`` whose words are not names."""
+"""Keys of ``identifiers.yaml`` whose words are not names."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """The word lists that :func:`load_rules` returns.
+    """Word lists for the detection of identifiers.
 
-    ``phrases``, ``words``: the lists of ``identifiers.yaml`` by key, as patterns and as sets; ``surrogates``: names
-    that replace names; ``report_words``: words of English reports; ``harmless``, ``names``: Philter's lists; ``chest``:
-    words that describe the chest; ``foreign``: words of other languages.
+    ``phrases`` and ``words`` have the lists of ``identifiers.yaml`` by key, as patterns and as sets. ``surrogates`` are
+    names that replace names. ``report_words`` are words of English reports. ``harmless`` and ``names`` are Philter's
+    lists. ``chest`` has words that describe the chest, and ``foreign`` has words of other languages.
     """
 
     phrases: dict[str, str]
@@ -43,11 +43,11 @@ class Rules:
     foreign: frozenset[str]
 
     def is_name(self, word: str) -> bool:
-        """True if a lower-case word is in the lists of names and is not a common word."""
+        """Return whether a lower-case word is in the lists of names and is not a common word."""
         return word in self.names and not self.is_common(word)
 
     def is_common(self, word: str) -> bool:
-        """True if a lower-case word is a known word of reports, of medicine or of general language."""
+        """Return whether a lower-case word is a known word of reports, of medicine or of general language."""
         if word in self.words["surrogates"]:
             return False
         return (

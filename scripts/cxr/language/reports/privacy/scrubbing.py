@@ -1,8 +1,8 @@
-"""Scrub a report: remove markup, signatures and instructions to a language model; replace identifiers by surrogates.
+"""Removal of markup, signatures and instructions to a language model, and replacement of identifiers by surrogates.
 
-:func:`scrub` is the entry point. It processes the whole text line by line, before sections are split, because a
-signature is a line. Unless it is an attestation or an instruction, a sentence that describes the chest is not removed;
-only its names, numbers and dates are replaced.
+:func:`scrub` is the entry point. It needs the whole text before sections are split, because a signature is a line of
+its own. A sentence that describes the chest is never removed, except for an attestation or an instruction. Only its
+names, numbers and dates are replaced.
 """
 
 import re
@@ -19,8 +19,8 @@ from cxr.language.reports.privacy.surrogates import Surrogates, find_dates
 from cxr.llm.guards import addresses_the_model
 
 KINDS = ("name", "address", "date", "record", "phone", "web", "age", "signature", "markup", "order")
-"""Kinds of removed text: names; places and institutions; dates; record numbers; telephones; mail and web addresses;
-ages above 89; signatures; markup; instructions to a language model."""
+"""Kinds of removed text. "address" is a place or an institution, "web" a mail or web address, "age" an age above 89,
+and "order" an instruction to a language model."""
 
 _HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|head|title|template)\b[^>]*>.*?(?:</\1\s*>|\Z)", re.I | re.S)
 _TAGS = (
@@ -64,21 +64,21 @@ _INITIALS = re.compile(
 )
 _HEADING = re.compile(r"\W*[A-Z][A-Za-z /]{3,40}:")
 _REST_WORDS = 12
-"""Maximum number of words of a sentence after a signature on the same line that is removed with it."""
+"""A sentence of at most this many words after a signature on the same line is removed with the signature."""
 _CLOSING_LINES = 5
 """Maximum number of lines after a closing formula that are removed as part of the signature."""
 
 
 @dataclass(frozen=True)
 class Scrubbed:
-    """A scrubbed text, and the number of removed identifiers by kind."""
+    """A text without identifiers, and ``removed``, the number of removed identifiers by kind."""
 
     text: str
     removed: dict[str, int]
 
 
 def scrub(text: str, subject_id: str) -> Scrubbed:
-    """Return a report's text without identifiers; ``subject_id`` seeds the surrogates."""
+    """Return a report's text without identifiers. ``subject_id`` is the seed of the random surrogates."""
     rules, removed = load_rules(), Counter()
     text = _without_markup(text, removed)
     text = _without_signatures(text, rules, removed)
@@ -190,7 +190,7 @@ def _signature_patterns() -> dict[str, re.Pattern]:
 
 
 def _spans(text: str, rules: Rules) -> list[tuple[int, int, str]]:
-    """Return (start, end, kind) of the identifiers, sorted; of overlapping candidates the first is used."""
+    """Return (start, end, kind) of the identifiers, in text order. Of overlapping candidates, the first is used."""
     taken, spans = bytearray(len(text)), []
     for start, end, kind in _candidates(text, rules):
         if end > start and not any(taken[start:end]):
@@ -207,7 +207,7 @@ def _candidates(text: str, rules: Rules) -> Iterator[tuple[int, int, str]]:
 
 
 def _find_numbers(text: str, rules: Rules) -> Iterator[tuple[int, int, str]]:
-    """Yield (start, end, kind) of identifiers with digits: dates, telephone and record numbers, addresses, ages."""
+    """Yield (start, end, kind) of each identifier with digits, such as a date, a telephone number or an age."""
     patterns = _span_patterns()
     yield from ((start, end, "date") for start, end in find_dates(text))
     for match in patterns["phone"].finditer(text):

@@ -1,8 +1,8 @@
-"""Replace identifiers by surrogates of the same form that reveal nothing about them; find, parse and write dates.
+"""Surrogates that replace identifiers and have the same form, and functions that find, parse and write dates.
 
-A surrogate depends on the subject, the kind of identifier and the number of earlier identifiers of that kind, never on
-the identifier itself, so neither can be computed from the other. Equal identifiers in a report get equal surrogates,
-and the intervals between dates are preserved.
+A surrogate depends on the subject, the kind of identifier and the number of earlier identifiers of this kind. It never
+depends on the identifier, so neither can be computed from the other. Equal identifiers in a report get equal
+surrogates, and the intervals between dates stay the same.
 """
 
 import re
@@ -50,7 +50,7 @@ _LISTED = re.compile(r"\d{1,2}\.\s+(?:" + "|".join(month[:3] for month in _MONTH
 
 @dataclass(frozen=True)
 class Day:
-    """A date, and which parts of it the text contains. ``day_first``: whether the day comes before the month."""
+    """A date and the parts of it that the text contains. ``day_first``: whether the day comes before the month."""
 
     value: date
     has_year: bool
@@ -59,7 +59,7 @@ class Day:
     day_first: bool = False
 
     def at(self, target: date) -> date:
-        """Return this date, but with the target's values for the parts that the text contains (at most day 28)."""
+        """Return this date with those parts of ``target`` that the text contains. The day is at most 28."""
         return date(
             target.year if self.has_year else self.value.year,
             target.month if self.has_month else self.value.month,
@@ -68,7 +68,7 @@ class Day:
 
 
 def find_dates(text: str) -> list[tuple[int, int]]:
-    """Return (start, end) of each date. A time without a date does not count."""
+    """Return the characters [start, end) of each date in a text. A time without a date does not count."""
     if not _DIGIT.search(text):
         return []
     spans = [match.span() for match in _DATE.finditer(text) if _is_date(match, text)]
@@ -99,7 +99,7 @@ def _match_form(text: str) -> re.Match | None:
 
 
 def parse_date(text: str) -> Day | None:
-    """Parse a text as a date; return None if it is not a valid date (the 40th, the 13th month)."""
+    """Return the date that a text states, or None if it is not a valid date (the 40th, the 13th month)."""
     match = _match_form(text)
     if match is None:
         return None
@@ -123,7 +123,7 @@ def parse_date(text: str) -> Day | None:
 
 
 def write_date(text: str, form: Day, value: date) -> str:
-    """Write the date ``value`` in the format of ``text``, whose parsed date is ``form``."""
+    """Return the date ``value`` in the format of ``text``, whose parsed date is ``form``."""
     match = _match_form(text)
     assert match is not None
     parts = match.groupdict()
@@ -162,7 +162,7 @@ def _named(old: str, month: int) -> str:
 
 
 _FIRST_DAY, _DAYS = date(1990, 1, 1), 7000
-"""Earliest day, and number of days, from which the surrogate of a report's first date is chosen."""
+"""The surrogate of a report's first date is chosen from ``_DAYS`` days that begin with ``_FIRST_DAY``."""
 
 
 @dataclass
@@ -196,7 +196,7 @@ class Surrogates:
         return name.upper() if text.isupper() else name.lower() if text.islower() else name
 
     def _signs(self, kind: str, text: str) -> str:
-        """Replace digits by digits and letters by letters; separators stay."""
+        """Return ``text`` with each digit replaced by a digit and each letter by a letter. Separators stay."""
         rank = self._rank(kind, text)
         signs = []
         for position, sign in enumerate(text):

@@ -1,4 +1,4 @@
-"""The rules engine: a lexicon as data (``resources/lexicon``), spaCy tokens, and negspacy scope."""
+"""The rules engine. It finds the phrases of a lexicon (``resources/lexicon``) and the denials that apply to them."""
 
 from functools import partial
 
@@ -6,7 +6,7 @@ from cxr.language.reports.engine import Structure
 
 
 def load(options) -> Structure:
-    """Return the engine's function. ``options`` needs ``effusion_without_side``."""
+    """Return the function that converts sentences to tuples. ``options`` needs ``effusion_without_side``."""
     from cxr.language.reports.rules.structure import structure_sentences
 
     return partial(structure_sentences, unsided_effusion=options.effusion_without_side == "both_bases")

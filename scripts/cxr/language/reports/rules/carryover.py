@@ -1,4 +1,4 @@
-"""Locations carried over between statements: "RUL opacity. Pneumonia is possible.", "in this region"."""
+"""Transfer of locations from one statement to a later one, as in "RUL opacity. Pneumonia is possible."."""
 
 from itertools import pairwise
 
@@ -22,10 +22,10 @@ def carry_places(
     places_by_finding: dict,
     lexicon: Lexicon,
 ):
-    """Assign earlier locations to findings without any; return the affirmed findings of the sentence.
+    """Assign earlier locations to findings without a location, and return the affirmed findings of the sentence.
 
-    ``last``: findings of the previous sentence; ``places_by_finding``: last locations by finding; the key None holds
-    those of any finding.
+    ``last`` has the affirmed findings of the previous sentence. ``places_by_finding`` is {finding: last locations}.
+    Its key None has the last locations of any finding.
     """
     _headed(words, hits, mentions, lexicon)
     _in_this_region(words, hits, mentions, places_by_finding)
@@ -54,21 +54,21 @@ def carry_places(
 
 
 def place_after(words: list[str], hits: list[Hit], last: list[Mention], lexicon: Lexicon) -> None:
-    """Add the location in "There is an opacity. It is in the right base." to the finding of the sentence before."""
+    """Add a location to the previous sentence's finding, as in "There is an opacity. It is in the right base."."""
     places = [hit for hit in hits if hit[0] in SIDED]
     if last and not last[-1].places and places and words[0] in ("it", "this", "these", "they"):
         last[-1].places = resolve_places(words, places, lexicon)
 
 
 def _is_beside_previous(words: list[str], mention: Mention, previous_mention: Mention, lexicon: Lexicon) -> bool:
-    """True if a finding without a location is next to the previous finding ("Adjacent atelectasis.")."""
+    """Return whether a finding without a location is next to the previous finding ("Adjacent atelectasis.")."""
     pulmonary = all(m.entity.category in _PULMONARY for m in (mention, previous_mention))
     near = words[max(0, mention.start - 3) : mention.start]
     return pulmonary and not mention.places and not lexicon.beside.isdisjoint(near)
 
 
 def _headed(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Apply the side before a colon to the whole sentence: "Right lung: basal consolidation"."""
+    """Apply a side before a colon to the whole sentence, as in "Right lung: basal consolidation"."""
     colon = next((i for i, word in enumerate(words[:4]) if word in (":", "-")), None)
     if not colon or any(m.start < colon for m in mentions):
         return
@@ -86,7 +86,7 @@ def _headed(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon:
 
 
 def _in_this_region(words: list[str], hits: list[Hit], mentions: list[Mention], places_by_finding: dict) -> None:
-    """Assign the last location to the finding in "residual opacity in this region"."""
+    """Assign the last location in the text to a finding such as "residual opacity in this region"."""
     findings = [m for m in mentions if m.entity is not None]
     for start, _ in spans_of(hits, "here"):
         mention = next(iter([m for m in findings if m.end <= start][-1:] or findings), None)
@@ -95,7 +95,7 @@ def _in_this_region(words: list[str], hits: list[Hit], mentions: list[Mention], 
 
 
 def _inherit(words: list[str], mention: Mention, earlier: list[Mention], last: list[Mention], lexicon: Lexicon) -> None:
-    """Assign a finding's location to a possible disease: "LLL opacity, but pneumonia is not excluded"."""
+    """Assign an earlier finding's location to a possible disease ("LLL opacity, but pneumonia is not excluded")."""
     doubtful = mention.hedge != "definite" and mention.entity.name in lexicon.possible_diseases
     if mention.places or mention.consumed or not doubtful:
         return
@@ -113,7 +113,8 @@ def _bears(mention: Mention, disease: Mention) -> bool:
 
 
 def _on_its_level(mention: Mention, earlier: list[Mention], lexicon: Lexicon) -> None:
-    """Add the level of an earlier finding to a side: "bibasilar opacities: atelectasis on the right" (right base)."""
+    """Complete a side with the lung level of an earlier finding. In "bibasilar opacities: atelectasis on the right",
+    the atelectasis is at the right base."""
     bearer = next((m for m in reversed(earlier) if m.entity.explained and m.places), None)
     bare = mention.places and all(p.sides and p.level is None and p.category is None for p in mention.places)
     if bearer is None or not bare or mention.entity.name not in lexicon.possible_diseases:

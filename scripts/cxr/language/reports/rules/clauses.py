@@ -1,4 +1,4 @@
-"""Splitting a sentence into clauses, at which the scope of a denial or hedge ends."""
+"""Splitting of sentences into clauses. A denial or hedge applies only within its clause."""
 
 from itertools import pairwise, takewhile
 
@@ -13,7 +13,7 @@ _LISTED = {"or", "and", "nor", "/", "versus", "vs"}
 
 
 def find_clause_starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
-    """Return the tokens of a sentence at which a new clause begins, without the first token."""
+    """Return the indices of the tokens at which a new clause begins, except for the sentence's first token."""
     phrases = longest_phrases(hits, ("end", "not_end", "link", "deny_not", "bound"))
     clause_starts = {s for tag, s, _ in phrases if tag == "end"}
     affirming = {s for tag, _, s, _ in hits if tag == "affirming"}
@@ -44,9 +44,10 @@ def find_clause_starts(words: list[str], hits: list[Hit], mentions: list[Mention
 def find_links(
     words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon
 ) -> list[tuple[str, int, int]]:
-    """Return (grade, start, end) of the links between a finding to be explained and the next mention.
+    """Return the phrases that link a non-specific finding to the disease named next ("opacity *suggesting* pneumonia").
 
-    A link after a denial ("no opacity suggesting pneumonia") is ignored: the denial reaches both mentions.
+    Each phrase is (certainty grade, start, end) in tokens. A link after a denial ("no opacity suggesting pneumonia") is
+    ignored, because the denial applies to both findings.
     """
     link_spans = []
     denials = [start for start, _ in longest_spans(hits, "deny", "deny_not", "no_new")]
@@ -72,7 +73,7 @@ def find_links(
 
 
 def find_reversed_links(hits: list[Hit], mentions: list[Mention]) -> list[tuple[str, Mention, Mention]]:
-    """Return (grade, disease, finding) of links that name the disease first ("atelectasis explains the opacity")."""
+    """Return (grade, disease, finding) of each link that names the disease first ("edema explains the opacity")."""
     disease_links = []
     for grade, start, end in longest_phrases(hits, ("reversed",)):
         before = [m for m in mentions if m.end <= start]
@@ -91,7 +92,8 @@ def _ended(words: list[str], start: int, end: int) -> bool:
 
 
 def longest_phrases(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
-    """Return (tag or link grade, start, end) of the phrases with these tags; the longest of overlapping phrases."""
+    """Return (tag, start, end) of the phrases with these tags, in tokens, using the longest of overlapping phrases. For
+    a link, the first member is its certainty grade instead of the tag. For the tag "bound", it is None."""
     tagged_hits = [hit for hit in hits if hit[0] in tags]
     if not tagged_hits:
         return []
@@ -105,7 +107,7 @@ def longest_phrases(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
 
 
 def longest_spans(hits: list[Hit], tag: str, *longer_tags: str) -> list[tuple[int, int]]:
-    """Return [start, end) of the phrases with ``tag`` except where a longer phrase with another tag overlaps."""
+    """Return the tokens [start, end) of the phrases with ``tag`` that no longer phrase of ``longer_tags`` overlaps."""
     phrases = longest_phrases(hits, (tag, *longer_tags))
     return [(start, end) for phrase_tag, start, end in phrases if phrase_tag == tag]
 
@@ -113,7 +115,7 @@ def longest_spans(hits: list[Hit], tag: str, *longer_tags: str) -> list[tuple[in
 def find_refutations(
     words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon
 ) -> list[tuple[int, list[Mention]]]:
-    """Return (start, diseases) of phrases that deny an explanation: "opacity *unlikely to be* pneumonia"."""
+    """Return (start, diseases) of each phrase that denies an explanation ("opacity *unlikely to be* pneumonia")."""
     refutations = []
     sided, inside = tokens_of(hits, "side", "level", "fused"), lexicon.refuted_inside | lexicon.quantities
     for start, end in longest_spans(hits, "refuted", "deny_not"):
@@ -139,10 +141,10 @@ def find_refutations(
 
 
 def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
-    """Return the joints between a denial and an affirmed finding: "no pneumothorax *and* stable left effusion".
+    """Return the tokens that end a denial before an affirmed finding ("no pneumothorax *and* stable left effusion").
 
-    Lists that "or" closes ("no pneumothorax, new opacity or effusion") and repeated articles ("resolution of the edema
-    and the effusion") continue the denial.
+    A denial continues in a list that ends with "or" ("no pneumothorax, new opacity or effusion"). It also continues if
+    the article is repeated ("resolution of the edema and the effusion").
     """
     denials = longest_spans(hits, "deny", "deny_not")
     states = {s for tag, _, s, _ in hits if tag == "states"}
@@ -174,10 +176,8 @@ def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], le
 
 
 def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
-    """Return commas that end a denial because a new statement follows: "without effusion, *the* lungs show ...".
-
-    This includes the comma in "effusion without edema, and atelectasis": a list of two items has no comma.
-    """
+    """Return the commas that end a denial because a new statement follows ("without effusion, *the* lungs show ...").
+    The comma in "effusion without edema, and atelectasis" is one of them, because a list of two items has no comma."""
     verbs = {s for tag, _, s, _ in hits if tag in ("verb", "link")}
     denials = [start for start, _ in longest_spans(hits, "deny", "deny_not")]
     joints = set()
@@ -206,7 +206,7 @@ def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], l
 
 
 def _told_in_full(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
-    """Return the joint before a subject with its own verb and state: "no effusion *and* the heart is enlarged"."""
+    """Return the "and" or comma before a full statement about an organ ("no effusion *and* the heart is enlarged")."""
     verbs = {s for tag, _, s, _ in hits if tag == "verb"}
     joints = set()
     for mention in mentions:
@@ -218,7 +218,7 @@ def _told_in_full(words: list[str], hits: list[Hit], mentions: list[Mention]) ->
 
 
 def _past_history(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
-    """Return the ends of histories and requests, such as the comma in "history of cough, pneumonia *is* possible"."""
+    """Return the tokens that end a history or a condition, such as the comma in "history of cough, edema is likely"."""
     verbs = {s for tag, _, s, _ in hits if tag == "verb"}
     first = min((s for tag, _, s, _ in hits if tag == "aside"), default=len(words))
     clause_ends = set()
@@ -233,7 +233,7 @@ def _past_history(words: list[str], hits: list[Hit], mentions: list[Mention]) ->
 
 
 def _hedged_after_comma(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
-    """Return the comma in "opacity, pneumonia not excluded": the hedge applies only to the finding next to it."""
+    """Return the comma before a hedged finding ("opacity, pneumonia not excluded"). The opacity is not hedged."""
     commas = set()
     for hedge in {s for tag, _, s, _ in hits if tag == "hedged"}:
         before = [m for m in mentions if m.end <= hedge][-2:]
@@ -246,7 +246,7 @@ def _hedged_after_comma(words: list[str], hits: list[Hit], mentions: list[Mentio
 
 
 def _verb_halves(words: list[str], hits: list[Hit], mentions: list[Mention], ends: set[int]) -> set[int]:
-    """Return joints ("and", "or", a comma) between two statements with a verb each; ``ends``: known clause starts."""
+    """Return each "and", "or" or comma that joins two statements with a verb each. ``ends``: known clause starts."""
     verbs = sorted({s for tag, _, s, _ in hits if tag == "verb" and (s == 0 or words[s - 1] != "to")})
     if len(verbs) < 2:
         return set()

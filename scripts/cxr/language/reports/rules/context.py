@@ -1,4 +1,4 @@
-"""Ties of a sentence to its neighbours; a sentence without ties is read the same alone and in any text."""
+"""Ties of a sentence to its neighbours. A sentence without ties is read in the same way in every text."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,10 @@ _SUBJECTS = ("it", "this", "these", "they")
 
 @dataclass(frozen=True)
 class Ties:
-    """back: this sentence and earlier ones may affect each other's reading; on: so may this sentence and the next one.
+    """Ways in which a sentence and its neighbours may affect each other's reading.
 
-    takes: a finding may take the location of a finding in the previous sentence; gives: a finding has a location.
+    ``back``: the sentence is tied to earlier sentences. ``on``: it is tied to the next sentence. ``takes``: a finding
+    may take the location of a finding in the previous sentence. ``gives``: a finding has a location.
     """
 
     back: bool
@@ -25,7 +26,7 @@ class Ties:
 
 
 def find_ties(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> Ties:
-    """Return the ties of a sentence that was read alone; some ties may have no effect."""
+    """Return the possible ties of a sentence that was read alone. Some of them may have no effect."""
     tags = {hit[0] for hit in hits}
     back = (
         bool(tags & {"hedged", "here"})
@@ -41,19 +42,19 @@ def find_ties(words: list[str], hits: list[Hit], mentions: list[Mention], lexico
 
 
 def _stands_in(words: list[str], tags: set[str], mentions: list[Mention], lexicon: Lexicon) -> bool:
-    """True if a word may refer to a finding that the sentence has not named before it: "none on the right"."""
+    """Return whether a word may refer to a finding that the sentence did not name before ("none on the right")."""
     first_mention_end = min((mention.end for mention in mentions), default=len(words))
     bare = not mentions and not tags.isdisjoint(SIDED) and not lexicon.one_sizes.isdisjoint(words)
     return bare or not lexicon.stand_ins.keys().isdisjoint(words[:first_mention_end])
 
 
 def _points(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
-    """True if a finding without a location may take the location of the same finding in any earlier sentence."""
+    """Return whether a finding lacks a location and may take it from the same finding in any earlier sentence."""
     pointed = not lexicon.pointers.isdisjoint(words[max(0, mention.start - 2) : mention.start])
     return pointed and mention.entity is not None and not mention.places
 
 
 def _inherits(mention: Mention, lexicon: Lexicon) -> bool:
-    """True if a disease without a location may take the location of a finding in the previous sentence."""
+    """Return whether a disease lacks a location and may take it from a finding in the previous sentence."""
     possible = mention.entity is not None and mention.entity.name in lexicon.possible_diseases
     return possible and mention.hedge != "definite" and not mention.places

@@ -1,6 +1,6 @@
-"""Findings that a text does not name again: "small left and no right effusion", "a small one on the left", "none".
+"""Detection of findings that a sentence does not name again, as in "small left and no right effusion" or "none".
 
-Each becomes a separate mention (a stand-in) with the entity of the finding that it refers to.
+Each of them becomes a mention of its own, called a stand-in. The stand-in has the entity of the finding that it means.
 """
 
 import re
@@ -18,18 +18,16 @@ _HAS = frozenset(("has", "have", "is", "are", "was", "remains", "now", "also", "
 _CLEARING = frozenset(("resolution", "clearing", "disappearance", "resorption", "clearance"))
 _DOUBTS = frozenset(("cannot", "could", "may", "might", "possible", "probable", "likely"))
 _HALVES = re.compile(r"([NQ]*)(S[SQ]*)(J+)([NQ]*)(S[SQ]*)$")
-"""Pattern of word classes before a noun: N denial, Q quantity or article, S location, J joint."""
+"""Pattern of word classes before a noun. N is a denial, Q a quantity or article, S a location, J an "and" or "but"."""
 _TAIL = re.compile(r"(J+)(N?)([QL]*)(S[SQ]*)(?=$|[.J])")
-"""Word classes after a noun ("no left effusion, *small right*"): also L preposition, "." end of statement."""
+"""Pattern of word classes after a noun ("no left effusion, *small right*"). L is a preposition, "." an end."""
 
 
 def add_stand_ins(
     words: list[str], hits: list[Hit], mentions: list[Mention], previous_entity, lexicon: Lexicon
 ) -> list[Mention]:
-    """Return the mentions of a sentence, including its stand-ins.
-
-    ``previous_entity``: the last entity stated before the sentence.
-    """
+    """Return the mentions of a sentence together with its stand-ins, in text order. ``previous_entity`` is the finding
+    that the text names last before this sentence."""
     if not mentions and previous_entity is None:
         return mentions
     sided = tokens_of(hits, *SIDED)
@@ -53,7 +51,7 @@ def add_stand_ins(
 
 
 def _classes(words: list[str], start: int, end: int, sided: set[int], lexicon: Lexicon) -> str:
-    """Return one class letter per word, as in ``_HALVES`` and ``_TAIL``; O for any other word."""
+    """Return one letter for the class of each word, as in ``_HALVES`` and ``_TAIL``. Any other word gets an O."""
     letters = []
     for i in range(start, end):
         word = words[i]
@@ -76,7 +74,8 @@ def _classes(words: list[str], start: int, end: int, sided: set[int], lexicon: L
 
 
 def _split_halves(words, hits, mention: Mention, earlier: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
-    """Return a stand-in for the first half of "small left and no right effusion": only one half is denied."""
+    """Return a stand-in for the first half of a phrase such as "small left and no right effusion", or an empty list.
+    ``earlier`` is the end of the previous mention. ``sided`` has the tokens that name a side or a part of a lung."""
     classes = _classes(words, earlier, mention.start, sided, lexicon)
     comma = re.search("J(?=Q*$)", classes)
     if comma and words[earlier + comma.start()] == ",":
@@ -101,14 +100,14 @@ def _split_halves(words, hits, mention: Mention, earlier: int, sided: set[int], 
 
 
 def _with_level(hit: Hit, noun_hits: list[Hit], lexicon: Lexicon) -> Hit:
-    """Convert "upper" in "the right upper but not the lower lobe" to the lung level that it means."""
+    """Convert a word such as "upper" in "the right upper but not the lower lobe" to the lung level that it means."""
     noun = next((str(value) for tag, value, _, _ in noun_hits if tag == "level"), "")
     level = half_level(str(hit[1]), noun, lexicon) if noun and hit[0] == "half" else None
     return ("level", level, hit[2], hit[3]) if level else hit
 
 
 def _split_tail(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
-    """Return stand-ins for locations after a noun that is named only once: "no left effusion, small right"."""
+    """Return stand-ins for the locations after a noun that is not repeated ("no left effusion, small right")."""
     classes = _classes(words, mention.end, following, sided, lexicon)
     head = words[max(0, mention.start - 5) : mention.start]
     denied = "no" in head or "without" in head
@@ -152,7 +151,7 @@ def _exceptions(words, hits, mention: Mention, following: int, sided: set[int], 
 
 
 def _resolved_there(words, hits: list[Hit], mention: Mention, following: int, lexicon: Lexicon) -> list[Mention]:
-    """Return a denied stand-in for the second location in "RUL opacity, no longer seen in the left"."""
+    """Return a denied stand-in for a second location, as in "RUL opacity, no longer seen in the left"."""
     for s, e in spans_of(hits, "deny_after"):
         is_joined = mention.end < s < following and words[s - 1] in (",", "but", "and")
         if not is_joined or words[s] in lexicon.stand_ins or _LEADS.isdisjoint(words[e : e + 1]):
@@ -168,7 +167,7 @@ def _resolved_there(words, hits: list[Hit], mention: Mention, following: int, le
 def _pronouns(
     words, hits: list[Hit], mentions: list[Mention], previous_entity, sided: set[int], lexicon: Lexicon
 ) -> list[Mention]:
-    """Return stand-ins for pronouns: "a small one on the left", "none on the right", "the right has resolved"."""
+    """Return stand-ins for pronouns and lone sides, as in "a small one on the left" or "the right has resolved"."""
     new_mentions = _bare(words, hits, mentions, previous_entity, sided, lexicon)
     for at, word in enumerate(words):
         kind = lexicon.stand_ins.get(word)
@@ -206,7 +205,7 @@ def _pronouns(
 def _bare(
     words, hits: list[Hit], mentions: list[Mention], previous_entity, sided: set[int], lexicon: Lexicon
 ) -> list[Mention]:
-    """Return a stand-in for a sentence of only a size and a side: "No right effusion. *Small left*"."""
+    """Return a stand-in for a sentence that has only a size and a side ("No right effusion. *Small left*")."""
     indices = [i for i, word in enumerate(words) if word != "."]
     at = next((i for i in indices if i in sided), None)
     if mentions or at is None or previous_entity.category not in ("lung", "pleura"):
@@ -218,7 +217,7 @@ def _bare(
 
 
 def _is_amount(words: list[str], at: int, lexicon: Lexicon) -> bool:
-    """True if an amount ("a trace", "a small amount") alone stands for an effusion named earlier."""
+    """Return whether an amount ("a trace", "a small amount") means an effusion that was named earlier."""
     led = at > 0 and (words[at - 1] in lexicon.one_sizes or (words[at] == "trace" and words[at - 1] == "a"))
     following = words[at + 1 : at + 2]
     return led and (not following or following[0] in _LEADS | _ENDS | _HAS | _DOUBTS | {"persists"})
@@ -247,7 +246,7 @@ def _leads_to_place(words: list[str], at: int, sided: set[int], bare: bool) -> b
 
 
 def _elided(words, at: int, mentions: list[Mention], sided: set[int], lexicon: Lexicon) -> bool:
-    """True if a side alone is the subject: "... has decreased on the left and *the right* has resolved"."""
+    """Return whether the side at token ``at`` is a subject ("decreased on the left, and *the right* has resolved")."""
     lead = at - (words[at - 1 : at] == ["the"])
     if words[at] not in ("right", "left") or lead < 1:
         return False

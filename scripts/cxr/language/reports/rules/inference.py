@@ -1,4 +1,7 @@
-"""Linking a non-specific finding to the disease it represents (paper A.2: one tuple, a predicted lesion type)."""
+"""Links from non-specific findings to the diseases that they represent (paper A.2).
+
+Both form one tuple, in which the disease is the predicted lesion type.
+"""
 
 from itertools import pairwise
 
@@ -11,10 +14,8 @@ _JOINTS = frozenset((",", "or", "and", "/", "versus", "vs"))
 
 
 def link_explanations(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Add each disease after a link to the candidates of the finding before the link, in one sentence.
-
-    Only an affirmed finding is explained, and only by an affirmed disease.
-    """
+    """Add each disease after a link ("opacity suggesting *pneumonia*") to the candidates of the finding before it. Both
+    must be in one sentence, and both must be affirmed."""
     _explain_by_apposition(words, mentions, lexicon)
     for grade, start, end in clauses.find_links(words, hits, mentions, lexicon):
         number = max(i for i, m in enumerate(mentions) if m.end <= start)
@@ -32,7 +33,7 @@ def link_explanations(words: list[str], hits: list[Hit], mentions: list[Mention]
 
 
 def _take_before(finding: Mention, disease: Mention, words: list[str], mentions: list[Mention]) -> None:
-    """Add diseases that "or" joins to the disease before a reversed link ("edema or infection explains ...")."""
+    """Add alternatives to a disease that is named before its finding ("*edema or* infection explains the opacity")."""
     for last, following in pairwise(reversed(mentions[: mentions.index(disease) + 1])):
         gap = words[following.end : last.start]
         if len(gap) > 3 or _JOINTS.isdisjoint(gap) or not _usable(following) or following.entity.explained:
@@ -41,7 +42,7 @@ def _take_before(finding: Mention, disease: Mention, words: list[str], mentions:
 
 
 def _explain_by_apposition(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Explain a finding by alternatives after a comma: "opacity in the left base, atelectasis versus infiltrate"."""
+    """Add alternatives after a comma to a finding's candidates ("left base opacity, atelectasis versus infiltrate")."""
     for number, finding in enumerate(mentions[:-2]):
         if not _usable(finding) or not finding.entity.explained or not _usable(mentions[number + 1]):
             continue
@@ -91,5 +92,5 @@ def _take(finding: Mention, disease: Mention, grade: str) -> None:
 
 
 def refers_back(words: list[str], lexicon: Lexicon) -> bool:
-    """True if a sentence begins with a phrase that refers to an earlier finding ("This likely represents ...")."""
+    """Return whether a sentence begins by referring to an earlier finding ("This likely represents ...")."""
     return any(tuple(words[:number]) in lexicon.anaphora for number in (1, 2, 3))

@@ -1,6 +1,6 @@
-"""Loading the lexicon in ``resources/lexicon/*.yaml`` into matchers.
+"""The lexicon in ``resources/lexicon/*.yaml``: names of findings, locations, and words that deny or hedge ("cues").
 
-Findings, cues and locations are data; the code contains only function words ("and", "or", "the").
+The code itself contains only function words ("and", "or", "the").
 """
 
 import hashlib
@@ -24,10 +24,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def fill_slots(tree, slots: dict[str, list[str]]):
-    """Expand "{slot}" in the phrase lists of a YAML tree to one phrase for each value of the slot.
-
-    Slots may contain slots. Raises KeyError for an undefined slot.
-    """
+    """Return a YAML tree in which each phrase with a "{slot}" is replaced by one phrase for each value of the slot. A
+    slot's values may contain other slots. Raises KeyError for an undefined slot."""
     if isinstance(tree, dict):
         return {key: fill_slots(value, slots) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -49,16 +47,17 @@ def _forms(phrase: str, slots: dict[str, list[str]]) -> list[str]:
 
 
 def plurals(phrase: str) -> list[str]:
-    """Return the plural of a phrase in a list; empty if its last word has no plural, such as "enlarged"."""
+    """Return a list with the plural of a phrase, or an empty list if the last word has none, such as "enlarged"."""
     if phrase.endswith(("s", "ed", "ing", "ic", "ous")) and not phrase.endswith("marking"):
         return []
     return [phrase[:-1] + "ies"] if phrase.endswith("y") and phrase[-2] not in "aeiou" else [phrase + "s"]
 
 
 def misspellings(words: list[str], known_words: set[str]) -> dict[str, str]:
-    """Return {misspelt: right} for all words one slip away: a letter missing, added or wrong, or two letters swapped.
+    """Return {misspelt word: right word} for all misspellings of ``words`` with one slip.
 
-    Members of ``known_words`` and forms one slip away from two of ``words`` are excluded.
+    A slip is a missing, added or wrong letter, or two swapped letters. A misspelling is excluded if it is one of
+    ``known_words`` or could mean two of ``words``.
     """
     word_by_slip: dict[str, str | None] = {}
     for word in words:
@@ -81,12 +80,12 @@ def _slips(word: str) -> set[str]:
 FILES = ("entities", "composites", "scope", "links", "locations", "slots", "spelling", "shorthand")
 RESOURCE_FILES = ("lexicon",)
 CUE_SETS = ("negation", "no_new", "strong", "suspicion", "weak", "elsewhere")
-"""Scope sets; each is a negspacy component with an extension attribute of the same name."""
+"""Kinds of cues (words that deny or hedge a finding). Each is a negspacy component with an attribute of this name."""
 TAGS = (
     "refuted", "denied_that", "changes", "unfinished", "likewise", "exceptions", "persists", "on_prior", "states",
     "appeared", "beyond", "not_all",
 )  # fmt: skip
-"""Keys of ``scope.yaml`` that are used as the tags of their phrases."""
+"""Keys of ``scope.yaml`` whose names are also the tags of their phrases."""
 SETS = {
     "scope": (
         "articles", "one_sizes", "refuted_inside", "refuted_before", "one_not_before", "elided_states", "asks",
@@ -105,7 +104,7 @@ SETS = {
 
 @dataclass(frozen=True)
 class Entity:
-    """A row of ``entities.yaml``; the file explains the fields."""
+    """The name of a finding and its properties: a row of ``entities.yaml``, which explains the fields."""
 
     name: str
     lesion: str | None = None
@@ -119,7 +118,7 @@ class Entity:
 
 @dataclass(frozen=True)
 class Composite:
-    """A finding named by a subject and a state that are at most ``gap`` words apart."""
+    """A finding that a subject and a state name together ("heart ... enlarged"), at most ``gap`` words apart."""
 
     entity: Entity
     gap: int
@@ -129,8 +128,8 @@ class Composite:
 class Lexicon:
     """All words of the rules engine, ready for matching.
 
-    ``match(doc)`` returns (tag, value, start, end) of every phrase. Tags: entity, cancel, device, subject, state, side,
-    level, fused, half, place, link, reversed, and those of ``_add_cues``. Sets of words (``SETS``) are attributes.
+    Each phrase has a tag and a value. The tags are entity, cancel, device, subject, state, side, level, fused, half,
+    place, link, reversed, and those of ``_add_cues``. The sets of words (``SETS``) are attributes.
     """
 
     if TYPE_CHECKING:
@@ -183,16 +182,16 @@ class Lexicon:
         self.stand_ins, self.answers = scope["stand_ins"], scope["answers"]
 
     def tokens(self, text: str) -> list[Token]:
-        """Return the tokens of a sentence; shorthand and misspelt words are replaced by the intended words."""
+        """Return the tokens of a sentence, in which shorthand and misspelt words are replaced by the intended words."""
         return self._tokens(text)
 
     def cued(self, doc: Doc) -> list[str]:
-        """Return the scope sets with a cue in ``doc``, in the order of ``CUE_SETS``; most documents have few cues."""
+        """Return the kinds of cues that occur in ``doc``, in the order of ``CUE_SETS``."""
         cued_names = {self.nlp.vocab.strings[key] for key, _, _ in self._cued(doc)}
         return [name for name in CUE_SETS if name in cued_names]
 
     def match(self, doc: Doc) -> list[tuple[str, object, int, int]]:
-        """Return (tag, value, start, end) of all phrases of the lexicon in ``doc``, by start."""
+        """Return (tag, value, start, end) of each phrase of the lexicon in ``doc``, sorted by its first token."""
         hits = [(tag, v, s, e) for key, s, e in self._matcher(doc) for tag, v in self._values[key]]
         hits.sort(key=lambda hit: (hit[2], -hit[3], hit[0], str(hit[1])))
         return hits
@@ -258,7 +257,7 @@ class Lexicon:
             self._put(tag, None, phrases)
 
     def _negex(self, name: str) -> Negex:
-        """Return a negspacy component with terms from the YAML file and clauses from our own sentence starts."""
+        """Return a negspacy component for one kind of cue. It treats the clauses of this engine as sentences."""
         phrases = self._phrases_of(name)
         terms = {
             "pseudo_negations": phrases["not"],
@@ -269,7 +268,8 @@ class Lexicon:
         return Negex(self.nlp, name, terms, extension_name=name, span_keys=["mentions"])
 
     def _phrases_of(self, name: str) -> dict[str, list[str]]:
-        """Return the phrases of a scope set: cues before and after a finding, and phrases that are not cues."""
+        """Return the phrases of one kind of cue as {"before", "after", "not": phrases}. They are the cues before a
+        finding, the cues after a finding, and phrases that only look like cues."""
         row = self.scope[name]
         if isinstance(row, list):
             row = {"before": row, "after": [], "not": []}
@@ -288,6 +288,6 @@ def load_lexicon() -> Lexicon:
 
 
 def digest_lexicon() -> str:
-    """Return a short digest of the lexicon's files: the same rules and the same digest give the same tuples."""
+    """Return a digest of the lexicon's files, in 16 hexadecimal digits."""
     contents = [(RESOURCES / RESOURCE_FILES[0] / f"{name}.yaml").read_bytes() for name in FILES]
     return hashlib.blake2b(b"".join(contents), digest_size=8).hexdigest()

@@ -1,4 +1,4 @@
-"""Assigning location words to findings: which words name a location, which finding it belongs to, which share it."""
+"""Assignment of the location words in a sentence to its findings. Several findings may share a location."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,7 +31,7 @@ class _Part:
 def attach_places(
     words: list[str], hits: list[Hit], mentions: list[Mention], clause_starts: set[int], lexicon: Lexicon
 ) -> None:
-    """Assign locations to each mention in a sentence."""
+    """Set the locations (``places``) of each mention in a sentence."""
     parts = _parts(words, hits, mentions, lexicon)
     verbs = {s for tag, _, s, _ in hits if tag == "verb"}
     adjectives = {s for tag, _, s, _ in hits if tag == "affirming"}
@@ -58,7 +58,8 @@ def attach_places(
 
 
 def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> list[_Part]:
-    """Group adjacent location words outside the findings' own words; of overlapping phrases, the longest is used."""
+    """Return groups of adjacent location words, without words that are part of a finding's name. If phrases overlap,
+    the longest is used."""
     taken = tokens_of(hits, "setting")
     # "left effusion and atelectasis, both unchanged": both findings, not both sides
     taken |= {i for i in range(len(words) - 1) if words[i] == "both" and words[i + 1] in lexicon.behind_both}
@@ -83,13 +84,13 @@ def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: 
 
 
 def _portion(words: list[str], part: _Part, lexicon: Lexicon) -> bool:
-    """True if the words only specify a part of the next location ("basilar portion of the ...")."""
+    """Return whether a group of words only specifies a part of the next location ("basilar portion of the ...")."""
     after = words[part.end : part.end + 2]
     return len(after) == 2 and after[0] in lexicon.portions and after[1] == "of" and part.items[0][0] == "level"
 
 
 def _continues(words: list[str], part: _Part, item, lexicon: Lexicon) -> bool:
-    """True if a location word continues the part before it, directly or after words such as "anterior fifth"."""
+    """Return whether a location word continues the group ``part``, directly or after words such as "anterior fifth"."""
     last, gap = part.items[-1][0], words[part.end : item[2]]
     if item[0] == "side":
         return not gap and last == "side"
@@ -103,7 +104,7 @@ def _continues(words: list[str], part: _Part, item, lexicon: Lexicon) -> bool:
 
 
 def _described(words, part: _Part, mentions, verbs: set[int], adjectives: set[int], lexicon: Lexicon) -> Mention | None:
-    """Return the finding after the location ("left basilar streaky opacity") or around it; None if there is none."""
+    """Return the finding that follows or contains a location ("left basilar streaky opacity"), or None."""
     inside = next((m for m in mentions if m.start < part.end and part.start < m.end), None)
     if inside is not None:
         return inside
@@ -124,12 +125,12 @@ def _described(words, part: _Part, mentions, verbs: set[int], adjectives: set[in
 
 
 def _paired(words: list[str], start: int, end: int, adjectives: set[int]) -> set[int]:
-    """Return tokens of conjunctions between two adjectives of a finding ("improved *but* residual atelectasis")."""
+    """Return the tokens "but" and "yet" between two adjectives of a finding ("improved *but* residual atelectasis")."""
     return {i for i in range(start, end) if words[i] in ("but", "yet") and {i - 1, i + 1} <= adjectives}
 
 
 def _led_by(words, start: int, earlier: Mention, lexicon: Lexicon) -> bool:
-    """True if a preposition right after the earlier finding attaches the location to it."""
+    """Return whether a preposition after the earlier finding attaches the location at ``start`` to this finding."""
     token = start - 1
     while token >= earlier.end and words[token] in lexicon.inside - lexicon.place_led - {"and", "or", "/", ","}:
         token -= 1
@@ -144,7 +145,7 @@ def _led_by(words, start: int, earlier: Mention, lexicon: Lexicon) -> bool:
 
 
 def _share_forward(words, part: _Part, following: _Part, mentions, adjectives: set[int], lexicon: Lexicon) -> None:
-    """Assign the first location of "right upper and lower lobe opacities" to the same finding as the second."""
+    """Assign a location to the finding of the location that follows, as in "right upper and lower lobe opacities"."""
     if part.owner is not None or following.owner is None or following.owner.end <= part.end:
         return
     if not _joint(words, part.end, following.start, adjectives, lexicon) or words[part.start - 1] in ("than", ">"):
@@ -156,14 +157,14 @@ def _share_forward(words, part: _Part, following: _Part, mentions, adjectives: s
 
 
 def _joint(words, start: int, end: int, adjectives: set[int], lexicon: Lexicon) -> bool:
-    """True if the words between two locations only join them."""
+    """Return whether the words [start, end) between two locations only join the two."""
     gap = range(start, end)
     joined = any(words[i] in _JOINTS for i in gap)
     return joined and len(gap) <= 6 and all(words[i] in lexicon.inside or i in adjectives for i in gap)
 
 
 def _placed(words, part: _Part, before: _Part | None, mentions, adjectives, lexicon: Lexicon) -> Mention | None:
-    """Return the finding before the location, or None: "opacity in the left base and the right mid lung"."""
+    """Return the finding before a location ("opacity in the left base and the right mid lung"), or None."""
     earlier = [m for m in mentions if m.end <= part.start]
     if not earlier:
         return None
@@ -186,7 +187,8 @@ def _placed(words, part: _Part, before: _Part | None, mentions, adjectives, lexi
 
 
 def _leading_word(words, start: int, floor: int, lexicon: Lexicon) -> str:
-    """Return the word, such as a preposition, that introduces a location; articles and fillers are skipped."""
+    """Return the word that introduces the location at ``start``, such as a preposition, or an empty string. Articles
+    and fillers are skipped. ``floor`` is the first token of the search."""
     token = start - 1
     while token >= floor and words[token] in (lexicon.inside | {"a", "an"}) - lexicon.before_place - {"and", "or", "/"}:
         token -= 1
@@ -200,7 +202,7 @@ def _leading_word(words, start: int, floor: int, lexicon: Lexicon) -> str:
 def _led(
     words, part: _Part, mentions, clause_starts: set[int], adjectives: set[int], lexicon: Lexicon
 ) -> Mention | None:
-    """Return the finding after a location that opens a statement, or None: "In the right lung, there is ..."."""
+    """Return the finding after a location that opens a statement ("In the right lung, there is ..."), or None."""
     if any(item[0] == "place" and item[1] != _LATERAL for item in part.items):
         return None
     following = next((m for m in mentions if m.start >= part.end), None)
@@ -219,7 +221,8 @@ def _led(
 def share_places(
     words: list[str], mentions: list[Mention], parts: list, adjectives: set[int], lexicon: Lexicon
 ) -> None:
-    """Share one location: "left effusion and atelectasis", "effusion and atelectasis at the left base"."""
+    """Copy a location between adjacent findings that share it. Examples are "left effusion and atelectasis" and
+    "effusion and atelectasis at the left base"."""
     for first, second in pairwise(mentions):
         if first.entity is None or second.entity is None:
             continue
@@ -251,7 +254,7 @@ def share_places(
 
 
 def share_places_back(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Apply the location at the end of a list to all items: "atelectasis, aspiration or infection at the left base"."""
+    """Apply the location at the end of a list to all its items ("atelectasis or infection at the left base")."""
     for first, second in reversed(list(pairwise(mentions))):
         gap = words[first.end : second.start]
         listed = bool(gap) and len(gap) <= 2 and lexicon.shares.issuperset(gap)
@@ -262,9 +265,10 @@ def share_places_back(words: list[str], mentions: list[Mention], lexicon: Lexico
 
 
 def share_side(words: list[str], mentions: list[Mention]) -> None:
-    """Assign the only side of the pleura to an effusion without a side: "left pleural thickening, loculated effusion".
+    """Assign the only side of all pleural findings to an effusion without a side.
 
-    Plurals ("pleural effusions") may be on both sides, and the side of a lung finding does not apply to the pleura.
+    An example is "left pleural thickening, loculated effusion". A plural ("pleural effusions") gets no side, because it
+    may mean both. The side of a lung finding does not apply to the pleura.
     """
     pleural = [mention for mention in mentions if mention.entity is not None and mention.entity.category == "pleura"]
     sides = {place.sides for mention in pleural for place in mention.places if place.sides}
@@ -277,9 +281,10 @@ def share_side(words: list[str], mentions: list[Mention]) -> None:
 
 
 def _adjacent_places(placed_mention: Mention, finding: Mention, lexicon: Lexicon) -> list[Place]:
-    """Return the locations of a finding next to ``placed_mention``: the same ones, or the lung base above a diaphragm.
+    """Return the locations of a finding that is next to ``placed_mention``.
 
-    An effusion is in the pleural space of that side, whatever the lobe of ``placed_mention``.
+    They are those of ``placed_mention``, except in two cases. A finding next to a diaphragm is at the lung base of this
+    side. An effusion gets only the side, whatever the lobe of ``placed_mention``.
     """
     if placed_mention.entity.category == "diaphragm":
         return [places.level_place(place.sides, "base", lexicon) for place in placed_mention.places]
@@ -290,7 +295,7 @@ def _adjacent_places(placed_mention: Mention, finding: Mention, lexicon: Lexicon
 
 
 def _on_the_side_of(side_places: list[Place], level_places: list[Place], lexicon: Lexicon) -> list[Place]:
-    """Add the side to a level without one: "elevated right hemidiaphragm with adjacent basilar atelectasis"."""
+    """Add a side to levels without a side ("elevated right hemidiaphragm with adjacent basilar atelectasis")."""
     sides = {place.sides for place in side_places}
     if len(sides) != 1 or any(place.sides or place.level is None for place in level_places):
         return level_places

@@ -1,4 +1,7 @@
-"""Mapping locations to the 17 categories and 15 zone labels (Figure 10) and to the locations that findings block."""
+"""Mapping of locations to the 17 categories and 15 zone labels of Figure 10.
+
+This module also finds the locations at which a finding blocks negative pairs.
+"""
 
 from collections.abc import Iterable
 
@@ -10,7 +13,8 @@ _LUNG = ("lung", "pleura", "lateral view location", "diaphragm", None)
 
 
 def find_category(entity: Entity, places: list[Place]) -> str | None:
-    """Return the category (one of 17): lung if a location is in a lung, else by first location, else by entity."""
+    """Return one of the 17 categories, or None. The category is "lung" if a location is in a lung. Otherwise it is the
+    first location's or the entity's category."""
     if entity.category == "heart":
         return "heart"
     if any(place.level is not None or (place.sides and place.category is None) for place in places):
@@ -21,12 +25,12 @@ def find_category(entity: Entity, places: list[Place]) -> str | None:
 
 
 def find_lesion(entity: Entity, category: str | None) -> str | None:
-    """Return the entity's lesion type; None if the text locates a lung lesion elsewhere (a density of the breast)."""
+    """Return the entity's lesion type. It is None for a lung lesion outside the lungs, such as a breast density."""
     return None if entity.lesion in LUNG_LESIONS and category not in _LUNG else entity.lesion
 
 
 def join_neighbours(lesion_types: Iterable[str | None]) -> str | list[str] | None:
-    """Convert related lesion types to the form in the schema: a single type, a list of several, or None."""
+    """Return the distinct lesion types as in ``schema.Finding.related``: one type, a list of types, or None."""
     distinct_types = [lesion_type for lesion_type in dict.fromkeys(lesion_types) if lesion_type]
     return distinct_types if len(distinct_types) > 1 else next(iter(distinct_types), None)
 
@@ -39,11 +43,11 @@ def find_labels(
     lexicon: Lexicon,
     candidates: tuple[str, ...] = (),
 ) -> list[str]:
-    """Return the zone labels in the order of ``ZONE_LABELS``.
+    """Return a finding's zone labels in the order of ``ZONE_LABELS``.
 
-    A lung finding without a location gets both lungs. An effusion with a side gets that base (Figure 11); without a
-    side, it gets both bases if ``unsided_effusion``. A finding with effusion as its only candidate counts as an
-    effusion.
+    A lung finding without a location gets both lungs. An effusion with a side gets the base of this side (Figure 11).
+    An effusion without a side gets both bases if ``unsided_effusion`` is true, and no label otherwise. A finding whose
+    only candidate is an effusion counts as an effusion.
     """
     effusion = entity.lesion == "effusion" or candidates == ("effusion",)
     if category == "pleura" and effusion:
@@ -64,7 +68,7 @@ def find_labels(
 
 
 def sort_labels(zone_labels: set[str]) -> list[str]:
-    """Sort zone labels as in ``ZONE_LABELS``; drop a lung if one of its zones is present (Figure 10, rule 3)."""
+    """Return the labels in the order of ``ZONE_LABELS``, without a lung that has a labelled zone (Figure 10)."""
     lungs = {f"{side_of(label)} lung" for label in zone_labels if label not in LUNGS}
     return [label for label in ZONE_LABELS if label in zone_labels - lungs]
 
@@ -72,9 +76,10 @@ def sort_labels(zone_labels: set[str]) -> list[str]:
 def find_blocked(
     entity: Entity, places: list[Place], category: str | None, zone_labels: list[str], lexicon: Lexicon
 ) -> list[str]:
-    """Return the valid locations an affirmed finding could be in beyond its labels (ils.md section 6, blocking).
+    """Return the locations besides its labels at which an affirmed finding could be (ils.md section 6, blocking).
 
-    These are the possible locations of a finding without labels, or those that a word such as "infrahilar" leaves open.
+    A finding without labels has all its possible locations. A finding with labels has only those that a word such as
+    "infrahilar" leaves open.
     """
     somewhere = category in ("lung", "pleura", "lateral view location", None) or entity.lesion in LUNG_LESIONS
     levels = lexicon.locations["levels"]

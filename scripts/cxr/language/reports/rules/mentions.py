@@ -1,10 +1,14 @@
-"""Mentions of findings: the longest phrase wins, look-alikes get no entity, subject and state form one mention."""
+"""Detection of the words that name a finding. The longest phrase of the lexicon counts.
+
+A look-alike such as "chest tube" names no finding. A subject and its state ("heart is enlarged") name one finding.
+"""
 
 from dataclasses import dataclass, field
 
 from cxr.language.reports.rules.lexicon import Composite, Entity, Lexicon
 
 Hit = tuple[str, object, int, int]
+"""(tag, value, start, end) of a phrase of the lexicon in a sentence, in tokens [start, end)."""
 SIDED = ("side", "level", "fused", "half")
 """Tags of the phrases that name a side or a part of a lung."""
 PLACED = (*SIDED, "place")
@@ -12,20 +16,21 @@ PLACED = (*SIDED, "place")
 
 
 def spans_of(hits: list[Hit], *tags: str) -> list[tuple[int, int]]:
-    """Return [start, end) of the phrases with these tags."""
+    """Return the tokens [start, end) of each phrase that has one of these tags."""
     return [(start, end) for tag, _, start, end in hits if tag in tags]
 
 
 def tokens_of(hits: list[Hit], *tags: str) -> set[int]:
-    """Return the tokens of the phrases with these tags."""
+    """Return the indices of all tokens in the phrases that have one of these tags."""
     return {token for start, end in spans_of(hits, *tags) for token in range(start, end)}
 
 
 @dataclass
 class Mention:
-    """A phrase that names a finding, in tokens [start, end); ``entity`` is None for a look-alike such as a chest tube.
+    """A phrase that names a finding, in tokens [start, end) of its sentence.
 
-    ``scope``: the tokens that a denial must reach ("heart is not *enlarged*").
+    ``entity`` is None for a look-alike such as "chest tube". ``scope`` is the range of tokens to which a denial must
+    apply so that it denies the finding ("heart is not *enlarged*").
     """
 
     entity: Entity | None
@@ -40,14 +45,14 @@ class Mention:
     related: list = field(default_factory=list)
     consumed: bool = False
     denied: bool | None = None
-    """Whether the phrase itself denies the finding ("none on the left"); None: the scope of cues decides."""
+    """Whether the phrase itself denies the finding ("none on the left"). If None, the denying words around decide."""
     told: list | None = None
-    """Location phrases known to belong to the mention ("small *left* and no right effusion"); None: undecided."""
+    """Location phrases that certainly belong to the mention ("small *left* and no right effusion"). None if unknown."""
     stand_in: bool = False
 
 
 def find_mentions(words: list[str], hits: list[Hit], lexicon: Lexicon) -> list[Mention]:
-    """Return the mentions of one sentence, by start. ``hits``: phrases of the sentence."""
+    """Return the mentions in one sentence, in text order. ``hits``: the lexicon's phrases in this sentence."""
     spans = sorted(
         ((s, e, value) for tag, value, s, e in hits if tag in ("entity", "cancel")),
         key=lambda span: (span[0] - span[1], span[0], span[2] is not None),
@@ -95,7 +100,7 @@ def _with_composites(words: list[str], hits: list[Hit], mentions: list[Mention],
 
 
 def _same(mention: Mention, composite: Composite) -> bool:
-    """True if a plain mention names the same finding as the composite ("borderline cardiomegaly")."""
+    """Return whether a mention without a state of its own names the composite's finding ("borderline cardiomegaly")."""
     entity = mention.entity
     if entity is None or "composite" in mention.flags:
         return False
@@ -103,13 +108,15 @@ def _same(mention: Mention, composite: Composite) -> bool:
 
 
 def _part_itself(mention: Mention, *parts: tuple[int, int]) -> bool:
-    """True if a plain mention is inside one part: the "collapse" of a vertebra is not a collapse of the lung."""
+    """Return whether a mention is inside a composite's subject or state (``parts``), so that it is no other finding.
+    For example, the "collapse" of a vertebra is not a collapse of the lung."""
     plain = mention.entity is not None and "composite" not in mention.flags
     return plain and any(s <= mention.start and mention.end <= e for s, e in parts)
 
 
 def _joined(words, subject, state, composite: Composite, nouns: set[int], lexicon: Lexicon) -> bool:
-    """True if subject and state are close enough, and no word between separates them."""
+    """Return whether a subject and a state form one finding. Both are tokens (start, end). They do if they are close
+    enough and no word between them separates them."""
     if subject[1] <= state[0]:
         gap = words[subject[1] : state[0]]
         if gap[:1] == [":"] and len(gap) <= 3:
@@ -123,10 +130,8 @@ def _joined(words, subject, state, composite: Composite, nouns: set[int], lexico
 
 
 def _continued(gap: list[str], after: list[str], lexicon: Lexicon) -> list[str]:
-    """Return the words between subject and state, without words that only connect the two.
-
-    Examples: "The heart is not small *but* rather enlarged", "stable in size, mildly enlarged.", "CTR 60 %,".
-    """
+    """Return the words between a subject and its state (``gap``) without words that only connect the two. Examples are
+    "The heart is not small *but* rather enlarged" and "stable in size, mildly enlarged"."""
     if "but" in gap and "not" in gap[: gap.index("but")]:
         return []
     closed = not after or after[0] in (".", ",", ";", "but", "with", "without")
@@ -136,7 +141,7 @@ def _continued(gap: list[str], after: list[str], lexicon: Lexicon) -> list[str]:
 
 
 def _nearer_subject(words, subjects, subject_span: tuple[int, int], state: int) -> bool:
-    """True if another subject, not joined by "and" or "or", is between this subject and the state."""
+    """Return whether another subject is between this subject and the state, unless "and" or "or" joins the two."""
     if subject_span[0] > state:
         return False
     return any(

@@ -1,4 +1,7 @@
-"""Converting the location words of a sentence to locations; a side or noun also applies to other items of a list."""
+"""Conversion of the location words of a sentence to locations.
+
+A side or noun also applies to the other items of a list ("right upper and lower lobe").
+"""
 
 from dataclasses import dataclass
 
@@ -10,7 +13,8 @@ _HEART = frozenset(("retrocardiac", "heart"))
 
 @dataclass(frozen=True)
 class Place:
-    """A location in the text: ``sides`` (empty if not stated), and a ``level`` of the lung or another ``category``."""
+    """A location in the text. ``sides`` is empty if the text states no side. ``level`` is the part of the lung, such as
+    "base". ``category`` is set for a location that is not a lung level."""
 
     text: str
     sides: tuple[str, ...]
@@ -19,12 +23,12 @@ class Place:
 
 
 def are_aspects(gap: list[str], lexicon: Lexicon) -> bool:
-    """True if the words between a side and its noun only specify the part ("right *anterior fifth* rib")."""
+    """Return whether the words between a side and its noun only specify a part ("right *anterior fifth* rib")."""
     return all(word in lexicon.within or word.isdigit() or word == "and" for word in gap)
 
 
 def resolve_places(words: list[str], items: list[tuple[str, object, int, int]], lexicon: Lexicon) -> list[Place]:
-    """Return the locations of location words, in text order; a side or noun also applies to other items of a list."""
+    """Return the locations that ``items`` describe, in text order. ``items``: (tag, value, start, end) of each word."""
     places: list[Place] = []
     sides: list[str] = []
     fresh = False
@@ -79,7 +83,8 @@ def resolve_places(words: list[str], items: list[tuple[str, object, int, int]], 
 
 
 def is_on_other_side(place: Place, lung_places: list[Place], lexicon: Lexicon) -> bool:
-    """True if a lateral-view location is on another side than all ``lung_places`` (retrocardiac, right base)."""
+    """Return whether a location of the lateral view is on another side than all ``lung_places``. For example,
+    "retrocardiac" is on another side than "right base"."""
     if place.category != _LATERAL:
         return False
     blocks = lexicon.locations["blocks"].items()
@@ -88,7 +93,7 @@ def is_on_other_side(place: Place, lung_places: list[Place], lexicon: Lexicon) -
 
 
 def _of_one_lung(words: list[str], places: list[Place], items, lexicon: Lexicon) -> list[Place]:
-    """Apply the lung's side to both zones in "in the mid and lower zones *of the right lung*" and the like."""
+    """Apply the side of a lung to all its zones, as in "in the mid and lower zones *of the right lung*"."""
     if len(places) < 2 or places[-1].level not in ("lung", None) or not places[-1].sides or places[-1].category:
         return places
     start = next((s for tag, _, s, _ in reversed(items) if tag == "side"), 0)
@@ -113,7 +118,7 @@ def _turned(items: list, lexicon: Lexicon) -> list:
 
 
 def _trailing(places: list[Place], sides: tuple[str, ...], items, lexicon: Lexicon) -> list[Place]:
-    """Apply sides that follow the level ("at the base on the left"); ignore sides that are already used."""
+    """Apply sides that follow the level ("at the base on the left"), except for sides that already have a location."""
     if not places:
         return [side_place(sides)]
     if all(not place.sides for place in places):
@@ -132,10 +137,11 @@ def level_place(sides: tuple[str, ...], level: str, lexicon: Lexicon) -> Place:
 
 
 def side_place(sides: tuple[str, ...]) -> Place:
-    """Return the location for a text that names only a side."""
+    """Return the location of a text that names only one or both sides."""
     return Place("bilateral" if len(sides) == 2 else "".join(sides), sides, None)
 
 
 def half_level(half: str, noun: str, lexicon: Lexicon) -> str | None:
-    """Return the level of "upper" in "upper and lower lobe"; ``noun``: the level of the lobe or lung."""
+    """Return the lung level that ``half`` means before a noun ("upper" in "upper and lower lobe"), or None. ``noun`` is
+    the level of the noun, such as a lobe or the lung."""
     return lexicon.locations["heads"]["lobe" if "lobe" in noun else "lung"].get(half)

@@ -1,4 +1,4 @@
-"""Statements that an earlier finding has resolved or has not resolved, or that another finding behaves alike."""
+"""Interpretation of statements that a finding has resolved, has not resolved, or behaves like another finding."""
 
 from itertools import pairwise
 
@@ -19,7 +19,8 @@ _STOPS = frozenset((";", "but", "however", "although"))
 def settle_denials(
     words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon
 ) -> None:
-    """Set or remove denials that cues alone get wrong; ``last``: mentions of the previous sentence."""
+    """Correct the denials that follow wrongly from the denying words alone. ``cut``: clause starts. ``last``: mentions
+    of the previous sentence."""
     for mention in mentions:
         if mention.denied is not None:
             _deny(mention, mention.denied)
@@ -69,7 +70,7 @@ def _deny(mention: Mention, denied: bool) -> None:
 
 
 def _keep_described(words, hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Deny only the first finding of "no cavitation within the right upper lobe opacity"; the opacity is present."""
+    """Undo the denial of a described finding. In "no cavitation within the right opacity", the opacity is present."""
     denial_ends = [end for _, end in clauses.longest_spans(hits, "deny", "deny_not")]
     sided = tokens_of(hits, *PLACED)
     leads = lexicon.told_of["beside"] | lexicon.told_of["part"]
@@ -92,10 +93,8 @@ def _keep_described(words, hits: list[Hit], mentions: list[Mention], lexicon: Le
 
 
 def _doubted(words, hits: list[Hit], mentions: list[Mention], last: list[Mention]) -> None:
-    """Mark a denial as weak if it is doubted: "no definite pneumonia, though early disease cannot be excluded".
-
-    The doubt names no finding. In a sentence of its own, it begins with a word that refers to the previous sentence.
-    """
+    """Mark a denial as weak if the text doubts it ("no definite pneumonia, though early disease cannot be excluded").
+    The doubt may be a sentence that names no finding and begins with a word such as "this" or "early"."""
     for start, _ in spans_of(hits, "hedged"):
         joints = [i for i in range(start) if words[i] in _CONTRASTS]
         before = [m for m in mentions if m.end <= start]
@@ -108,7 +107,8 @@ def _doubted(words, hits: list[Hit], mentions: list[Mention], last: list[Mention
 
 
 def _appeared(hits: list[Hit], mentions: list[Mention]) -> None:
-    """Undo the denial in "consolidation, absent on the earlier film, has appeared", unless "no" comes first."""
+    """Undo the denial of a new finding ("consolidation, absent on the earlier film, has appeared"). The denial stays if
+    a denying word precedes the finding."""
     denials = clauses.longest_spans(hits, "deny", "deny_not", "deny_after")
     for start, _ in spans_of(hits, "appeared"):
         before = [m for m in mentions if m.end <= start]
@@ -117,7 +117,7 @@ def _appeared(hits: list[Hit], mentions: list[Mention]) -> None:
 
 
 def _denied_that(words, hits: list[Hit], mentions: list[Mention]) -> None:
-    """Apply denials with "that": "no evidence that the edema has resolved" denies only the change, not the edema."""
+    """Undo a denial of only a change. "No evidence that the edema has resolved" does not deny the edema."""
     changes = [start for start, _ in spans_of(hits, "changes")]
     for _, end in spans_of(hits, "not_all"):
         for mention in (m for m in mentions if m.start >= end and any(m.end <= s for s in changes)):
@@ -130,10 +130,8 @@ def _denied_that(words, hits: list[Hit], mentions: list[Mention]) -> None:
 
 
 def _contrasted(words, hits: list[Hit], mentions: list[Mention]) -> None:
-    """Undo or set denials in contrasts.
-
-    Examples: "neither the opacity nor the edema has changed", "the edema but not the effusion has resolved", "unlike".
-    """
+    """Set or undo the denials of contrasted findings ("the edema but not the effusion has resolved"). Other examples
+    are "neither the opacity nor the edema has changed" and contrasts with "unlike"."""
     changes = [start for start, _ in spans_of(hits, "changes")]
     neither = words.index("neither") if "neither" in words else len(words)
     under = [m for m in mentions if m.start > neither]
@@ -152,7 +150,7 @@ def _contrasted(words, hits: list[Hit], mentions: list[Mention]) -> None:
 
 
 def _resumed(words, hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon) -> None:
-    """Deny findings that a later clause or the next sentence calls resolved: "There was edema; this has resolved"."""
+    """Deny findings that a later clause or the next sentence calls resolved ("There was edema. This has resolved")."""
     for start, end in clauses.longest_spans(hits, "deny_after", "deny_not"):
         if context.OVER.isdisjoint(words[start:end]):
             continue

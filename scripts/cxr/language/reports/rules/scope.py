@@ -1,4 +1,4 @@
-"""Marking mentions as denied, hedged or past: negspacy's scope, with the clauses and terms of this engine."""
+"""Marking of mentions as denied, hedged or past, by negspacy with the clauses and phrases of this engine."""
 
 import re
 from collections.abc import Iterable
@@ -19,10 +19,8 @@ _VERSUS = frozenset(("versus", "vs"))
 def apply_scope(
     doc: Doc, placed_mentions: list[tuple[Mention, int]], clause_starts: Iterable[int], lexicon: Lexicon
 ) -> None:
-    """Add to the flags of each mention the names of the scope sets with a cue that reaches it.
-
-    ``placed_mentions``: (mention, token of the document at which its sentence starts).
-    """
+    """Add the name of each kind of cue that applies to a mention ("negation", "weak" ...) to the mention's flags. The
+    kinds are ``lexicon.CUE_SETS``. ``placed_mentions`` has (mention, first token of its sentence in the document)."""
     cued = lexicon.cued(doc) if placed_mentions else []
     if not cued:
         return
@@ -42,7 +40,7 @@ def apply_scope(
 
 
 def deny_adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], lexicon: Lexicon) -> None:
-    """Deny findings right after "resolved" or the like; locations and adjectives may come in between."""
+    """Deny findings that directly follow a word such as "resolved". Only locations and adjectives may be between."""
     sided = tokens_of(hits, *SIDED)
     for mention in mentions:
         start = mention.start
@@ -66,7 +64,8 @@ def deny_adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cu
 
 
 def leave_unassessed_open(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Flag findings followed by "cannot be assessed", directly or after a location, and findings joined to them."""
+    """Flag findings before "cannot be assessed" as neither affirmed nor denied, and also findings joined to them. A
+    location may be between the two. The flag is "elsewhere"."""
     sided = tokens_of(hits, *SIDED)
     following: Mention | None = None
     for mention in reversed(mentions):
@@ -81,19 +80,19 @@ def leave_unassessed_open(words: list[str], hits: list[Hit], mentions: list[Ment
 
 
 def _over(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
-    """True if a statement is only the finding's noun and "resolved": "Edema resolved. Effusions smaller"."""
+    """Return whether a statement has only a finding and a word such as "resolved" ("Edema resolved.")."""
     state, after = words[mention.end : mention.end + 1], words[mention.end + 1 : mention.end + 2]
     over = bool(state) and state[0] in ("resolved", "cleared", "gone", "disappeared", "vanished")
     return over and (not after or after[0] in lexicon.behind["ends"])
 
 
 def weakest_grade(*grades: str) -> str:
-    """Return the weakest of several grades."""
+    """Return the least certain of several grades of ``GRADES``."""
     return max(grades, key=GRADES.index)
 
 
 def grade_hedges(mentions: list[Mention], words: list[str], hits: list[Hit], lexicon: Lexicon) -> None:
-    """Set the hedge of every mention of a sentence, from its flags and from alternatives ("X or Y")."""
+    """Set the certainty grade (``hedge``) of each mention in a sentence by its flags and alternatives ("X or Y")."""
     settings = spans_of(hits, "setting")
     for mention in mentions:
         versus = not _VERSUS.isdisjoint(words[mention.end : mention.end + 2])
@@ -104,7 +103,7 @@ def grade_hedges(mentions: list[Mention], words: list[str], hits: list[Hit], lex
         mention.hedge = weakest_grade(mention.hedge, _behind(words, mention.end, lexicon))
         if mention.entity is not None:
             mention.hedge = weakest_grade(mention.hedge, mention.entity.hedge)
-            # "pneumonia in the proper clinical setting" is hedged, an opacity is not; the phrase may also come first
+            # "pneumonia in the proper clinical setting" is hedged, an opacity is not. The phrase may also come first
             if not mention.entity.explained and any(e <= mention.start or s == mention.end for s, e in settings):
                 mention.hedge = "weak"
     _carry(mentions, hits)
@@ -124,7 +123,8 @@ def grade_hedges(mentions: list[Mention], words: list[str], hits: list[Hit], lex
 
 
 def _unchanged(words: list[str], mention: Mention, hits: list[Hit]) -> bool:
-    """True if "no change in" precedes: in "no change in the effusion or opacity", the two are not alternatives."""
+    """Return whether a phrase such as "no change in" precedes a mention. In "no change in the effusion or opacity", the
+    two findings are not alternatives."""
     for end in (end for _, end in spans_of(hits, "deny_not") if end <= mention.start):
         marks = {";", "but", "there"} | ({","} if words[end] not in ("in", "of", "to") else set())
         if marks.isdisjoint(words[end : mention.start]):
@@ -133,7 +133,8 @@ def _unchanged(words: list[str], mention: Mention, hits: list[Hit]) -> bool:
 
 
 def _behind(words: list[str], end: int, lexicon: Lexicon) -> str:
-    """Return the grade of an adjective that follows the finding and ends its statement ("effusions likely.")."""
+    """Return the grade of an adjective that follows a finding and ends the statement ("effusions likely."). Without
+    such an adjective, the grade is "definite". ``end`` is the token after the finding."""
     while end < len(words) and words[end] in lexicon.behind["skip"]:
         end += 1
     if end < len(words) and (end + 1 == len(words) or words[end + 1] in lexicon.behind["ends"]):
@@ -142,7 +143,7 @@ def _behind(words: list[str], end: int, lexicon: Lexicon) -> str:
 
 
 def _carry(mentions: list[Mention], hits: list[Hit]) -> None:
-    """Extend a hedge to both findings of "may be scar associated with atelectasis" and similar links."""
+    """Extend a hedge to both of two linked findings ("may be scar associated with atelectasis")."""
     for s, e in spans_of(hits, "carries"):
         before = [m for m in mentions if m.end <= s]
         after = [m for m in mentions if m.start >= e]
@@ -157,7 +158,7 @@ def _carry(mentions: list[Mention], hits: list[Hit]) -> None:
 
 
 def _rank(mentions: list[Mention], words: list[str]) -> None:
-    """Mark the second disease as less likely: "favoring atelectasis over pneumonia"."""
+    """Grade a less likely disease as weak, such as the pneumonia in "favoring atelectasis over pneumonia"."""
     for first, second in pairwise(mentions):
         gap = words[first.end : second.start]
         if gap[:1] in (["over"], ["than"]) and len(gap) <= 3 and _PREFERENCE.search(" ".join(words[: second.start])):

@@ -1,4 +1,4 @@
-"""Statements of a whole section: whether it mentions lungs or pleura, and whether it only makes comparisons."""
+"""Properties of a whole section: the lesion types that it leaves open, and its statements about the lungs."""
 
 import re
 from collections.abc import Iterable
@@ -16,9 +16,9 @@ _LUNG = ("lung", "pleura")
 def find_asked_lesions(sentences: list[str], tuples: list[dict]) -> list[str]:
     """Return the lesion types that a section leaves open ("rule out pneumonia", "heart size cannot be assessed").
 
-    An open type is not denied by silence. A type that is definitively denied is not open, unless it is denied at one
-    location in a sentence that calls another location not assessable ("none on the left; right not assessed"). A type
-    is also open if an affirmed finding cannot be distinguished from it (an obscured diaphragm from an effusion).
+    An open type must not be denied because the report is silent about it. A definitively denied type is not open,
+    except if it is denied at one location and another location is not assessed ("none on the left; right not
+    assessed"). A type is also open if an affirmed finding may hide it, as an obscured diaphragm may hide an effusion.
     """
     words = list(map(_find_words, sentences))
     hearts = any(kinds.not_assessed and kinds.heart_words for kinds in words)
@@ -46,7 +46,7 @@ def sort_lesions(lesions: Iterable[str]) -> list[str]:
 
 
 class _Words(NamedTuple):
-    """Whether a sentence has words of each kind, by the lists of the lexicon."""
+    """Whether a sentence has words of each kind. The kinds are word lists of the lexicon."""
 
     requests: bool
     not_assessed: bool
@@ -70,16 +70,16 @@ def _patterns() -> list[re.Pattern]:
 
 
 def mentions_lungs(sentences: list[str], tuples: list[dict]) -> bool:
-    """True if the section mentions lungs or pleura."""
+    """Return whether a section mentions the lungs or the pleura."""
     is_lung = any(item["category"] in _LUNG for item in tuples)
     return is_lung or any(_find_words(text).lung_words for text in sentences)
 
 
 def comparison_only(sentences: list[str], tuples: list[dict]) -> bool:
-    """True if the section describes the lungs only by comparison with an earlier image.
+    """Return whether a section describes the lungs only by comparison with an earlier image.
 
-    A statement is more than a comparison if it calls the lungs normal, denies a finding outright, or affirms a finding
-    in a sentence without a word of change.
+    The section does more than compare if it calls the lungs normal, denies a finding, or affirms a finding in a
+    sentence without a word of comparison. A denial of only a change ("no new opacity") is a comparison.
     """
     words = list(map(_find_words, sentences))
     compared = {number for number, kinds in enumerate(words, start=1) if kinds.comparison}

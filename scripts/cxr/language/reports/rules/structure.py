@@ -1,4 +1,7 @@
-"""Converting sentences to tuples: mentions, clauses, scope, hedges, locations, inference, mapping, in this order."""
+"""Conversion of the sentences of a section to tuples of :class:`cxr.language.reports.schema.Finding`.
+
+The steps are mentions, clauses, denials, locations, hedges, links to diseases and mapping, in this order.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,8 +24,11 @@ _BATCH_WORDS = 150
 
 @dataclass
 class _Piece:
-    """A sentence, or a window of a long one: sentence number, tokens, phrases, mentions, clause starts (``cut``), and
-    its first token in the document (``offset``)."""
+    """A sentence, or a window of at most ``_BATCH_WORDS`` words of a long sentence.
+
+    ``sentence`` is the sentence's number, from 1. ``hits`` are the phrases of the lexicon. ``cut`` has the tokens that
+    start a clause. ``offset`` is the index of the first token in the spaCy document.
+    """
 
     sentence: int
     tokens: list[tuple[str, int, int]]
@@ -37,9 +43,10 @@ class _Piece:
 
 
 def structure_sentences(sentences: Sequence[str], unsided_effusion: bool) -> list[dict]:
-    """Return a section's tuples as in :mod:`cxr.language.reports.schema`; ``span`` is in characters of its sentence.
+    """Return a section's tuples (``schema.Finding``) as dicts. ``span`` counts characters within the sentence.
 
-    Sentences with :class:`Ties` are read together. A sentence without ties is read alone, the same in every report.
+    Sentences that are tied to each other (:class:`Ties`) are read together. A sentence without ties is read alone, so
+    its tuples are the same in every report. ``unsided_effusion``: as in :func:`mapping.find_labels`.
     """
     tuples, start, lexicon = [], 0, load_lexicon()
     for end in _group_ends(sentences, unsided_effusion):
@@ -53,7 +60,7 @@ def structure_sentences(sentences: Sequence[str], unsided_effusion: bool) -> lis
 
 
 def _group_ends(sentences: Sequence[str], unsided_effusion: bool) -> list[int]:
-    """Return the end of each group of consecutive sentences that are tied to each other."""
+    """Return the end index of each group of consecutive sentences that are tied to each other."""
     joined = [False] * len(sentences)  # with the previous sentence
     on = gives = False
     for at, sentence in enumerate(sentences):
@@ -68,7 +75,7 @@ def _group_ends(sentences: Sequence[str], unsided_effusion: bool) -> list[int]:
 
 @lru_cache(maxsize=1 << 15)
 def _read_alone(sentence: str, unsided_effusion: bool) -> tuple[list[schema.Finding], Ties]:
-    """Return the findings of a sentence read alone, and its ties to the neighbouring sentences."""
+    """Return (findings, ties to the neighbouring sentences) of a sentence that is read alone."""
     lexicon = load_lexicon()
     pieces = _read_sentences([sentence], lexicon)
     findings = _find_tuples(pieces, unsided_effusion, lexicon)
@@ -147,7 +154,7 @@ def _batches(sentences: list[str], lexicon: Lexicon) -> Iterator[list[_Piece]]:
 
 
 def _apply_answers(pieces: list[_Piece], lexicon: Lexicon) -> None:
-    """Apply an answer to the findings of its question: "Is there an effusion? Yes, small.", "Pneumonia? None seen"."""
+    """Apply each answer to the findings of its question ("Is there an effusion? Yes, small.")."""
     for question, reply in pairwise(pieces):
         words, answer = question.words, lexicon.answers.get(reply.words[0])
         is_question = words[-1:] == ["?"] and (words[0] in lexicon.asks or len(words) <= 5)
@@ -179,7 +186,11 @@ def _find_tuples(pieces: Iterable[_Piece], unsided_effusion: bool, lexicon: Lexi
 
 
 def _parted(places: list[Place], lexicon: Lexicon) -> list[list[Place]]:
-    """Group locations by tuple: unlabelled ones on the other side are apart, because labelled tuples block nothing."""
+    """Return the locations of a finding in one list for each tuple that the finding gets.
+
+    Locations without labels on the other side form a second tuple, because a tuple with labels would not block
+    negative pairs there.
+    """
     zones = [place for place in places if place.level is not None]
     apart = [place for place in places if zones and is_on_other_side(place, zones, lexicon)]
     return [[place for place in places if place not in apart], apart] if apart else [places]

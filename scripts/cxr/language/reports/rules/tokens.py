@@ -1,6 +1,6 @@
-"""Tokenizing for spaCy; shorthand and misspelt words are replaced by the intended words.
+"""A tokenizer for spaCy, and the replacement of shorthand and misspelt words by the intended words.
 
-Reports and the lexicon's phrases use the same tokenizer, so that they always match. Spans refer to the original text.
+Reports and the phrases of the lexicon use the same tokenizer, so that they match. Positions refer to the original text.
 """
 
 import re
@@ -15,7 +15,7 @@ LONGEST_WORD = 60  # characters; longer words are truncated
 
 
 def split_words(text: str) -> list[tuple[str, int, int]]:
-    """Return (lower-case word, start, end) of each token; hyphens between letters count as blanks."""
+    """Return (lower-case word, start, end) of each token. Hyphens inside words count as blanks."""
     hyphens = {match.start() for match in _HYPHEN.finditer(text)} if "-" in text or "–" in text or "‑" in text else ()
     return [
         (match.group()[:LONGEST_WORD].lower(), match.start(), match.end())
@@ -42,14 +42,15 @@ class Tokenizer:
 Token = tuple[str, int, int]
 _NUMBER = "#"
 _TWO_SLIPS = 10
-"""Minimum length, in letters, of a word that is recognised with two typing errors ("slips") instead of only one."""
+"""Minimum length, in letters, of a word that is recognised even with two typing errors ("slips")."""
 
 
 class Shorthand:
     """Replaces shorthand and misspelt words.
 
-    ``forms``: {expansion: forms}; ``unless``: {form: adjacent words that prevent it}; ``slips``: {wrong: right};
-    ``words``: recognised with two slips if long; ``known_words``: never corrected.
+    ``forms`` is {expansion: its short forms}. ``unless`` is {short form: adjacent words that prevent the expansion}.
+    ``slips`` is {misspelt word: intended word}. ``words`` are recognised with two typing errors if they are long.
+    ``known_words`` are never corrected.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Shorthand:
         self._right = lru_cache(maxsize=50_000)(self._read)
 
     def tokens(self, text: str) -> list[Token]:
-        """Return (word, start, end) of each token; the words of an expanded form all have the span of the form."""
+        """Return (word, start, end) of each token. All words of an expanded form have the position of the form."""
         word_spans = split_words(text)
         words = [word for word, _, _ in word_spans]
         tokens: list[Token] = []
@@ -100,7 +101,7 @@ class Shorthand:
         return None
 
     def _read(self, word: str) -> str:
-        """Return the intended word of a misspelt word; any other word is returned unchanged."""
+        """Return the intended word of a misspelt word, and any other word unchanged."""
         if word in self._slips:
             return self._slips[word]
         if len(word) < _TWO_SLIPS - 2 or word in self._known or not word.isascii():
@@ -129,7 +130,8 @@ def _by_deletion(words: list[str]) -> dict[str, list[str]]:
 
 
 def _near(word: str, right: str) -> bool:
-    """True if two words are at most two slips apart, start with the same letter and agree in a final "s"."""
+    """Return whether ``word`` may be ``right`` with at most two typing errors. Both must start with the same letter,
+    and both or neither must end in "s"."""
     if word[0] != right[0] or abs(len(word) - len(right)) > 2 or word.endswith("s") != right.endswith("s"):
         return False
     before, row = None, list(range(len(right) + 1))
