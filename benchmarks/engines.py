@@ -48,8 +48,7 @@ COLUMNS = {
     "s_besides": pl.Float64, "s_per_image": pl.Float64, "images_per_s": pl.Float64, "peak_gb": pl.Float64,
 }  # fmt: skip
 """Columns of the table. parts, of_parts: number of measured parts and of all parts, which are radedit's diffusion steps
-or scaled_yolov4's folds.
-"""
+or scaled_yolov4's folds."""
 
 
 TINY = 128

@@ -23,8 +23,7 @@ EPS = 1e-3
 """Epsilon of batch normalisation in the public training code of both detectors."""
 CANDIDATES = 7e-4
 """Fraction of a detector's scores above ``boxes.floor``. For P6 on 1088 x 1088 pixels these are about a thousand, so
-that suppression takes as long as with a trained net.
-"""
+that suppression takes as long as with a trained net."""
 
 
 def unet() -> nn.Module:

@@ -105,8 +105,7 @@ def _write(path: Path, text: str) -> None:
 
 def recomputed(text: str, before: str, after: str) -> str:
     """Return the page ``text`` with the tables ``before`` replaced by ``after``. Raises Refused if the page lacks a
-    table.
-    """
+    table."""
     for old, new in zip(before.strip().split("\n\n"), after.strip().split("\n\n"), strict=True):
         if old not in text:
             raise Refused(f"{HOURS} lacks the table that begins with {old.splitlines()[0]}: run benchmarks/scale.py")

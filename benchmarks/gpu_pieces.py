@@ -179,8 +179,7 @@ def rosalia_memory(given: argparse.Namespace) -> list[Row]:
 
 def results(given: argparse.Namespace) -> Path:
     """Return the results folder with ROSALIA's pairs; if there are none, make them from the embedded cohort. Raises
-    Refused.
-    """
+    Refused."""
     if (given.results / "dataset/default/train.jsonl").is_file():
         return given.results.resolve()
     run = given.folder / "run"

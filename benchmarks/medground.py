@@ -79,8 +79,7 @@ def of_regions() -> list[dict]:
 
 def dots(count: int, seed: int = 0) -> tuple[dict, list[dict], list[dict], Facts]:
     """Return image, regions, regions with shifted outlines, and facts of a synthetic image of ``count`` cells of two
-    classes.
-    """
+    classes."""
     rng = np.random.default_rng(seed)
     side, steps = 1024, int(np.ceil(np.sqrt(count)))
     planes = {name: np.zeros((side, side), np.uint8) for name in ("nucleus", "rod")}
@@ -113,8 +112,7 @@ def dots(count: int, seed: int = 0) -> tuple[dict, list[dict], list[dict], Facts
 
 def of_logic() -> list[dict]:
     """Return two rows: queries about 300 regions in comparison with plain Python, and the cost of 60 regions over
-    10.
-    """
+    10."""
     image, rows, _, facts = dots(300)
     scene = build_scene(image, rows, facts, 1024)
     decider = Decider(scene, NUMBERS)

@@ -32,8 +32,7 @@ SIZES = ((3056, 2544), (2544, 3056), (2022, 1736), (2320, 2828))
 """Image sizes (rows, columns), px."""
 LOST = 10_000
 """One of this many image files and one of this many reports is missing (at least one), as after an incomplete
-download.
-"""
+download."""
 ALONE, TOGETHER = "CHEST (PORTABLE AP)", "CHEST (PA AND LAT)"
 """Requested procedures of studies with one image and with several images. Only the first names the view."""
 REPORT = "FINDINGS: The lungs are clear. IMPRESSION: No acute process.\n"
@@ -85,8 +84,7 @@ def shares(whole: int, parts: dict[str, int]) -> dict[str, int]:
 
 def _owners(rng: np.random.Generator, things: int, owners: int, spread: float) -> np.ndarray:
     """Return the owner of each thing, int (things,), sorted. Each owner has at least one; the numbers are
-    log-normal.
-    """
+    log-normal."""
     weights = rng.lognormal(0, spread, owners)
     rest = rng.choice(owners, things - owners, p=weights / weights.sum())
     return np.sort(np.concatenate([np.arange(owners), rest]))

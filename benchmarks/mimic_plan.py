@@ -80,8 +80,7 @@ print(f"\\n{usage.ru_utime + usage.ru_stime} {usage.ru_maxrss}", end="")
 sys.exit(os.waitstatus_to_exitcode(status))
 """
 """Program of a small process that starts and measures the command. On Linux, the peak memory of a process includes that
-of the process that started it.
-"""
+of the process that started it."""
 
 
 def measured(*command: object) -> Cost:

@@ -75,8 +75,7 @@ def pairs(results: Path, thresholds: str) -> dict[str, set[tuple]]:
 
 def of_runs(every: Path, some: Path, thresholds: str = "default") -> dict[str, int]:
     """Return counts that compare two runs of one cohort; ``every``, ``some``: results folders without and with the
-    setting.
-    """
+    setting."""
     studies = pl.concat(read_table(path) for path in sorted(some.glob(f"masks/{thresholds}/*.studies.parquet")))
     kept = set(studies.filter("unedited")["image_id"])
     before, after = pairs(every, thresholds), pairs(some, thresholds)

@@ -73,8 +73,7 @@ def films(data: Path) -> Iterator[tuple[Path, frozenset[str]]]:
 
 def lay_out(openi: Path, data: Path, folder: Path) -> int:
     """Assign each X-ray to the unused report with the most similar findings, and write the files; return their
-    number.
-    """
+    number."""
     left = list(reports(openi))
     for directory in ("ecgen-radiology", "NLMCXR_png"):
         (folder / directory).mkdir(parents=True)

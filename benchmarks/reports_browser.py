@@ -34,8 +34,7 @@ READ = {"all": "all reports", "affirmed": "affirmed", "weak": "only weakly hedge
 @dataclass
 class Entry:
     """An article of the page. ``kinds``: {filter: lesions for which it shows the article}; ``rows``, ``gold``: table
-    rows.
-    """
+    rows."""
 
     name: str
     verdict: str

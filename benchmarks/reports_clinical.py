@@ -148,8 +148,7 @@ def certainty_of(item: dict, lesion: str) -> str:
 
 def standing(answer: Answer) -> set[str]:
     """Return the lesion types that cannot be denied: affirmed, tentatively denied, related types and their parent
-    types.
-    """
+    types."""
     affirmed = [item for item in answer.tuples if item["presence"] == "positive"]
     found = set().union(*map(lesions_of, affirmed)) | set(answer.related)
     for item in affirmed:
@@ -229,8 +228,7 @@ def _of(counts: np.ndarray, name: str) -> np.ndarray:
 
 def halves(texts: int, every: int | None) -> Iterator[tuple[str, list[int]]]:
     """Yield (name, text indices): all texts, and with ``every`` the "read" texts and each ``every``-th, "unread"
-    text.
-    """
+    text."""
     yield "all", list(range(texts))
     if every:
         yield "read", [i for i in range(texts) if i % every != every - 1]

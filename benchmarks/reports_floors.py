@@ -13,8 +13,7 @@ TABLE = Path(__file__).with_suffix(".yaml")
 
 class Verdict(NamedTuple):
     """Result for one floor. ``word``: met, not met or no cases; ``by_interval``: whether the interval's upper end
-    counts.
-    """
+    counts."""
 
     name: str
     measure: Measure
@@ -25,15 +24,13 @@ class Verdict(NamedTuple):
 
 def read(path: Path = TABLE) -> dict:
     """Return the table: ``whole``, ``lesions``, ``clinical`` and ``ceilings`` ({name: limit}), and ``few`` (number of
-    cases).
-    """
+    cases)."""
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def verdict(name: str, measure: Measure, floor: float, few: int = 0) -> Verdict:
     """Compare a measure with its floor. For fewer than ``few`` cases, the upper end of its interval must reach the
-    floor.
-    """
+    floor."""
     by_interval = measure.cases < few
     reached = measure.high if by_interval else measure.value
     if np.isnan(reached) or not measure.cases:

@@ -22,8 +22,7 @@ DECISIONS = {
 """{decision: (letter, meaning)}; the template has a colour and a line style for each."""
 _CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {127: 0x2421}
 """{control character: its visible symbol}. HTML allows no control characters, and replacing them preserves the
-spans.
-"""
+spans."""
 
 
 class Mark(NamedTuple):
@@ -118,8 +117,7 @@ def _wordings(sentence: str, wanted: set[str] | None) -> Iterator[tuple[int, int
 
 def pieces_of(text: str, marks: list[Mark]) -> list[Piece]:
     """Split a text where marks start and end. A piece under several marks gets the shortest mark. The joined pieces are
-    the text, with control characters replaced.
-    """
+    the text, with control characters replaced."""
     cuts = sorted({0, len(text), *(c for mark in marks for c in mark[:2] if 0 < c < len(text))})
     pieces, waiting, live = [], sorted(marks, reverse=True), []
     for start, end in pairwise(cuts):

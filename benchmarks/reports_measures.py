@@ -31,8 +31,7 @@ class Sums:
 
     def measure(self, score: Callable[[np.ndarray], np.ndarray], cases: int) -> Measure:
         """Return the score of the sums with its percentile interval; draws in which the score is undefined are
-        ignored.
-        """
+        ignored."""
         values = score(self.drawn)
         values = values[np.isfinite(values)]
         low, high = np.percentile(values, [2.5, 97.5]) if len(values) else (np.nan, np.nan)
@@ -62,8 +61,7 @@ def sums(counts: np.ndarray, groups: list[str], rounds: int) -> Sums:
 
 def fold_of(groups: list[str], folds: int) -> np.ndarray:
     """Return the fold of each report, int (reports,), from 0. Groups are not split, and folds have equal numbers of
-    groups.
-    """
+    groups."""
     order = sorted(set(groups), key=lambda group: hashlib.md5(group.encode()).digest())
     number = {group: place % folds for place, group in enumerate(order)}
     return np.array([number[group] for group in groups])
@@ -84,7 +82,7 @@ class Accuracy:
 
     @property
     def whole(self) -> dict[str, Measure]:
-        """{name in ``reports_floors.yaml``: measure} of the measures that have floors."""
+        """{name in ``reports_floors.yaml``: measure}, for the measures that have floors."""
         return {
             "micro-F1": self.ways["weak dropped"]["micro-F1"],
             "macro-F1": self.ways["weak dropped"]["macro-F1"],

@@ -62,8 +62,7 @@ COLUMNS = {
     "original_peak_gb": pl.Float64, "agreement": pl.Float64,
 }  # fmt: skip
 """Columns of the table. agreement: for evaluation, the mean fraction of equal pixels, 0 for different answers; for
-training steps, 1 - the largest relative difference of a loss.
-"""
+training steps, 1 - the largest relative difference of a loss."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,7 @@ class Bench:
 
     def pairs(self, split: str, *, answers: bool, masks: bool) -> Pairs:
         """Return the pairs of a split; with ``masks``, the target masks have the side of SAM's input, as in
-        training.
-        """
+        training."""
         options = replace(self.asker(1, text=True).pair_options(), answers=answers)
         if masks:
             options = replace(options, target=options.sam_side)
@@ -270,8 +268,7 @@ def ours_evaluated(bench: Bench, samples: list[Sample], images: list[int], batch
 
 def theirs_evaluated(bench: Bench, samples: list[Sample], *, text: bool) -> list[tuple]:
     """Return (answer or None, mask) of each sample by the port, one at a time. Without ``text``, samples contain
-    answers.
-    """
+    answers."""
     found, tokens = [], bench.tokens
     with inference():
         for sample in samples:

@@ -69,8 +69,7 @@ def draw(model: Rosalia, seg: torch.Tensor, embedded: torch.Tensor, resized: tup
 
 def predicted(model: Rosalia, batch: Batch) -> tuple[Read, list[torch.Tensor]]:
     """Run texts with their answers through the model, as LISA's forward; return mask logits (n, H, W) of each
-    sample.
-    """
+    sample."""
     pictures = batch.image_of.tolist()
     embedded = [embedding(model, batch.images[image : image + 1]) for image in pictures]
     found = read(model, batch.input_ids, batch.clip[batch.image_of], batch.attention)
@@ -103,8 +102,7 @@ def losses(model: Rosalia, batch: Batch, weights: LossWeights) -> dict[str, torc
 @torch.no_grad()
 def evaluate(model: Rosalia, batch: Batch, max_new_tokens: int) -> tuple[list[int], torch.Tensor]:
     """Answer one prompt greedily, as LISA's evaluate; return the answer's ids, and mask logits (n, H, W) of its
-    [SEG].
-    """
+    [SEG]."""
     ids = batch.input_ids
     for _ in range(max_new_tokens):
         found = read(model, ids, batch.clip, None)

@@ -49,8 +49,7 @@ class Measured(NamedTuple):
 
 def works(units: dict, engines: str, sets: int, measured: Mapping[str, Measured]) -> Iterator[Work]:
     """Yield the work of every stage with the engines ``lite`` or ``paper``; ``measured`` has priority for GPU
-    seconds.
-    """
+    seconds."""
     counts = {name: count["number"] for name, count in units["counts"].items()}
     for stage, unit in units["cpu"].items():
         number, times = counts[unit["per"]], sets if unit.get("each_set") else 1
@@ -98,8 +97,7 @@ def totals(lite: list[Work], paper: list[Work]) -> str:
 
 def jobs(lite: list[Work], paper: list[Work]) -> str:
     """Return the table of the seconds of one shard's job, for one threshold set. The stage dataset has one job per
-    set.
-    """
+    set."""
     rows = []
     for one, other in zip(lite, paper, strict=True):
         if one.stage in ("cohort", "pairs", "lesion masks", "start of jobs"):

@@ -38,8 +38,7 @@ from cxr.workflow.settings import Settings  # noqa: E402
 SHARED, FASTER = 0.75, 1.0
 CONFIGS = ({}, {"blur": "gauss_r1"}, {"guidance": 12.0}, {"blur": "ggauss_b4"})
 """Four configurations. The second to fourth differ from the first in mask or guidance; the fourth also has another
-prompt.
-"""
+prompt."""
 NEGATIVES = ("", "no acute process")
 SHAPE, BOXES, STEPS = (512, 512), np.array([[100.0, 120, 260, 300]]), 6
 

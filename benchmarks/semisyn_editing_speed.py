@@ -49,8 +49,7 @@ def editor(given: argparse.Namespace, folder: Path, device: torch.device) -> rad
 
 def seconds(used: radedit.RadEditor, parts: list[list[Job]], device: torch.device, few: int) -> float:
     """Return the seconds per edit, extrapolated to all steps; ``parts``: jobs of each batch; ``few``: number of steps
-    to run.
-    """
+    to run."""
     clock, took, whole = clock_of(device), {}, used.own["steps"]
     for steps in (few, 2 * few):
         used.own["steps"] = steps

@@ -38,8 +38,7 @@ def raster_iou(first: np.ndarray, second: np.ndarray) -> float:
 
 def of_unions(pairs: int = 40, rounds: int = 3) -> float:
     """Return the time of a raster divided by ours, for the IoU of unions of 60 boxes; many pairs are computed at
-    once.
-    """
+    once."""
     one, other = ([boxes(60, 2 * at + side) for at in range(pairs)] for side in (1, 2))
     plain = [raster_iou(*pair) for pair in zip(one, other, strict=True)]
     assert union_ious(one, other).tolist() == plain

@@ -104,8 +104,7 @@ def _write(path: Path, rows: list[list]) -> None:
 
 def main(data: Path, out: Path, keep: int | None = None) -> None:
     """Write manifest.csv, references and mine.yaml into ``out``; ``keep``: use only every n-th row, for a quick
-    test.
-    """
+    test."""
     if not data.is_dir():
         sys.exit(
             f"CXR_ILS_SHARED: there is no folder {data}: set it to the folder that holds data/covid, dicom and nih."

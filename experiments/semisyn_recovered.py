@@ -149,8 +149,7 @@ class Run:
 
     def answers_recover(self, image: str, finding: str, mask: np.ndarray) -> bool | None:
         """Return whether the union of ROSALIA's masks matches the lesion; None if the dataset has no pair for the
-        finding.
-        """
+        finding."""
         pair_ids = [line["pair_id"] for line in self.pairs if (line["image_id"], line["target"]) == (image, finding)]
         combined = np.zeros(mask.shape, bool)
         for name in pair_ids:
@@ -162,8 +161,7 @@ class Run:
 
 def is_hit(boxes: np.ndarray, mask: np.ndarray) -> bool:
     """Return whether a box (N, 4) has an IoU of :data:`IOU` with the tight box of the mask, or of one of its
-    components.
-    """
+    components."""
     count, parts = cv2.connectedComponents(mask.astype(np.uint8))
     targets = [np.array(bounding_box(part), np.float64) for part in (mask, *(parts == at for at in range(1, count)))]
     return any(

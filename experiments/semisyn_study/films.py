@@ -40,8 +40,7 @@ class Film(NamedTuple):
 
 class Chest(NamedTuple):
     """An X-ray with masks of right lung, left lung and heart, bool (512, 512), and the box of its image without
-    padding.
-    """
+    padding."""
 
     film: Film
     right: np.ndarray
@@ -52,8 +51,7 @@ class Chest(NamedTuple):
 
 class Films(NamedTuple):
     """The X-rays of the study: NIH with boxes, healthy from nih, healthy from nih_more, and another hospital's
-    (covid).
-    """
+    (covid)."""
 
     boxed: list[Film]
     healthy: list[Film]
@@ -106,8 +104,7 @@ def _covid(folder: Path) -> list[Film]:
 
 def read_chests(films: list[Film], folder: Path) -> list[Chest]:
     """Return the X-rays in which the organ net finds lungs and heart; ``folder`` caches the masks, one file per
-    image.
-    """
+    image."""
     net, chests_found = MapNet(RESOURCES / "organs" / "lite.onnx"), []
     for film in films:
         path = folder / f"{Path(film.name).stem}.npz"

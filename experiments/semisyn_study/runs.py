@@ -51,8 +51,7 @@ def take_images(samples: Sequence[Sample], most: int, seed: int) -> list[Sample]
 
 def _beside(synthetic: float) -> dict[str, tuple[float, float]]:
     """Return the shares of a run with real images: half of each batch is real, and the fraction ``synthetic``
-    synthetic.
-    """
+    synthetic."""
     return {"real": HALF, "synthetic": (synthetic, synthetic), "unedited": (0.5 - synthetic, 0.5 - synthetic)}
 
 

@@ -23,8 +23,7 @@ LEVEL, POINTS = 0.95, 101
 
 class Scored(NamedTuple):
     """Scores of one training on one set: map1070, map30, recall at half a false box per image, map1070 of draws
-    (R,).
-    """
+    (R,)."""
 
     value: float
     at_30: float
@@ -97,8 +96,7 @@ def _list(values: Mapping[int, float]) -> str:
 
 def compare_runs(scores: Scores, where: str, first: str, second: str, tasks: Sequence[Task]) -> dict | None:
     """Return a row of the table of differences (first minus second, percentage points) over the trainings of both
-    runs.
-    """
+    runs."""
     shared = {(t.fold, t.seed) for t in tasks if t.run == first and (where, t) in scores}
     shared &= {(t.fold, t.seed) for t in tasks if t.run == second and (where, t) in scores}
     some = [t for t in tasks if (t.fold, t.seed) in shared]

@@ -56,8 +56,7 @@ def samples_of(chests: Sequence[Chest]) -> dict[str, np.ndarray]:
 
 def fit_to_boxes(prior: Prior, chests: Sequence[Chest]) -> Prior:
     """Return the prior fitted to the boxes of ``chests`` as in the stage semisyn_priors; unchanged for too few
-    boxes.
-    """
+    boxes."""
     samples = samples_of(chests)
     return fit_prior(prior, samples)[0] if len(samples["cx"]) >= MIN_BOXES else prior
 
