@@ -70,7 +70,7 @@ def child(python: str, **job: object) -> dict:
         told = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
         last = [f"ended with {done.returncode}", *done.stderr.splitlines()][-1]
-        raise Refused(f"its process broke off ({last})") from None
+        raise Refused(f"its process ended without a result ({last})") from None
     if "refused" in told:
         raise Refused(told["refused"])
     return told
@@ -100,7 +100,7 @@ def rows_of(name: str, given: argparse.Namespace, python: str, folder: str) -> I
         job["compute"] = yaml.safe_load("\n".join(given.compute).replace("=", ": ")) or {}
         row = child(python, task="measure", **shared, **job)
         if not row:
-            print(f"{stage} {name}: takes one image at a time here, whatever the batch", flush=True)
+            print(f"{stage} {name}: does not support batches of {batch} on this device", flush=True)
             continue
         yield {"stage": stage, "engine": name, "values_million": made["values"] / 1e6} | row
 
@@ -116,14 +116,14 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line. An unknown engine ends the program with a message."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--engines", default=",".join(ENGINES), help="which, by commas")
+    parser.add_argument("--engines", default=",".join(ENGINES), help="engines to measure, joined by commas")
     parser.add_argument("--images", type=positive, default=16)
-    parser.add_argument("--batch", type=positive, default=8, help="images at a time, as compute.batch")
-    parser.add_argument("--steps", type=positive, help="diffusion steps that radedit takes (default: all)")
-    parser.add_argument("--folds", type=positive, default=5, help="nets of scaled_yolov4")
-    parser.add_argument("--compute", nargs="*", default=[], help="key=value of the section compute")
+    parser.add_argument("--batch", type=positive, default=8, help="number of images per batch, as compute.batch")
+    parser.add_argument("--steps", type=positive, help="number of diffusion steps of radedit to run (default: all)")
+    parser.add_argument("--folds", type=positive, default=5, help="number of nets of scaled_yolov4 to run")
+    parser.add_argument("--compute", nargs="*", default=[], help="settings of the section compute, as key=value")
     parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--python", action="append", default=[], help="ENGINE=interpreter of its environment")
+    parser.add_argument("--python", action="append", default=[], help="ENGINE=Python interpreter of its environment")
     parser.add_argument("--output", default="benchmarks/engines.tsv")
     known = parser.parse_args(given)
     known.engines = known.engines.split(",")
@@ -150,7 +150,7 @@ def main() -> None:
         raise SystemExit("nothing was measured")
     table = pl.DataFrame(rows, schema=COLUMNS).with_columns(pl.col(pl.Float64).round_sig_figs(3))
     write_table(given.output, table)
-    print(f"table in {given.output}; {refused} of {len(given.engines)} engines skipped or broken off")
+    print(f"table in {given.output}; {refused} of {len(given.engines)} engines skipped or failed")
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ def measure(
     used = select_device(device)
     if (getattr(engine, "batch", None) or 1) < batch:
         return {}
-    # one picture: of another, a detector with random weights would give quite another number of boxes
+    # one image, because on other images a detector with random weights would return other numbers of boxes
     frames = [frame(f"image{number}") for number in range(images)]
 
     clock = clock_of(used)
@@ -162,7 +162,7 @@ def measure(
         WORK[stage](engine, some)
 
     fixed = 0.0
-    if hasattr(engine, "steps"):  # without a step the autoencoder is left
+    if hasattr(engine, "steps"):  # without steps, only the autoencoder runs
         steps, engine.steps = engine.steps, []
         parts, of = min(parts or len(steps), len(steps)), len(steps)
         if used.type == "cuda":
@@ -171,7 +171,7 @@ def measure(
         engine.steps = steps[:parts]
     elif of:
         parts = len(engine.folds)
-    if used.type == "cuda":  # libraries are loaded and algorithms chosen
+    if used.type == "cuda":  # warm-up: load libraries, choose algorithms
         work(frames[:batch])
     seconds = seconds_an_image(work, frames, batch, clock)
     total = whole(seconds, fixed, parts, of) if of else seconds
@@ -200,7 +200,7 @@ def make(stage: str, name: str, options: dict, folder: str, device: str, tiny: b
     for package in PACKAGES.get(name, ()):
         if importlib.util.find_spec(package) is None:
             raise UserError(
-                f"the package {package} is not in {sys.executable}: name the interpreter of the engine's environment, "
+                f"the package {package} is not installed for {sys.executable}: name the engine's interpreter, "
                 f"--python {name}=…/bin/python"
             )
     nets = import_module("engines_nets")

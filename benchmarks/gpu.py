@@ -119,20 +119,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--tiny", action="store_true", help="smallest nets, to try the command")
     parser.add_argument("--folder", type=Path, default=ROOT / "gpu")
-    parser.add_argument("--results", type=Path, default=ROOT / "results", help="of a demo, for ROSALIA's pairs")
-    parser.add_argument("--pieces", type=lambda text: text.split(","), help="only these, by commas")
-    parser.add_argument("--root", type=Path, default=ROOT, help="where the pages are")
+    parser.add_argument("--results", type=Path, default=ROOT / "results", help="of a demo, with ROSALIA's pairs")
+    parser.add_argument("--pieces", type=lambda text: text.split(","), help="pieces to run, joined by commas")
+    parser.add_argument("--root", type=Path, default=ROOT, help="folder of the repository whose files are updated")
     given = parser.parse_args(arguments)
     given.folder.mkdir(parents=True, exist_ok=True)
     wrong = run_pieces(given)
     table = joined(given.folder, given.tiny)
     write_table(given.folder / "gpu.tsv", table)
     if given.root.resolve() == ROOT and (given.tiny or "CPU" in table["card"]):
-        wrong.append("the pages stay as they are: figures of a CPU or of tiny nets are not for them (--root)")
+        wrong.append("results of a CPU or of tiny nets are not written into this repository's files (--root)")
         print(wrong[-1])
     elif len(table):
         fill(given.root, table)
-    print(f"{len(table)} figures in {given.folder / 'gpu.tsv'}; {len(wrong)} things went wrong")
+    print(f"{len(table)} figures in {given.folder / 'gpu.tsv'}; {len(wrong)} pieces or steps failed")
     return 1 if wrong else 0
 
 

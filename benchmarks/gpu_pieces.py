@@ -66,7 +66,7 @@ def python_with(package: str) -> str:
     python = str(own) if own.exists() else sys.executable
     there = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({package!r}) is None)"
     if subprocess.run([python, "-c", there], check=False).returncode:
-        raise Absent(f"the package {package} is not here: `{APART[package]}` makes an environment with it")
+        raise Absent(f"the package {package} is not installed: `{APART[package]}` makes an environment with it")
     return python
 
 
@@ -153,7 +153,7 @@ def language_model(given: argparse.Namespace) -> list[Row]:
 
 def rosalia(given: argparse.Namespace) -> list[Row]:
     """Measure ROSALIA's training step, answers and masks, in comparison with a plain port of the published code."""
-    # in bfloat16, for in float32 one of so few pixels on a threshold would stop the benchmark
+    # in bfloat16, because in float32 a single different pixel would exceed the limit for these small masks
     quick = "--size lite --updates 0 --steps 1 --rounds 1 --batches 2 --images 2 --max-new-tokens 4 --dtype bfloat16"
     size = (quick if given.tiny else "--size 7b --dtype bfloat16 --batches 1,4").split()
     rows = []

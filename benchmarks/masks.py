@@ -184,10 +184,12 @@ def broken(rows: list[dict]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=60)
-    parser.add_argument("--brute", type=int, default=2, help="images the brute-force version runs on")
-    parser.add_argument("--rounds", type=int, default=9, help="of each way; the fastest counts")
+    parser.add_argument("--brute", type=int, default=2, help="number of images for the brute-force version")
+    parser.add_argument("--rounds", type=int, default=9, help="measurements of each way; the fastest counts")
     parser.add_argument("--output", default="benchmarks/masks.tsv")
-    parser.add_argument("--hold", action="store_true", help="end with status 1 if a limit is broken: take --rounds 40")
+    parser.add_argument(
+        "--hold", action="store_true", help="exit with status 1 if a limit is exceeded (use --rounds 40)"
+    )
     given = parser.parse_args()
     cv2.setNumThreads(1)
     studies = [study(number) for number in range(given.images)]

@@ -124,7 +124,7 @@ def plan(images: int = IMAGES, seed: int = 2026) -> Cohort:
     first = np.searchsorted(study, np.arange(studies))
     alone = np.bincount(study) == 1
     view = _views(rng, np.arange(images) - first[study])
-    # of the images whose view no table tells, the header tells it of every other one
+    # every other image without a view in the tables has one in its header
     header_view = np.where((view == "") & (rng.random(images) < 0.5) & ~alone[study], "PA", view)
     split = rng.permutation(np.repeat(list(SPLITS), list(shares(patients, SPLITS).values())))
     folder = [f"files/p{p[:2]}/p{p}/s{s}" for p, s in zip(subject_id[patient], study_id, strict=True)]

@@ -224,15 +224,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reports", nargs="?", help="labelled reports")
     parser.add_argument("--cases", help="labelled sentences")
-    parser.add_argument("--clinical", metavar="TEXTS", help="whole texts with what they say and may not be denied")
-    parser.add_argument("--unread-every", type=positive, help="of the clinical texts, each so-many-th is never shown")
+    parser.add_argument("--clinical", metavar="TEXTS", help="clinical texts with their ground truth")
+    parser.add_argument(
+        "--unread-every", type=positive, help="make each N-th clinical text a test text, which is never shown"
+    )
     parser.add_argument("--half", choices=("dev", "check"), help="only one half of the reports")
     parser.add_argument("--folds", type=positive, default=5, help="folds of the reports; 1 for none")
-    parser.add_argument("--errors", type=int, default=0, help="print so many wrong reports")
-    parser.add_argument("--rounds", type=positive, default=1000, help="drawings that give the intervals")
+    parser.add_argument("--errors", type=int, default=0, help="number of wrong reports to print")
+    parser.add_argument("--rounds", type=positive, default=1000, help="bootstrap draws for the intervals")
     parser.add_argument("--browser", metavar="HTML", help="write the error browser")
-    parser.add_argument("--show", type=positive, default=2000, help="how many reports the browser holds at most")
-    parser.add_argument("--results", help="browse what a run made: its folder results/reports or one of its .jsonl")
+    parser.add_argument("--show", type=positive, default=2000, help="maximum number of reports in the browser")
+    parser.add_argument("--results", help="show the reports of a run: its folder results/reports, or one .jsonl in it")
     args = parser.parse_args(arguments)
     if bool(args.results) == bool(args.reports or args.clinical):
         parser.error("give labelled reports, --clinical or both; or --results")

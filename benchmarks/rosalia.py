@@ -115,7 +115,7 @@ def make(given: argparse.Namespace) -> Bench:
     device = select_device(given.device)
     training = Settings().training
     recipe = training.lite if given.size == "lite" else training.rosalia
-    lora = replace(recipe.lora, dropout=0.0)  # drawn anew by each loop
+    lora = replace(recipe.lora, dropout=0.0)  # dropout would differ between the two implementations
     recipe = replace(recipe, runner="plain", trained=training.rosalia.trained, lora=lora)
     texts = (
         write_prompt(line["instruction"], line["answer"], training.conversation)
@@ -230,7 +230,7 @@ def bench_training(bench: Bench, sizes: list[int], count: int) -> list[dict]:
         model.checkpoint_gradients()
     parameters = train.select_trained(model, recipe.trained)
     start = {name: value.detach().cpu().clone() for name, value in parameters.items()}
-    # one optimiser for both loops: memory is that of one
+    # both implementations share one optimiser, so that memory includes only one
     optimiser = train.make_optimiser(parameters, recipe)
     for group in optimiser.param_groups:
         group["lr"] = 1e-5  # large enough to be an update, small enough that rounding stays rounding
@@ -305,7 +305,7 @@ def bench_evaluation(bench: Bench, sizes: list[int], count: int) -> list[dict]:
         theirs = None
         for size in sizes:
             works = [lambda size=size, text=text: ours_evaluated(bench, samples, images, size, text=text)]
-            if theirs is None:  # it takes one pair at a time whatever the batch
+            if theirs is None:  # the port processes one pair at a time, whatever the batch
                 works.append(lambda text=text: theirs_evaluated(bench, samples if text else whole, text=text))
             meters, found = in_turns(bench, works)
             theirs = theirs or (meters[1], found[1])
@@ -350,15 +350,15 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=("lite", "7b"), default="lite")
-    parser.add_argument("--layers", type=int, help="layers of each net, for a try of 7b")
+    parser.add_argument("--layers", type=int, help="layers of each net of 7b, for a quick try")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--dtype", choices=tuple(DTYPES), help="default: float32 on a CPU, bfloat16 on a GPU")
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--batches", default="1,4,16", help="batch sizes")
     parser.add_argument("--steps", type=int, default=3, help="training steps in a round")
-    parser.add_argument("--images", type=int, default=8, help="pictures of the test split to evaluate")
-    parser.add_argument("--updates", type=int, default=60, help="of the training of lite before all else")
-    parser.add_argument("--rounds", type=int, default=3, help="the fastest of so many counts")
+    parser.add_argument("--images", type=int, default=8, help="images of the test split to evaluate")
+    parser.add_argument("--updates", type=int, default=60, help="training steps of lite before the measurements")
+    parser.add_argument("--rounds", type=int, default=3, help="number of measurements; the fastest counts")
     parser.add_argument("--max-new-tokens", type=int, default=64)
     parser.add_argument("--output", default="benchmarks/rosalia.tsv")
     return parser.parse_args(given)

@@ -142,7 +142,7 @@ def whole(rows: list[Row], few: int, many: int) -> list[Row]:
         found.append(other | line | {"what": f"{one['what']}, computed from {few} and {many} layers", "layers": WHOLE})
     held = {row["what"].partition(",")[0]: row for row in found}
     told = [name for name in ("measured_gb", "reckoned_gb") if held["weights"][name]]
-    for name in told:  # the most of two times of a step, of which one grows with the layers
+    for name in told:  # the step's maximum is in one of two phases, of which one grows with the layers
         held["a training step"][name] = sum(held[part][name] for part in ("weights", "optimiser's moments")) + max(
             held[part][name] for part in ("encoders", "all after the encoders")
         )
@@ -152,7 +152,7 @@ def whole(rows: list[Row], few: int, many: int) -> list[Row]:
 def main(wanted: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=("lite", "7b"), default="lite")
-    parser.add_argument("--layers", help="two numbers of layers, of 7b; none: the whole model")
+    parser.add_argument("--layers", help="two numbers of layers of 7b (default: the whole model)")
     parser.add_argument("--batch", type=int, default=4, help="pairs of a micro-batch")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--dtype", choices=tuple(rosalia.DTYPES))

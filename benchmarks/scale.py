@@ -103,7 +103,7 @@ def jobs(lite: list[Work], paper: list[Work]) -> str:
         if one.stage in ("cohort", "pairs", "lesion masks", "start of jobs"):
             continue
         label, parts = ("dataset (all shards)", 1) if one.stage == "dataset" else (one.stage, SHARDS)
-        each = paper[1].number / parts  # as many images as frames has
+        each = paper[1].number / parts  # number of images of the stage frames
         core, gpu = one.core_s * each, other.gpu_s * each
         rows.append((label, told(core), told(gpu), "yes" if max(core, gpu) < 600 else "**no**"))
     return table(("a shard's job", "core seconds, `lite`", "GPU seconds, the paper's nets", "under 10 minutes"), rows)
@@ -175,7 +175,7 @@ def wall(work: Work, gpus: int, cores: int, units: dict, sizes: dict[str, int]) 
     starts = (size + 1) * units["cpu"]["start of jobs"]["core_s"]
     seconds = size * (work.gpu_s + work.core_s) * work.number / parts + starts
     waves = math.ceil(math.ceil(parts / size) / slots)
-    # where a shard is a job and all are done at once the largest decides; else the large and the small even out
+    # if every job is one shard and all run at once, the largest shard determines the time; else sizes average out
     return waves * seconds * (units["largest_shard"] if waves == size == 1 < parts else 1)
 
 
@@ -223,7 +223,7 @@ def report(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", type=int, default=10, help="threshold sets of which a dataset is made")
+    parser.add_argument("--sets", type=int, default=10, help="number of threshold sets with a dataset")
     parser.add_argument("--gpus", default="1,8,64")
     parser.add_argument("--cores-per-gpu", type=int, default=8)
     parser.add_argument("--engines", help="a table that engines.py wrote on a GPU")

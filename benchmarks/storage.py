@@ -84,7 +84,7 @@ def hdf5(codec: dict, encode: Callable = same, decode: Callable = same) -> Way:
         first = encode(rows[0])
         with h5py.File(folder / "00.h5", "w", libver="v110", locking=False) as file:
             shape = (len(rows), *first.shape)
-            # a checksum as in ours
+            # with a checksum, as in our shards
             data = file.create_dataset("x", shape, first.dtype, chunks=(1, *first.shape), fletcher32=True, **codec)
             for number, row in enumerate(rows):
                 data[number] = encode(row)
@@ -236,7 +236,7 @@ def measure(way: Way, rows: np.ndarray) -> dict[str, float]:
 
 def arrays(results: Path, stage: str, field: str, number: int) -> np.ndarray:
     """Return up to ``number`` rows of a stage's field, evenly spread over its shards: bool or uint8 (N, ...)."""
-    # of the masks, those of one threshold set
+    # masks have one folder per threshold set
     folder = next(path for path in (results / stage / "default", results / stage) if path.is_dir())
     key = "mask_id" if stage == "masks" else "image_id"
     places = []
@@ -255,7 +255,7 @@ def rows_of(source: str, results: Path, number: int) -> Iterator[dict]:
     """Yield a row of the table for each array and format."""
     for stage, field, kind in ARRAYS:
         rows = arrays(results, stage, field, number)
-        # more than HDF5 keeps of a file in memory: a row that is read again comes from the file
+        # more data than HDF5 caches, so that rows are read from the file
         if rows.nbytes < 16 << 20:
             rows = np.resize(rows, (-(-(16 << 20) // rows[0].nbytes), *rows.shape[1:]))
         for way, how in ways(kind, rows[0]):

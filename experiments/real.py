@@ -84,7 +84,7 @@ def _coco(folder: Path) -> dict:
     held |= {"images": [], "annotations": []}
     for row in _table(folder / "covid.csv"):
         masks = json.loads(row["masks"] or "{}")
-        if not {"lung_right", "lung_left"} <= masks.keys():  # radiologists looked at these alone
+        if not {"lung_right", "lung_left"} <= masks.keys():  # only images with lung masks were annotated
             continue
         number = len(held["images"]) + 1
         height, width = cv2.imread(str(folder / "images" / row["image"]), cv2.IMREAD_GRAYSCALE).shape
@@ -107,7 +107,7 @@ def main(data: Path, out: Path, keep: int | None = None) -> None:
     test."""
     if not data.is_dir():
         sys.exit(
-            f"CXR_ILS_SHARED: there is no folder {data}: set it to the folder that holds data/covid, dicom and nih."
+            f"CXR_ILS_SHARED: there is no folder {data}: set it to the folder of data/covid, data/dicom and data/nih."
         )
     out.mkdir(parents=True, exist_ok=True)
     chosen = sorted(rows(data), key=lambda row: row["image_id"])[:: keep or 1]

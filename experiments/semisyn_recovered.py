@@ -46,16 +46,16 @@ ALIKE = 0.9
 THIRDS = ("lower third", "middle third", "upper third")
 TABLE = {
     "stage": Column(pl.String, "Stage of ILS."),
-    "finding": Column(pl.String, "Finding that was painted; all for every one."),
-    "by": Column(pl.String, "all, size or contrast."),
-    "level": Column(pl.String, "Third of the films of the finding; empty for all."),
-    "films": Column(pl.Int64, "Edited films that the stage could recover it on."),
-    "recovered": Column(pl.Int64, "Films on which it did."),
-    "rate": Column(pl.Float64, "Their share."),
-    "low": Column(pl.Float64, "Lower end of Wilson's interval (95 %), which takes films for independent."),
-    "high": Column(pl.Float64, "Upper end."),
-    "on_source": Column(pl.Float64, "The same at the same place of the unedited sources; null where it is not asked."),
-    "circular": Column(pl.Boolean, "Whether the stage's net learnt from the painter that made the lesions."),
+    "finding": Column(pl.String, "Painted finding, or all."),
+    "by": Column(pl.String, "Property by which the films are divided: size, contrast, or all (not divided)."),
+    "level": Column(pl.String, "Third of the finding's films by this property; empty if not divided."),
+    "films": Column(pl.Int64, "Number of edited films on which the stage can recover the finding."),
+    "recovered": Column(pl.Int64, "Number of these films on which the lesion is recovered."),
+    "rate": Column(pl.Float64, "Fraction of films on which the lesion is recovered."),
+    "low": Column(pl.Float64, "Lower end of Wilson's 95 % interval, which assumes that films are independent."),
+    "high": Column(pl.Float64, "Upper end of this interval."),
+    "on_source": Column(pl.Float64, "The fraction at the same place of the unedited sources; null if not measured."),
+    "circular": Column(pl.Boolean, "Whether the stage's net was trained with the painter that made the lesions."),
 }
 
 
