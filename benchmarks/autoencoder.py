@@ -1,11 +1,12 @@
-"""Measure RadEdit's autoencoder by number type and memory layout: seconds an image, and the change in grey levels.
+"""Measure the speed and the rounding error of RadEdit's autoencoder for each number type and memory layout.
 
     python benchmarks/autoencoder.py [--device auto|cpu|cuda] [--images 8] [--rows 1] [--tiny]
         [--output benchmarks/autoencoder.tsv]
 
-The autoencoder of Stable Diffusion XL at its true size with random weights (`--tiny`: the tests'), on frames of 512
-pixels, encoded and decoded once. The change is that of the picture to float32's, so of random weights; of published
-ones it is another. Without a GPU that has it, tf32 is float32.
+The net is the autoencoder of Stable Diffusion XL at its true size with random weights. With `--tiny` it is the small
+net of the tests. Each frame of 512 pixels is encoded and decoded once. The error is the change of the decoded image, in
+grey levels, from that of float32. Published weights would give another error. On a device without TF32, tf32 equals
+float32.
 """
 
 import argparse
@@ -32,7 +33,7 @@ from engines_run import clock_of, device_name, frame  # noqa: E402
 
 KINDS = ("float32", "tf32", "bfloat16")
 GREY = 127.5
-"""Grey levels of the range -1..1, halved."""
+"""Factor from the range -1..1 to grey levels."""
 COLUMNS = {
     "autoencoder": pl.String, "layout": pl.String, "device": pl.String, "s_per_image": pl.Float64,
     "mean_grey": pl.Float64, "most_grey": pl.Float64,
@@ -40,7 +41,7 @@ COLUMNS = {
 
 
 def nets(kind: str, speed: Speed, device: torch.device, rows: int, *, tiny: bool) -> Nets:
-    """Return the autoencoder alone as the engines hold it."""
+    """Return a diffusion model that has only the autoencoder, with the options that the engines use."""
     torch.manual_seed(0)
     vae = (tiny_diffusion.vae() if tiny else engines_nets.vae()).eval()
     dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
@@ -49,7 +50,7 @@ def nets(kind: str, speed: Speed, device: torch.device, rows: int, *, tiny: bool
 
 
 def measured(given: argparse.Namespace) -> list[tuple]:
-    """Return a row for each number type and layout."""
+    """Return (number type, layout, device, seconds per image, mean and maximum change) for each type and layout."""
     device, found, plain = select_device(given.device), [], None
     clock = clock_of(device)
     shown = torch.from_numpy(np.stack([frame(f"{at}").image for at in range(given.images)])).float()[:, None] / GREY - 1

@@ -1,10 +1,10 @@
-"""Count the calls of a language model that RadVLM's filter and conversations make, against one a report.
+"""Count how often RadVLM's filter and conversations call a language model, per report.
 
     python benchmarks/calls.py [--run FOLDER]
 
-The engines ``vllm`` ask the tests' stand-in, which answers as the rules do. Calls are counted where a model is asked;
-what is asked again after an answer that cannot be used is counted apart. ``--run``: folder of a finished
-``snakemake radvlm_instructions``, for the reports of its cohort.
+The engines ``vllm`` call a stand-in of the tests, which answers like the engines ``rules``. A question that is repeated
+after an unusable answer is counted separately. ``--run``: folder of a finished ``snakemake radvlm_instructions``, whose
+reports are counted too.
 """
 
 import argparse
@@ -47,12 +47,12 @@ Sections = list[list[str]]
 
 
 def in_sentences(texts: Sequence[str]) -> Sections:
-    """Return the sentences of each text."""
+    """Split each text into sentences."""
     return [[text[start:end] for start, end in sentences.split_sentences(text)] for text in texts]
 
 
 def openi() -> list[str]:
-    """Return the texts of Open-i's reports; none, and a line that says so, where they are absent."""
+    """Return the texts of Open-i's reports. If they are missing, print a message and return no texts."""
     if not OPENI.is_file():
         print(f"Open-i's reports are left out: there is no file {OPENI}")
         return []
@@ -61,14 +61,14 @@ def openi() -> list[str]:
 
 
 def facts_of(reports: Sequence[FilteredText]) -> list[ImageFacts]:
-    """Return the facts of reports: their single-image texts alone."""
+    """Return the facts of reports, which consist only of the reports' filtered texts."""
     texts = [{at: line.text for at, line in enumerate(each.sentences, start=1) if line.text} for each in reports]
     return [ImageFacts("own", f"i{at}", f"s{at}", f"p{at}", "train", sentences=text) for at, text in enumerate(texts)]
 
 
 @contextmanager
 def counted() -> Iterator[Counter]:
-    """Count {attempt: questions that the model is asked} while the context lasts."""
+    """Count the questions to the model inside this context; yield {attempt: number of questions}."""
     calls: Counter = Counter()
     connect = client.TRANSPORTS["stand_in"]
 
@@ -86,7 +86,7 @@ def counted() -> Iterator[Counter]:
 
 
 def row(stage: str, texts: Sequence, reports: int, calls: Counter) -> dict:
-    """Return a stage's row: calls a report, and in words both numbers, equal texts and repeated questions."""
+    """Return a row of the table: the number of calls per report, and a title with the numbers behind it."""
     equal = len(texts) - len(set(map(repr, texts)))
     numbers = f"{calls[0]} for {reports} reports, {equal} texts as before; {calls.total() - calls[0]} asked again"
     title = f"calls of {stage}: {numbers}"
@@ -94,7 +94,7 @@ def row(stage: str, texts: Sequence, reports: int, calls: Counter) -> dict:
 
 
 def of_filter(cohort: str, sections: Sections) -> tuple[dict, list[FilteredText]]:
-    """Return the row of the filter, and the filtered texts."""
+    """Return (row of the filter, filtered texts) for the reports of a cohort."""
     options = FilterOptions("vllm", "drop", own=FILTER)
     with counted() as calls:
         texts = filtered.load_engine(options, EXECUTION).filter(sections)
@@ -102,12 +102,12 @@ def of_filter(cohort: str, sections: Sections) -> tuple[dict, list[FilteredText]
 
 
 def talking(**changed: object) -> ConversationOptions:
-    """Return the options of conversations."""
+    """Return the options of the conversations, with changes."""
     return ConversationOptions("vllm", 1, 100_000, "strict", 42, own=CONVERSE, **changed)
 
 
 def of_conversations(cohort: str, requests: Sequence[Request], reports: int) -> dict:
-    """Return the row of conversations, each of a picture and sampled for it."""
+    """Return the row of the conversations. Each request asks for a conversation about one image."""
     with counted() as calls:
         conversations.load_engine(talking(), EXECUTION).converse(requests)
     texts = [(describe_facts(each.facts, each.grounded), each.grounded) for each in requests]
@@ -115,7 +115,7 @@ def of_conversations(cohort: str, requests: Sequence[Request], reports: int) -> 
 
 
 def of_run(results: Path) -> Iterator[dict]:
-    """Yield the rows of a run's cohort; none, and a line that says so, where it has not been made."""
+    """Yield the rows of a run's cohort. If its filtered texts are missing, print a message and yield nothing."""
     sources, texts = results / OWN.format("sources"), results / OWN.format("filtered")
     if not (texts / "texts.jsonl").is_file():
         print(f"the cohort's reports are left out: there is no file {texts / 'texts.jsonl'}")
@@ -132,7 +132,7 @@ def of_run(results: Path) -> Iterator[dict]:
 
 
 def of_calls(results: Path) -> list[dict]:
-    """Return the rows of Open-i's reports and of those of a run."""
+    """Print and return the rows of Open-i's reports and of a run's reports."""
     rows = []
     if texts := openi():
         filtering, filtered_texts = of_filter("Open-i", in_sentences(texts))

@@ -1,10 +1,12 @@
-"""AP and its bootstrap: CPU seconds against pycocotools and against one evaluation, and the detector's loop, as ratios.
+"""Measure the speed of AP, of its bootstrap and of the detector's training, as ratios of CPU seconds.
 
     python benchmarks/detection.py
 
-All ratios are of one run on one core. Targets: AP of 3,000 images at least 3 times as fast as pycocotools; 1,000
-replicates of map1070 in at most 30 evaluations; the engine lite of semisyn_detectors trains on at least as many images
-a second as the loop of resources/boxes/train.py.
+All measurements run on one core in the same run. The targets are:
+
+* AP of 3,000 images is at least 3 times as fast as pycocotools.
+* 1,000 replicates of map1070 take at most as long as 30 evaluations.
+* The engine lite of semisyn_detectors trains on at least as many images per second as resources/boxes/train.py.
 """
 
 import argparse
@@ -30,7 +32,7 @@ Data = list[tuple[Boxes, np.ndarray, Boxes]]
 
 
 def data(images: int) -> Data:
-    """Return predictions, confidences and true boxes of each class: about 10 predictions an image, as of a detector."""
+    """Return (predicted boxes, confidences, true boxes) of each class, with about 10 predictions per image in total."""
     random = np.random.default_rng(1)
     found = []
     for _ in range(CLASSES):
@@ -50,13 +52,13 @@ def data(images: int) -> Data:
 
 
 def ours(held: Data, images: int) -> tuple[float, list[MatchedPredictions]]:
-    """Return map1070 and what was matched."""
+    """Return map1070 and the matched predictions of each class."""
     found = [match_predictions(*part, images, IOUS) for part in held]
     return float(np.mean([average_precision(one).mean() for one in found])), found
 
 
 def coco(held: Data, images: int) -> float:
-    """Return map1070 of pycocotools, whose own set-up counts too."""
+    """Return map1070 by pycocotools. The time of its set-up is measured too."""
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
@@ -89,7 +91,7 @@ def coco(held: Data, images: int) -> float:
 
 
 def seconds(act: Callable[[], object], times: int = 3) -> tuple[float, object]:
-    """Return the least CPU seconds of several runs, and what the last returned."""
+    """Return the minimum CPU seconds of several runs, and the result of the last run."""
     least, result = np.inf, None
     for _ in range(times):
         start = time.process_time()
@@ -107,7 +109,7 @@ def replicates(found: list[MatchedPredictions], patient: np.ndarray) -> np.ndarr
 
 
 def images_a_second() -> tuple[float, float]:
-    """Return the images a second (CPU) of the engine lite, and of the loop of the embedded detector, on one thread."""
+    """Return (the engine lite's, the embedded detector's) training images per CPU second on one thread."""
     import torch
 
     sys.path.append(str(ROOT / "resources" / "boxes"))
@@ -130,7 +132,7 @@ def images_a_second() -> tuple[float, float]:
 
 
 def main() -> None:
-    """Time and print."""
+    """Measure and print the ratios."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     held = data(IMAGES)
     once, (value, found) = seconds(lambda: ours(held, IMAGES))

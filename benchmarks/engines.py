@@ -4,13 +4,14 @@
         [--folds 5] [--python cxas=.venv-cxas/bin/python]… [--compute compile=true …] [--tiny]
         [--output benchmarks/engines.tsv]
 
-Each engine goes through its own ``load``, with weights in its own file format first made in a temporary folder
-(TMPDIR; 5 GB for radedit); one image at a time and then ``--batch`` at a time, each in a separate process. Memory is
-the maximum, weights included (on a GPU: tensors). On a GPU the first batch is not counted. With ``--steps`` radedit
-runs only that many steps, with ``--folds`` scaled_yolov4 only that many nets; the time of all is computed from these,
-with the autoencoder's counted once. Seconds are core seconds on a CPU and wall seconds on a GPU. Reading frames and
-writing results are not included. ``--compute``: keys of that section that make nets faster. ``--tiny``: the smallest
-nets of radedit and scaled_yolov4, to try a command.
+Each engine's weights are first written in its file format to a temporary folder (TMPDIR; 5 GB for radedit) and loaded
+by its ``load``. The engine then processes one image at a time and ``--batch`` images at a time, each in a separate
+process. Memory is the maximum including weights; on a GPU, it is that of tensors. Times are core seconds on a CPU and
+wall seconds on a GPU, without reading frames and writing results. On a GPU the first batch is not counted.
+
+``--steps`` limits the diffusion steps of radedit, and ``--folds`` the nets of scaled_yolov4. The time of all steps or
+folds is extrapolated, with the autoencoder's time counted once. ``--compute``: settings of the section ``compute`` that
+speed up nets. ``--tiny``: use the smallest nets of radedit and scaled_yolov4, to try the command.
 """
 
 import argparse
@@ -40,13 +41,14 @@ ENGINES = {
     "scaled_yolov4": "boxes",
     "ultralytics": "boxes",
 }
-"""The engines with a large net, and their stages."""
+"""{engine with a large net: its stage}."""
 COLUMNS = {
     "stage": pl.String, "engine": pl.String, "values_million": pl.Float64, "device": pl.String, "dtype": pl.String,
     "batch": pl.Int64, "images": pl.Int64, "parts": pl.Int64, "of_parts": pl.Int64, "s_per_part": pl.Float64,
     "s_besides": pl.Float64, "s_per_image": pl.Float64, "images_per_s": pl.Float64, "peak_gb": pl.Float64,
 }  # fmt: skip
-"""Of the table. Parts are radedit's steps and scaled_yolov4's folds: those that ran, and those of the settings."""
+"""Columns of the table. parts, of_parts: number of measured parts and of all parts, which are radedit's diffusion steps
+or scaled_yolov4's folds."""
 
 
 TINY = 128
@@ -54,11 +56,11 @@ TINY = 128
 
 
 class Refused(Exception):
-    """Raised if something was not measured; the message is one sentence."""
+    """Raised if an engine could not be measured; the message is one sentence."""
 
 
 def child(python: str, **job: object) -> dict:
-    """Return the result of a job of `engines_run.py`. Raises Refused."""
+    """Run a job of `engines_run.py` with the interpreter ``python``; return its result. Raises Refused."""
     command = [python, str(ROOT / "benchmarks" / "engines_run.py"), json.dumps(job)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -68,14 +70,14 @@ def child(python: str, **job: object) -> dict:
         told = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
         last = [f"ended with {done.returncode}", *done.stderr.splitlines()][-1]
-        raise Refused(f"its process broke off ({last})") from None
+        raise Refused(f"its process ended without a result ({last})") from None
     if "refused" in told:
         raise Refused(told["refused"])
     return told
 
 
 def sentence(row: dict) -> str:
-    """Return a row as a line."""
+    """Return a row of the table as a line of text."""
     line = f"{row['stage']} {row['engine']} on {row['device']} in {row['dtype']}, {row['batch']} at a time: "
     line += f"{row['s_per_image']:.3g} s an image, at most {row['peak_gb']:.2g} GB"
     if row["of_parts"]:
@@ -85,7 +87,7 @@ def sentence(row: dict) -> str:
 
 
 def rows_of(name: str, given: argparse.Namespace, python: str, folder: str) -> Iterator[dict]:
-    """Make an engine's files and measure it, one image at a time and batched. Raises Refused."""
+    """Write an engine's files, and yield a row for single images and a row for batches. Raises Refused."""
     stage = ENGINES[name]
     options = stage_options(read({stage: {"engine": name}}))[stage]
     shared = {"stage": stage, "name": name, "options": options, "device": given.device}
@@ -98,30 +100,30 @@ def rows_of(name: str, given: argparse.Namespace, python: str, folder: str) -> I
         job["compute"] = yaml.safe_load("\n".join(given.compute).replace("=", ": ")) or {}
         row = child(python, task="measure", **shared, **job)
         if not row:
-            print(f"{stage} {name}: takes one image at a time here, whatever the batch", flush=True)
+            print(f"{stage} {name}: does not support batches of {batch} on this device", flush=True)
             continue
         yield {"stage": stage, "engine": name, "values_million": made["values"] / 1e6} | row
 
 
 def positive(text: str) -> int:
-    """Return a whole number above 0."""
+    """Convert a text to an integer above 0. Raises ValueError."""
     if (number := int(text)) < 1:
         raise ValueError
     return number
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
-    """Return the command line, which is refused in a sentence."""
+    """Parse the command line. An unknown engine ends the program with a message."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--engines", default=",".join(ENGINES), help="which, by commas")
+    parser.add_argument("--engines", default=",".join(ENGINES), help="engines to measure, joined by commas")
     parser.add_argument("--images", type=positive, default=16)
-    parser.add_argument("--batch", type=positive, default=8, help="images at a time, as compute.batch")
-    parser.add_argument("--steps", type=positive, help="diffusion steps that radedit takes (default: all)")
-    parser.add_argument("--folds", type=positive, default=5, help="nets of scaled_yolov4")
-    parser.add_argument("--compute", nargs="*", default=[], help="key=value of the section compute")
+    parser.add_argument("--batch", type=positive, default=8, help="number of images per batch, as compute.batch")
+    parser.add_argument("--steps", type=positive, help="number of diffusion steps of radedit to run (default: all)")
+    parser.add_argument("--folds", type=positive, default=5, help="number of nets of scaled_yolov4 to run")
+    parser.add_argument("--compute", nargs="*", default=[], help="settings of the section compute, as key=value")
     parser.add_argument("--tiny", action="store_true")
-    parser.add_argument("--python", action="append", default=[], help="ENGINE=interpreter of its environment")
+    parser.add_argument("--python", action="append", default=[], help="ENGINE=Python interpreter of its environment")
     parser.add_argument("--output", default="benchmarks/engines.tsv")
     known = parser.parse_args(given)
     known.engines = known.engines.split(",")
@@ -148,7 +150,7 @@ def main() -> None:
         raise SystemExit("nothing was measured")
     table = pl.DataFrame(rows, schema=COLUMNS).with_columns(pl.col(pl.Float64).round_sig_figs(3))
     write_table(given.output, table)
-    print(f"table in {given.output}; {refused} of {len(given.engines)} engines skipped or broken off")
+    print(f"table in {given.output}; {refused} of {len(given.engines)} engines skipped or failed")
 
 
 if __name__ == "__main__":

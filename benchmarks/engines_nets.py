@@ -1,8 +1,8 @@
-"""Write the large nets at their true size with random weights, in their engines' file formats: part of `engines.py`.
+"""Write the large nets at their true size with random weights, in their engines' file formats, for `engines.py`.
 
-Sizes are those of the published nets; that of RadEdit's U-Net is not public, so Stable Diffusion 1.x stands for it,
-with the 768 numbers of a text state that RadEdit is known to take. How a published file is made is the tests' knowledge
-(``tests/tiny_*.py``). Not imported by `engines.py` itself: it runs in the engine's environment.
+The nets have the sizes of the published nets. The size of RadEdit's U-Net is not public. The U-Net of Stable Diffusion
+1.x replaces it, with RadEdit's text states of 768 numbers. Modules of the tests (tests/support) make files like the
+published ones. `engines.py` does not import this module, which runs in the engine's environment.
 """
 
 import math
@@ -16,14 +16,14 @@ from safetensors import safe_open
 from torch import nn
 
 TEXT_WIDTH = 768
-"""Numbers of a text state of BioViL-T, which RadEdit's U-Net attends to."""
+"""Size of a text state of BioViL-T, to which RadEdit's U-Net attends."""
 ULTRALYTICS = "yolo11x.yaml"
-"""The plan that stands for a checkpoint of the user's: the largest of its generation."""
+"""Architecture of the ultralytics detector: the largest net of YOLO11."""
 EPS = 1e-3
-"""What the public training code of both detectors adds to a variance."""
+"""Epsilon of batch normalisation in the public training code of both detectors."""
 CANDIDATES = 7e-4
-"""Share of a detector's scores above ``boxes.floor``: of P6 on 1088 x 1088 pixels about a thousand, so that
-suppression has work as with a trained net."""
+"""Fraction of a detector's scores above ``boxes.floor``. For P6 on 1088 x 1088 pixels these are about a thousand, so
+that suppression takes as long as with a trained net."""
 
 
 def unet() -> nn.Module:
@@ -73,7 +73,7 @@ def p6() -> nn.Module:
 
 
 def hybridgnet() -> nn.Module:
-    """Return HybridGNet for pictures of 1024 x 1024 pixels."""
+    """Return HybridGNet for images of 1024 x 1024 pixels."""
     from cxr.imaging.organs.hybridgnet.net import HybridGNet
 
     return HybridGNet()
@@ -98,9 +98,11 @@ def _random(name: str, shape: tuple[int, ...]) -> torch.Tensor:
 def like_trained(
     net: nn.Module, shown: torch.Tensor, scores: Callable[[], torch.Tensor], biases: list[torch.Tensor], floor: float
 ) -> None:
-    """Give a detector the statistics of a picture ``shown``, and scores of which ``CANDIDATES`` reach ``floor``.
+    """Set a detector's batch statistics to those of the image ``shown``, so that ``CANDIDATES`` of its scores reach
+    ``floor``.
 
-    scores: what the net says of the picture, between 0 and 1; biases: of its class scores' logits, views.
+    scores: returns the net's scores for ``shown``, 0 to 1; biases: views of the biases of its class logits, changed in
+    place.
     """
     with torch.no_grad():
         for module in net.modules():
@@ -115,10 +117,10 @@ def like_trained(
 
 
 def write_hybridgnet(folder: Path, options: dict, image: np.ndarray) -> dict[str, str]:
-    """Write the engine's file by way of a checkpoint as published; the same for the functions below.
+    """Write the engine's weights file, converted from a checkpoint in the published format.
 
-    Each takes its stage's options and a frame uint8 (512, 512), and returns the files by the names of the engine's
-    inputs.
+    All functions ``write_*`` take a folder, the stage's options and a frame uint8 (512, 512). They return {name of the
+    engine's input: file}.
     """
     from tiny_hybridgnet import publish
 
@@ -146,9 +148,10 @@ def write_cxas(folder: Path, options: dict, image: np.ndarray) -> dict[str, str]
 def write_scaled_yolov4(
     folder: Path, options: dict, image: np.ndarray, net: nn.Module | None = None, plan: dict | None = None
 ) -> dict[str, str]:
-    """One file for all folds, so that less is made: they take the same time.
+    """Write one weights file and use it for all folds, because all folds take the same time.
 
-    net, plan: another of the family. Without a pickle: the classes that it would name are nowhere at hand.
+    net, plan: another net of the family and its architecture. The file is written directly, without a published pickle,
+    whose classes are not available.
     """
     import tiny_yolo
     from cxr.detection import proposals
@@ -211,7 +214,7 @@ def write_ultralytics(folder: Path, options: dict, image: np.ndarray) -> dict[st
 
 
 def values(files: dict[str, str]) -> int:
-    """Return how many numbers the safetensors of an engine's files and folders hold."""
+    """Return the number of values in the safetensors files of an engine, {input: file or folder}."""
     total = 0
     for place in map(Path, files.values()):
         for path in sorted(place.rglob("*.safetensors")) if place.is_dir() else [place]:

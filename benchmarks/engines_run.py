@@ -1,8 +1,8 @@
-"""Make or measure one engine with a large net in a separate process, which `engines.py` starts.
+"""Write the files of one engine with a large net, or measure it, in a separate process that `engines.py` starts.
 
     python benchmarks/engines_run.py '{"task": "make" or "measure", …}'
 
-The last line that it prints is the result in JSON. It imports no settings, so that it runs in any engine's environment.
+The last printed line is the result as JSON. The program runs in any engine's environment.
 """
 
 import importlib.util
@@ -40,9 +40,9 @@ from cxr.workflow.engine_files import find_package  # noqa: E402
 
 PACKAGES = {"radedit": ("diffusers", "transformers"), "cxas": ("cxas",), "ultralytics": ("ultralytics",)}
 ORIGINAL = (2500, 2500)
-"""Rows and columns of the pictures that the frames were made of."""
+"""Rows and columns of the original images of the frames."""
 OVALS = {"right lung": (170, 245, 75, 160), "left lung": (345, 245, 70, 160), "heart": (285, 340, 75, 65)}
-"""Centre and half axes (x, y) of the organs, px."""
+"""{organ: (centre x, centre y, half axis x, half axis y)}, px."""
 
 
 class Frame(NamedTuple):
@@ -54,7 +54,7 @@ class Frame(NamedTuple):
 
 
 def frame(name: str = "image") -> Frame:
-    """Return a smooth picture with two dark lungs."""
+    """Return a smooth synthetic image with two dark lungs."""
     y, x = np.mgrid[:FRAME_SIZE, :FRAME_SIZE]
     ovals = {label: OVALS[label] for label in ORGAN_LABELS}
     organs = {label: ((x - cx) / rx) ** 2 + ((y - cy) / ry) ** 2 < 1 for label, (cx, cy, rx, ry) in ovals.items()}
@@ -82,7 +82,7 @@ def detect(engine: object, frames: list[Frame]) -> None:
 
 
 WORK = {"organs": segment_organs, "anomaly": edit, "anatomy": segment_anatomy, "boxes": detect}
-"""What a stage asks of its engine for some frames."""
+"""{stage: function that calls an engine of this stage on frames}."""
 OPTIONS: dict[str, type[Section]] = {
     "organs": OrgansSettings, "anomaly": AnomalySettings, "anatomy": AnatomySettings, "boxes": BoxesSettings,
 }  # fmt: skip
@@ -92,7 +92,7 @@ def load(
     stage: str, name: str, options: dict, files: dict, device: str, batch: int, folds: int | None,
     compute: dict | None = None,
 ) -> object:  # fmt: skip
-    """Load an engine as its stage does; of an ensemble ``folds`` alone."""
+    """Load an engine as its stage does; ``folds``: number of nets of an ensemble to load, None for all."""
     module, kind = engine_module(find_package(stage), name), OPTIONS[stage]
     whole = getattr(module, "INPUTS", {})
     if folds:
@@ -106,7 +106,7 @@ def load(
 
 
 def seconds_an_image(work: Callable[[list], None], frames: list, batch: int, clock: Callable[[], float]) -> float:
-    """Return the seconds that ``work`` takes for an image, ``batch`` frames at a time."""
+    """Return the seconds per image of ``work``, which gets ``batch`` frames at a time."""
     began = clock()
     for first in range(0, len(frames), batch):
         work(frames[first : first + batch])
@@ -114,20 +114,20 @@ def seconds_an_image(work: Callable[[list], None], frames: list, batch: int, clo
 
 
 def whole(seconds: float, fixed: float, parts: int, of: int) -> float:
-    """Return the seconds of all ``of`` parts (steps, folds), where ``parts`` of them took ``seconds``.
+    """Return the seconds of all ``of`` parts (steps or folds), extrapolated from ``seconds`` of ``parts`` parts.
 
-    ``fixed`` seconds among these do not grow with the parts.
+    ``fixed``: seconds that do not depend on the number of parts.
     """
     return fixed + (seconds - fixed) / parts * of
 
 
 def clock_of(device: torch.device) -> Callable[[], float]:
-    """Return the clock: wall seconds on a GPU, core seconds of this process on a CPU, whatever else runs."""
+    """Return the clock: wall seconds on a GPU, core seconds of this process on a CPU."""
     return time.perf_counter if device.type == "cuda" else time.process_time
 
 
 def peak_bytes(device: torch.device) -> int:
-    """Return the peak memory so far: of tensors on a GPU, of this process on a CPU."""
+    """Return the maximum memory until now, in bytes: of tensors on a GPU, of this process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -143,17 +143,17 @@ def measure(
     stage: str, name: str, options: dict, files: dict, device: str, batch: int, images: int, parts: int | None = None,
     compute: dict | None = None,
 ) -> dict:  # fmt: skip
-    """Return a row: how fast an engine is with ``batch`` images at a time, and how much memory it takes.
+    """Return a row of the table: speed and memory of an engine with ``batch`` images at a time.
 
-    parts: the diffusion steps or folds to run; the row tells the time of all (``s_per_image``) from theirs. Empty where
-    the engine takes one image at a time whatever the batch.
+    parts: number of diffusion steps or folds to run; ``s_per_image`` in the row is extrapolated to all. Return an empty
+    row if the engine does not support batches of this size.
     """
     of = len(engine_module(find_package(stage), name).INPUTS) if name == "scaled_yolov4" else None
     engine = load(stage, name, options, files, device, batch, parts if of else None, compute)
     used = select_device(device)
     if (getattr(engine, "batch", None) or 1) < batch:
         return {}
-    # one picture: of another, a detector with random weights would give quite another number of boxes
+    # one image, because on other images a detector with random weights would return other numbers of boxes
     frames = [frame(f"image{number}") for number in range(images)]
 
     clock = clock_of(used)
@@ -162,7 +162,7 @@ def measure(
         WORK[stage](engine, some)
 
     fixed = 0.0
-    if hasattr(engine, "steps"):  # without a step the autoencoder is left
+    if hasattr(engine, "steps"):  # without steps, only the autoencoder runs
         steps, engine.steps = engine.steps, []
         parts, of = min(parts or len(steps), len(steps)), len(steps)
         if used.type == "cuda":
@@ -171,7 +171,7 @@ def measure(
         engine.steps = steps[:parts]
     elif of:
         parts = len(engine.folds)
-    if used.type == "cuda":  # libraries are loaded and algorithms chosen
+    if used.type == "cuda":  # warm-up: load libraries, choose algorithms
         work(frames[:batch])
     seconds = seconds_an_image(work, frames, batch, clock)
     total = whole(seconds, fixed, parts, of) if of else seconds
@@ -191,17 +191,16 @@ def measure(
 
 
 def make(stage: str, name: str, options: dict, folder: str, device: str, tiny: bool = False) -> dict:
-    """Write the engine's files into ``folder``; return them, and how many values one engine holds.
+    """Write the engine's files into ``folder``; return {"files": {input: path}, "values": number of weights}.
 
-    tiny: those of the smallest net, where there is one.
-
-    Raises UserError without the GPU that is asked for, or where a package of the engine is missing.
+    tiny: use the smallest net, if there is one. Raises UserError if the requested GPU or a package of the engine is
+    missing.
     """
     select_device(device)
     for package in PACKAGES.get(name, ()):
         if importlib.util.find_spec(package) is None:
             raise UserError(
-                f"the package {package} is not in {sys.executable}: name the interpreter of the engine's environment, "
+                f"the package {package} is not installed for {sys.executable}: name the engine's interpreter, "
                 f"--python {name}=…/bin/python"
             )
     nets = import_module("engines_nets")

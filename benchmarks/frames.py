@@ -1,9 +1,9 @@
-"""Measure the speed of the frames stage: images per second by encoding and size, with reading and writing.
+"""Measure the speed of the stage frames, including reading and writing, for each DICOM encoding and image size.
 
     python benchmarks/frames.py [--images 24] [--threads 1 2] [--output benchmarks/frames.tsv]
 
-Synthetic 12-bit radiographs made here, of the size of MIMIC-CXR's (2544 x 3056) and of 1024 x 1024. The start of the
-decoding processes is part of the time.
+The images are synthetic 12-bit radiographs of 2544 x 3056 (as in MIMIC-CXR) and 1024 x 1024 pixels. The time includes
+the start of the decoding processes.
 """
 
 import argparse
@@ -43,14 +43,14 @@ SHAPES = ((2544, 3056), (1024, 1024))
 
 
 def radiograph(shape: tuple[int, int], syntax: uid.UID) -> bytes:
-    """Return one file: a smooth picture with a little noise, as detectors have it."""
+    """Return a DICOM file of a smooth synthetic image with a little noise, in the transfer syntax ``syntax``."""
     bits = 8 if syntax == uid.JPEGBaseline8Bit else 12
     noise = np.random.default_rng(0).normal(0, 0.004, shape)
     return encoded(dataset(stored_values(np.clip(picture(*shape) + noise, 0, 1), bits, False), bits), syntax)
 
 
 def seconds(folder: Path, data: bytes, images: int, threads: int) -> float:
-    """Return how long a shard of so many copies takes."""
+    """Return the wall seconds of the stage for a shard of ``images`` copies of a DICOM file."""
     records, empty = [], {name: "" if dtype == pl.String else None for name, dtype in schema(SHARD).items()}
     for number in range(images):
         path = folder / f"{number}.dcm"
@@ -76,7 +76,7 @@ def seconds(folder: Path, data: bytes, images: int, threads: int) -> float:
 
 
 def main() -> None:
-    """Measure every encoding and write the table."""
+    """Measure every encoding and size, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=24)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])

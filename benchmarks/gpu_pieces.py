@@ -1,4 +1,4 @@
-"""The pieces of `benchmarks/gpu.py`: what each runs in under ten minutes, and the figures that it gives."""
+"""The pieces of `benchmarks/gpu.py`, each of which runs a program and returns its results as rows."""
 
 import argparse
 import os
@@ -19,36 +19,36 @@ from cxr.nets.devices import select_device
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT_S = 590
 MARK = "pytest." + "mark.gpu"
-"""What a file with such tests holds."""
+"""Text in every test file that has tests for a GPU. It is split, so that this file does not contain it."""
 DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 APART = {"cxas": "make test-cxas", "ultralytics": "make test-ultralytics", "vllm": "make vllm"}
-"""Packages with an environment of their own, .venv-<package>, and the command that makes it."""
+"""{package with a separate environment, .venv-<package>: command that makes this environment}."""
 STEPS = 20
-"""Diffusion steps that are run; the time of all is computed from theirs."""
+"""Number of diffusion steps that are run; the time of all steps is extrapolated."""
 
 
 class Refused(Exception):
-    """Raised if a piece gave no figures; the message is one sentence."""
+    """Raised if a piece gave no results; the message is one sentence."""
 
 
 class Absent(Exception):
-    """Raised by a piece whose package is not here; the message is one sentence."""
+    """Raised if the package of a piece is not installed; the message is one sentence."""
 
 
 Row = tuple[str, float, str]
-"""What, value, unit."""
+"""(description, value, unit)."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of the whole. ``run`` returns its rows; it raises Refused or Absent."""
+    """A piece of the measurements. ``run`` returns its rows; it raises Refused or Absent."""
 
     name: str
     run: Callable[[argparse.Namespace], list[Row]]
 
 
 def called(*command: object, python: str = sys.executable) -> str:
-    """Return what a program printed. Raises Refused if it fails or takes too long."""
+    """Run a program and return its output. Raises Refused if it fails or takes longer than :data:`LIMIT_S`."""
     try:
         done = subprocess.run([python, *map(str, command)], capture_output=True, text=True, check=False,
                               timeout=LIMIT_S, cwd=ROOT)  # fmt: skip
@@ -61,17 +61,17 @@ def called(*command: object, python: str = sys.executable) -> str:
 
 
 def python_with(package: str) -> str:
-    """Return the interpreter that has a package: its own environment's, or this one. Raises Absent."""
+    """Return a Python interpreter that has the package: from its separate environment, else this one. Raises Absent."""
     own = ROOT / f".venv-{package}/bin/python"
     python = str(own) if own.exists() else sys.executable
     there = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({package!r}) is None)"
     if subprocess.run([python, "-c", there], check=False).returncode:
-        raise Absent(f"the package {package} is not here: `{APART[package]}` makes an environment with it")
+        raise Absent(f"the package {package} is not installed: `{APART[package]}` makes an environment with it")
     return python
 
 
 def tests(given: argparse.Namespace) -> list[Row]:
-    """Run the tests that are marked gpu; without a GPU they are skipped."""
+    """Run the tests with the mark ``gpu``, which are skipped without a GPU."""
     files = [path for path in sorted((ROOT / "tests").rglob("test_*.py")) if MARK in path.read_text(encoding="utf-8")]
     told = called("-m", "pytest", "-n", "0", "-m", "gpu", *files)
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|skipped)", told)}
@@ -79,7 +79,7 @@ def tests(given: argparse.Namespace) -> list[Row]:
 
 
 def rates(given: argparse.Namespace) -> list[Row]:
-    """Measure the rate of square matrix products by number type."""
+    """Measure the speed of square matrix products for each number type."""
     device, rows = select_device(given.device), []
     side, rounds = (256, 2) if given.tiny else (8192, 20)
     for name, dtype in DTYPES.items():
@@ -101,7 +101,7 @@ def _wait(device: torch.device) -> None:
 
 
 def engine(name: str, batch: int, *settings: str) -> Callable[[argparse.Namespace], list[Row]]:
-    """Return the piece's function for an engine at a batch size; ``settings``: of the section compute, key=value."""
+    """Return the function of the piece that measures an engine; ``settings``: key=value of the section compute."""
 
     def run(given: argparse.Namespace) -> list[Row]:
         table = given.folder / f"engines_{'_'.join((name, str(batch), *settings))}.table.tsv"
@@ -124,7 +124,7 @@ def engine(name: str, batch: int, *settings: str) -> Callable[[argparse.Namespac
 
 
 def autoencoder(given: argparse.Namespace) -> list[Row]:
-    """Measure the autoencoder's number types and layouts, and how far they move the picture."""
+    """Measure the speed and the rounding error of the autoencoder for each number type and layout."""
     found, rows = _table(given, "autoencoder", "--images", 2 if given.tiny else 8, *["--tiny"] * given.tiny), []
     for one in found:
         what = f"autoencoder in {one['autoencoder']}, {one['layout']}, random weights"
@@ -144,7 +144,7 @@ def editing(given: argparse.Namespace) -> list[Row]:
 
 
 def language_model(given: argparse.Namespace) -> list[Row]:
-    """Measure the load and the speed of vLLM with a small model."""
+    """Measure the loading time and the speed of vLLM with a small model."""
     size = ["--tiny", "--texts", 4, "--tokens", 16] if given.tiny else []
     device = ["--device", select_device(given.device).type]
     found = _table(given, "language_model_speed", *size, python=python_with("vllm"), device=device)
@@ -152,8 +152,8 @@ def language_model(given: argparse.Namespace) -> list[Row]:
 
 
 def rosalia(given: argparse.Namespace) -> list[Row]:
-    """Measure a training step, answers and masks beside the plain port."""
-    # in bfloat16, for in float32 one of so few pixels on a threshold would stop the benchmark
+    """Measure ROSALIA's training step, answers and masks, in comparison with a plain port of the published code."""
+    # in bfloat16, because in float32 a single different pixel would exceed the limit for these small masks
     quick = "--size lite --updates 0 --steps 1 --rounds 1 --batches 2 --images 2 --max-new-tokens 4 --dtype bfloat16"
     size = (quick if given.tiny else "--size 7b --dtype bfloat16 --batches 1,4").split()
     rows = []
@@ -166,7 +166,7 @@ def rosalia(given: argparse.Namespace) -> list[Row]:
 
 
 def rosalia_memory(given: argparse.Namespace) -> list[Row]:
-    """Measure the memory of a training step beside the reckoning."""
+    """Measure the memory of ROSALIA's training step, and calculate it for comparison."""
     size = ["--size", "lite"] if given.tiny else ["--size", "7b", "--dtype", "bfloat16"]
     rows = []
     for one in _table(given, "rosalia_memory", "--results", results(given), *size):
@@ -178,7 +178,8 @@ def rosalia_memory(given: argparse.Namespace) -> list[Row]:
 
 
 def results(given: argparse.Namespace) -> Path:
-    """Return the results that hold pairs for ROSALIA, of the embedded cohort where there are none. Raises Refused."""
+    """Return the results folder with ROSALIA's pairs; if there are none, make them from the embedded cohort. Raises
+    Refused."""
     if (given.results / "dataset/default/train.jsonl").is_file():
         return given.results.resolve()
     run = given.folder / "run"
@@ -201,7 +202,7 @@ def _table(
 
 
 def pieces(tiny: bool) -> list[Piece]:
-    """Return the pieces in their order."""
+    """Return all pieces in the order in which they run."""
     sizes = {"hybridgnet": (1, 8, 64), "cxas": (1, 8), "scaled_yolov4": (1, 8), "ultralytics": (1, 8),
              "radedit": (1, 8, 16)}  # fmt: skip
     found = [Piece("tests", tests), Piece("rates", rates)]

@@ -1,12 +1,11 @@
-"""Measure vLLM inside a job with a small language model: seconds of its load, and texts a second.
+"""Measure vLLM inside a job with a small language model: seconds to load it, and texts per second.
 
     python benchmarks/language_model_speed.py [--device cpu|cuda] [--texts 512] [--tokens 128] [--tiny]
         [--output benchmarks/language_model_speed.tsv]
 
-The model has the shape of a Llama of 1 thousand million values (`--tiny`: two small layers) and random weights, so what
-it says under the schema of the reports means nothing; a load of the paper's models reads fifty times as
-much. All texts are one batch, as in a job. Needs vLLM in this interpreter (`make vllm` makes an environment for the
-CPU).
+The model is a Llama with 1 billion random weights, or with two small layers for `--tiny`. Its answers follow the schema
+of the reports but have no meaning. The paper's models are fifty times as large, so they take longer to load. All texts
+are one batch, as in a job. The program needs vLLM in this interpreter; `make vllm` makes an environment for the CPU.
 """
 
 import argparse
@@ -36,7 +35,7 @@ COLUMNS = {"what": pl.String, "value": pl.Float64, "unit": pl.String}
 
 
 def write_model(folder: Path, questions: list, *, tiny: bool) -> None:
-    """Write a model with random weights and a tokenizer of the questions' words."""
+    """Write a model with random weights, and a tokenizer that knows the words of the questions."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     lessons = [(question.messages, '{"findings": []}') for question in questions[:8]]
@@ -53,7 +52,7 @@ def write_model(folder: Path, questions: list, *, tiny: bool) -> None:
 
 
 def measured(given: argparse.Namespace, folder: Path) -> list[tuple[str, float, str]]:
-    """Return (what, value, unit)."""
+    """Return rows (description, value, unit)."""
     texts = [[one.format(number) for one in SENTENCES] for number in range(given.texts)]
     questions = [structuring_question(sentences) for sentences in texts]
     write_model(folder, questions, tiny=given.tiny)

@@ -1,12 +1,13 @@
-"""Measure the speed of the masks stage: images per second for one threshold set, and the growth with more sets.
+"""Measure the speed of the stage masks: images per second for one threshold set, and the time for several sets.
 
     python benchmarks/masks.py [--images 60] [--brute 2] [--rounds 9] [--output benchmarks/masks.tsv] [--hold]
 
-One core, synthetic 512x512 images made here (smooth blobs in lungs, textured noise, 40 boxes an image), every image
-with findings; reading and writing are included. The brute-force version is the oracle of the tests (sets of pixels),
-run on a few of the same images without files, and must give the same masks. With ``--hold`` it ends with status 1 if
-the masks of one set come at fewer than 200 images a core second, or a sweep of 20 sets takes more than 6 times one
-set's time.
+The measurement uses one core and includes reading and writing. The images are synthetic (512 x 512, smooth blobs in the
+lungs, textured noise, 40 boxes each), and every image has findings. The brute-force version is the tests' oracle, which
+works on sets of pixels. It runs on ``--brute`` of the images without files and must give the same masks.
+
+With ``--hold`` the exit status is 1 if one set gives fewer than 200 images per core second, or if a sweep of 20 sets
+takes more than 6 times as long as one set.
 """
 
 import argparse
@@ -41,7 +42,7 @@ from masks_shard import outputs, said, write_inputs  # noqa: E402
 SIZE = 512
 VECTORISED, SWEEP = "vectorised, files included", "sweep, files included"
 IMAGES_PER_CORE_S, TIMES_ONE_SET = 200, 6
-"""Limits, of one threshold set and of a sweep of 20 sets."""
+"""Limits: minimum speed with one threshold set, and maximum time of a sweep of 20 sets relative to one set."""
 REPORTS = (
     [
         said("atelectasis", ["right lung base", "left lung base"], lesion="atelectasis"),
@@ -64,13 +65,13 @@ REPORTS = (
 
 
 def smooth(random: np.random.Generator, sigma: float) -> np.ndarray:
-    """Gaussian noise of a scale, mean 0, standard deviation 1."""
+    """Return Gaussian noise smoothed with ``sigma`` px, with mean 0 and standard deviation 1."""
     noise = cv2.GaussianBlur(random.standard_normal((SIZE, SIZE)).astype(np.float32), (0, 0), sigma)
     return (noise - noise.mean()) / noise.std()
 
 
 def zones(random: np.random.Generator) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """The 15 zone labels from two half ellipses, and a heart."""
+    """Return the masks of the 15 zone labels, made of two cut ellipses, and the mask of a heart."""
     y, x = np.mgrid[:SIZE, :SIZE]
     masks = {}
     for side, sign in zip(SIDES, (-1, 1), strict=True):
@@ -87,7 +88,7 @@ def zones(random: np.random.Generator) -> tuple[dict[str, np.ndarray], np.ndarra
 
 
 def study(number: int) -> dict:
-    """One image with findings: blobs where the report has some, a few elsewhere, weak noise all over the lungs."""
+    """Return a synthetic image with findings: blobs where the report has findings, and noise in the lungs."""
     random = np.random.default_rng(number)
     masks, heart = zones(random)
     tuples = REPORTS[number % len(REPORTS)]
@@ -121,7 +122,7 @@ def study(number: int) -> dict:
 
 
 def threshold_sets(number: int) -> dict[str, dict]:
-    """The default set, then sets around it, of which 24 differ: every tau_ano of six beside every tau_conf of four."""
+    """Return ``number`` threshold sets: the default, then variants, which combine six tau_ano with four tau_conf."""
     default = {name: value.as_dict() for name, value in Settings().thresholds.sets.items()}["default"]
     sets = {"default": default}
     for step in range(1, number):
@@ -134,14 +135,14 @@ def threshold_sets(number: int) -> dict[str, dict]:
 
 @contextmanager
 def stopwatch(times: list[tuple[float, float]]):
-    """Append the seconds of the block: of the processor (other programs do not count), and on the wall."""
+    """Append (core seconds, wall seconds) of the context to ``times``."""
     began, at = time.process_time(), time.perf_counter()
     yield
     times.append((time.process_time() - began, time.perf_counter() - at))
 
 
 def brute_force(studies: list[dict], options: MasksSettings) -> dict[tuple[str, int], tuple[int, list[str]]]:
-    """Return {(study, finding): (area, grounded)} of the oracle."""
+    """Return {(study, finding index): (area, reasons of grounding)} of the tests' oracle."""
     made = {}
     for one in studies:
         sets = {label: oracle.set_of(mask) for label, mask in one["zones"].items()}
@@ -169,7 +170,7 @@ def brute_force(studies: list[dict], options: MasksSettings) -> dict[tuple[str, 
 
 
 def broken(rows: list[dict]) -> list[str]:
-    """Return a sentence for each limit that the rows of the table break."""
+    """Return a sentence for each limit that the rows exceed."""
     by_key = {(row["what"], row["sets"]): row for row in rows}
     speed, times = by_key[VECTORISED, 1]["images_per_core_s"], by_key[SWEEP, 20]["times_one_set"]
     said = []
@@ -183,10 +184,12 @@ def broken(rows: list[dict]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=60)
-    parser.add_argument("--brute", type=int, default=2, help="images the brute-force version runs on")
-    parser.add_argument("--rounds", type=int, default=9, help="of each way; the fastest counts")
+    parser.add_argument("--brute", type=int, default=2, help="number of images for the brute-force version")
+    parser.add_argument("--rounds", type=int, default=9, help="measurements of each way; the fastest counts")
     parser.add_argument("--output", default="benchmarks/masks.tsv")
-    parser.add_argument("--hold", action="store_true", help="end with status 1 if a limit is broken: take --rounds 40")
+    parser.add_argument(
+        "--hold", action="store_true", help="exit with status 1 if a limit is exceeded (use --rounds 40)"
+    )
     given = parser.parse_args()
     cv2.setNumThreads(1)
     studies = [study(number) for number in range(given.images)]

@@ -1,10 +1,10 @@
-"""Measure MedGround against plain ways of the same work, in one run.
+"""Measure the speed of MedGround in comparison with simpler implementations of the same work.
 
     python benchmarks/medground.py [--output benchmarks/medground.tsv] [--npz-mb 500]
 
-``ratio`` is the plain way's core seconds over ours, unless ``against`` says otherwise; ``target`` is the
-specification's. The rows of regions and of the resolver need scikit-image, which the project does not install: without
-it they are left out, and the program says so.
+``ratio`` is the core seconds of the simple implementation divided by ours, unless ``against`` says otherwise.
+``target`` is the specification's limit. The row of regions needs scikit-image, which the project does not install.
+Without scikit-image it is omitted with a message.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def row(what: str, against: str, ratio: float, target: str = "") -> dict:
 
 
 def of_regions() -> list[dict]:
-    """Attributes of the components of 200 drawn pictures, beside scikit-image's."""
+    """Return the row of regions and their attributes in 200 synthetic images, in comparison with scikit-image."""
     try:
         from skimage.measure import label, regionprops
     except ImportError:
@@ -78,7 +78,8 @@ def of_regions() -> list[dict]:
 
 
 def dots(count: int, seed: int = 0) -> tuple[dict, list[dict], list[dict], Facts]:
-    """Return image, regions, those of moved outlines and facts of a drawn field of ``count`` cells of two classes."""
+    """Return image, regions, regions with shifted outlines, and facts of a synthetic image of ``count`` cells of two
+    classes."""
     rng = np.random.default_rng(seed)
     side, steps = 1024, int(np.ceil(np.sqrt(count)))
     planes = {name: np.zeros((side, side), np.uint8) for name in ("nucleus", "rod")}
@@ -110,7 +111,8 @@ def dots(count: int, seed: int = 0) -> tuple[dict, list[dict], list[dict], Facts
 
 
 def of_logic() -> list[dict]:
-    """The same queries about 300 regions by arrays and by plain Python; and how a query's cost grows with regions."""
+    """Return two rows: queries about 300 regions in comparison with plain Python, and the cost of 60 regions over
+    10."""
     image, rows, _, facts = dots(300)
     scene = build_scene(image, rows, facts, 1024)
     decider = Decider(scene, NUMBERS)
@@ -144,7 +146,7 @@ def of_logic() -> list[dict]:
 
 
 def of_verification(folder: Path) -> list[dict]:
-    """Stages I and II beside the engine rules, on the same pictures."""
+    """Return the row of the verification stages I and II, in comparison with the engine rules on the same images."""
     keys = source_keys(kind="cells", domain="nuclei", modality="drawn microscopy")
     make_regions_of(read_source(folder, keys, cells=60, name="cells"))
     images = {one["image_id"]: one for one in read_table(folder / "sources/images.parquet").to_dicts()}
@@ -206,7 +208,7 @@ print(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, peak(
 
 
 def of_npz(folder: Path, megabytes: int) -> list[dict]:
-    """A compressed npz by rows beside ``numpy.load``, each in a process of its own."""
+    """Return the time and the memory of reading a compressed npz row by row, in comparison with ``numpy.load``."""
     count = megabytes * 1_000_000 // (512 * 512 * 3)
     noise = np.random.default_rng(1).integers(0, 40, (16, 512, 512, 3), np.uint8)
     path = folder / "big.npz"
@@ -230,7 +232,7 @@ def of_npz(folder: Path, megabytes: int) -> list[dict]:
 
 
 def main() -> None:
-    """Measure, print and write the table."""
+    """Measure the rows, print them and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", default="benchmarks/medground.tsv")
     parser.add_argument("--npz-mb", type=int, default=500)

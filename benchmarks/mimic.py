@@ -1,11 +1,11 @@
-"""Make a cohort of MIMIC-CXR's size and layout without pixels: headers, one-line reports and the official tables.
+"""Make a simulated cohort in MIMIC-CXR's size and layout: DICOM headers, short reports and the official tables.
 
     python benchmarks/mimic.py FOLDER [--images 377110] [--seed 2026] [--no-tables]
 
-Numbers of images, studies, patients and views are those of MIMIC-CXR, or proportional to them; who has how many, ids,
-dates and times are drawn from the seed. No id can be a real one: subjects begin with 9 and studies with 8, where
-MIMIC's begin with 1 and 5. Each image and each report is a hard link to one of a few small files, so that the whole
-cohort takes one inode a folder and no room to speak of; what a study, an image or a header says is real to the reader.
+The numbers of images, studies, patients and views are MIMIC-CXR's or proportional to them. Ids, dates, times and the
+sizes of studies are random (``--seed``). No id can be a real id: subjects begin with 9 and studies with 8, where
+MIMIC's begin with 1 and 5. The files have no pixels. They are hard links to a few small files, so the cohort needs
+little disk space and about one inode per folder.
 """
 
 import argparse
@@ -23,17 +23,18 @@ from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.uid import ComputedRadiographyImageStorage, ExplicitVRLittleEndian
 
 IMAGES, STUDIES, PATIENTS = 377_110, 227_835, 65_379
-"""Of MIMIC-CXR 2.1.0 (Johnson et al., Scientific Data 2019)."""
+"""Numbers in MIMIC-CXR 2.1.0 (Johnson et al., Scientific Data 2019)."""
 VIEWS = {"AP": 147_173, "PA": 96_161, "LATERAL": 82_853, "LL": 35_133, "": 15_769, "LAO": 21}
-"""ViewPosition in the metadata table of MIMIC-CXR-JPG 2.0.0; LAO stands for all rare ones."""
+"""{ViewPosition in the metadata table of MIMIC-CXR-JPG 2.0.0: number of images}; LAO stands for all rare views."""
 SPLITS = {"train": 64_586, "validate": 500, "test": 293}
-"""Patients of each official split."""
+"""{official split: number of patients}."""
 SIZES = ((3056, 2544), (2544, 3056), (2022, 1736), (2320, 2828))
-"""Rows and columns, px."""
+"""Image sizes (rows, columns), px."""
 LOST = 10_000
-"""One image file, and one report, of so many is not there (at least one): an incomplete download."""
+"""One of this many image files and one of this many reports is missing (at least one), as after an incomplete
+download."""
 ALONE, TOGETHER = "CHEST (PORTABLE AP)", "CHEST (PA AND LAT)"
-"""What was ordered: a study of one image, and one of several. The first tells a view, the second does not."""
+"""Requested procedures of studies with one image and with several images. Only the first names the view."""
 REPORT = "FINDINGS: The lungs are clear. IMPRESSION: No acute process.\n"
 TABLES = ("cxr-record-list", "cxr-study-list", "mimic-cxr-2.0.0-metadata", "mimic-cxr-2.0.0-split")
 METADATA = (
@@ -45,19 +46,19 @@ METADATA = (
 
 @dataclass(frozen=True)
 class Cohort:
-    """A cohort that is not written yet.
+    """A simulated cohort before its files are written.
 
-    ``images`` has a row per image: the columns of the official tables, ``path``, ``header_view`` (ViewPosition in its
-    DICOM header) and ``there`` (whether its file exists); ``studies`` has study_id, subject_id, path and ``there``.
+    ``images`` has one row per image with the columns of the official tables, ``path``, ``header_view`` (ViewPosition in
+    its DICOM header) and ``there`` (whether its file exists). ``studies`` has study_id, subject_id, path and ``there``.
     """
 
     images: pl.DataFrame
     studies: pl.DataFrame
 
     def expected(self, tables: bool = True) -> dict[str, int]:
-        """Return how many images the cohort stage must accept ("accepted") and exclude, by reason.
+        """Return {reason: number of images} that the stage cohort must give; "accepted" counts the accepted images.
 
-        Without tables nobody knows of a file that is not there.
+        Without tables, missing files are not known and not counted.
         """
         says = pl.when(pl.col("header_view") != "").then("header_view").otherwise("ordered")
         frontal = says.is_in(["AP", "PA", ALONE])
@@ -73,7 +74,7 @@ class Cohort:
 
 
 def shares(whole: int, parts: dict[str, int]) -> dict[str, int]:
-    """Return ``whole`` divided in the proportions of ``parts``, by the largest remainders."""
+    """Divide ``whole`` in the proportions of ``parts``, by the method of largest remainders."""
     exact = {name: whole * part / sum(parts.values()) for name, part in parts.items()}
     found = {name: int(share) for name, share in exact.items()}
     for name in sorted(exact, key=lambda name: found[name] - exact[name])[: whole - sum(found.values())]:
@@ -82,14 +83,15 @@ def shares(whole: int, parts: dict[str, int]) -> dict[str, int]:
 
 
 def _owners(rng: np.random.Generator, things: int, owners: int, spread: float) -> np.ndarray:
-    """Return for each thing its owner (0 …), sorted; every owner has one at least, the rest fall unevenly."""
+    """Return the owner of each thing, int (things,), sorted. Each owner has at least one; the numbers are
+    log-normal."""
     weights = rng.lognormal(0, spread, owners)
     rest = rng.choice(owners, things - owners, p=weights / weights.sum())
     return np.sort(np.concatenate([np.arange(owners), rest]))
 
 
 def _numbers(rng: np.random.Generator, count: int, first_digit: str) -> list[str]:
-    """Return distinct numbers of eight digits, sorted."""
+    """Return sorted distinct numbers of eight digits as texts."""
     drawn = np.sort(rng.choice(10_000_000, count, replace=False))
     return [f"{first_digit}{number:07d}" for number in drawn]
 
@@ -100,7 +102,7 @@ def _dicom_ids(rng: np.random.Generator, count: int) -> list[str]:
 
 
 def _views(rng: np.random.Generator, place: np.ndarray) -> np.ndarray:
-    """Return a view for each image, by its ``place`` in the study: frontal ones come first, as a rule."""
+    """Return a random view for each image; ``place``: its index in the study. Frontal views usually come first."""
     counts = shares(len(place), VIEWS)
     views = np.repeat(list(counts), list(counts.values()))
     frontal = counts["AP"] + counts["PA"]
@@ -112,7 +114,7 @@ def _views(rng: np.random.Generator, place: np.ndarray) -> np.ndarray:
 
 
 def plan(images: int = IMAGES, seed: int = 2026) -> Cohort:
-    """Draw a cohort of so many images (12 at least)."""
+    """Draw a cohort of ``images`` images, at least 12."""
     rng = np.random.default_rng(seed)
     counts = shares(images, {"more": IMAGES - STUDIES, "study": STUDIES - PATIENTS, "patient": PATIENTS})
     patients, studies = counts["patient"], counts["patient"] + counts["study"]
@@ -122,7 +124,7 @@ def plan(images: int = IMAGES, seed: int = 2026) -> Cohort:
     first = np.searchsorted(study, np.arange(studies))
     alone = np.bincount(study) == 1
     view = _views(rng, np.arange(images) - first[study])
-    # of the images whose view no table tells, the header tells it of every other one
+    # every other image without a view in the tables has one in its header
     header_view = np.where((view == "") & (rng.random(images) < 0.5) & ~alone[study], "PA", view)
     split = rng.permutation(np.repeat(list(SPLITS), list(shares(patients, SPLITS).values())))
     folder = [f"files/p{p[:2]}/p{p}/s{s}" for p, s in zip(subject_id[patient], study_id, strict=True)]
@@ -161,13 +163,13 @@ def plan(images: int = IMAGES, seed: int = 2026) -> Cohort:
 
 
 class Links:
-    """Many names of one small file: hard links, and another copy where the file system allows no more of them."""
+    """Many hard links to one small file, with a new copy when the file system allows no more links."""
 
     def __init__(self, content: bytes):
         self.content, self.source = content, None
 
     def make(self, path: str) -> None:
-        """Give the file one more name."""
+        """Add a file name."""
         try:
             if self.source is not None:
                 os.link(self.source, path)
@@ -179,7 +181,7 @@ class Links:
 
 
 def header(view: str, ordered: str) -> bytes:
-    """Return a DICOM file of a chest X-ray that ends where the pixels would begin."""
+    """Return a DICOM file of a chest X-ray without pixels. ``view``: ViewPosition; ``ordered``: requested procedure."""
     made = Dataset()
     made.SOPClassUID = ComputedRadiographyImageStorage
     made.SOPInstanceUID = "1.2.826.0.1.3680043.8.498.1"
@@ -200,7 +202,7 @@ def _write_csv(path: Path, table: pl.DataFrame) -> None:
 
 
 def write(cohort: Cohort, folder: Path, tables: bool = True) -> None:
-    """Write a cohort into ``folder``, which is emptied first: files/p90/…, and the official tables beside it."""
+    """Empty ``folder``, then write the cohort's files (files/p90/…) and, with ``tables``, the official tables."""
     shutil.rmtree(folder, ignore_errors=True)
     for study in cohort.studies["path"]:
         os.makedirs(folder / study.removesuffix(".txt"))

@@ -1,22 +1,23 @@
-"""Plan the workflow at the size of MIMIC-CXR: jobs, seconds and memory, on the simulated cohort of `mimic.py`.
+"""Measure Snakemake's planning at the size of MIMIC-CXR: jobs, seconds and memory, on the simulated cohort of
+`mimic.py`.
 
     python benchmarks/mimic_plan.py [--folder mimic-plan] [--images 377110] [--bare 20000]
 
-Makes the cohort in ``--folder`` (kept, and taken again), then measures, each in a process of its own:
+The cohort is written to ``--folder`` and reused in later calls. Each of these is measured in a separate process:
 
-* the stage cohort with the official tables, alone and as ``snakemake cohort``; and on ``--bare`` images without tables,
-  of which all headers are read;
-* the parse of the workflow: from the Snakefile's first line to its last, without Python's and Snakemake's own start;
-* ``snakemake -n`` of everything, with ten threshold sets in 64 shards, from the finished cohort on, locally and with
-  the profile slurm; and the same when all is done (outputs of no bytes, marked as made with ``--touch``);
+* the stage cohort with the official tables, alone and as ``snakemake cohort``, and on ``--bare`` images without tables,
+  for which all headers are read;
+* the parsing of the Snakefile, without the start of Python and Snakemake;
+* ``snakemake -n`` of the whole workflow after the stage cohort, with ten threshold sets in 64 shards, locally and with
+  the profile slurm, and again when all outputs exist (empty files, marked as done with ``--touch``);
 * ``snakemake -n semisyn_selection`` with the paper's four pipelines in the sequential search, in 64 shards;
-* ``snakemake -n radvlm`` in 64 shards, of the cohort alone and with the seven external sources (folders with tables of
-  no bytes): what each further job takes, beside a job of the dry run of everything.
+* ``snakemake -n radvlm`` in 64 shards, with the cohort alone and with the seven external sources (empty tables). The
+  time of each additional job is compared with that of a job in the dry run of the whole workflow.
 
-Core seconds are those of the process and its children; memory is the largest process's (a child is never told smaller
-than this process, which therefore holds no data). Ends with status 1 if the parse takes more than a core second, a dry
-run more than 10 core seconds or 500 MB, if a job of RadVLM's sources takes more than 1.2 times one of ILS, or if there
-are other jobs or images than are expected.
+Core seconds are those of the process and its children. Memory is that of the largest process. The exit status is 1 if a
+limit is exceeded, or if the numbers of jobs or images differ from the expected numbers. The limits are 1 core second
+for parsing, 10 core seconds and 500 MB for a dry run (1,000 MB for SemiSynCXR), and 1.2 times a job of ILS for an
+additional job of RadVLM.
 """
 
 import argparse
@@ -35,9 +36,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 SETS = {f"ano{hundredth}": {"general": {"ano": hundredth / 100}} for hundredth in range(11, 19)}
-"""With `default` and `half`, ten threshold sets."""
+"""Threshold sets. With `default` and `half`, there are ten."""
 PIPELINES = ["roentgen_before", "roentgen_after", "roentgen_cfg", "radedit"]
-"""The paper's four of SemiSynCXR."""
+"""The paper's four pipelines of SemiSynCXR."""
 SHARDS = 64
 PER_SHARD = ("frames", "reports", "organs", "anomaly", "anatomy", "boxes")
 MIMIC_TABLES = ("mimic-cxr-2.0.0-chexpert.csv.gz", "mimic-cxr-2.0.0-split.csv.gz", "mimic-cxr-2.0.0-metadata.csv.gz")
@@ -50,20 +51,20 @@ EXTERNAL = {
     "padchest_gr": ("master_table.csv", "grounded_reports_20240819.json"),
     "imagenome": ("silver_dataset/splits/train.csv", "silver_dataset/splits/images_to_avoid.csv"),
 }
-"""RadVLM's external sources, named like their formats, and tables in the folder of each."""
+"""{RadVLM's external source, named like its format: tables in its folder}."""
 TRIES = 3
-"""How often these dry runs are measured; the fastest counts."""
+"""Number of measurements of RadVLM's dry runs; the fastest counts."""
 DEARER = 1.2
-"""A job of RadVLM's sources takes at most so many times what one of ILS takes."""
+"""Maximum time of an additional job of RadVLM's sources, relative to a job of ILS."""
 MEMORY_MB, SEMISYN_MEMORY_MB, SECONDS, PARSE_SECONDS = 500, 1000, 10, 1
-"""Limits of a dry run, and of the parse. Core seconds: those on the wall also tell of other programs.
+"""Limits of a dry run (MB, MB for SemiSynCXR, core seconds), and of parsing (core seconds).
 
-SemiSynCXR's plan needs more memory: it reads some reports, for which it loads the rules engine.
+SemiSynCXR's plan needs more memory, because it loads the rules engine to read some reports.
 """
 
 
 class Cost(NamedTuple):
-    """What a command took: seconds, core seconds, MB, and what it printed."""
+    """Cost of a command: wall seconds, core seconds, MB, and its output."""
 
     wall_s: float
     core_s: float
@@ -78,11 +79,12 @@ _, status, usage = os.wait4(process.pid, 0)
 print(f"\\n{usage.ru_utime + usage.ru_stime} {usage.ru_maxrss}", end="")
 sys.exit(os.waitstatus_to_exitcode(status))
 """
-"""A small process between: one that is started by a large one has the large one's memory for its peak, on Linux."""
+"""Program of a small process that starts and measures the command. On Linux, the peak memory of a process includes that
+of the process that started it."""
 
 
 def measured(*command: object) -> Cost:
-    """Run a command. Raises SystemExit with the end of what it printed if it fails."""
+    """Run a command and return its cost. Raises SystemExit with the end of its output if it fails."""
     began = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", WATCHER, *map(str, command)],
@@ -96,13 +98,13 @@ def measured(*command: object) -> Cost:
 
 
 def measured_dry_run(*command: object) -> Cost:
-    """Run a command, and again if it exceeds the limit, because a machine's speed varies; return the faster run."""
+    """Run a command, and once more if it exceeds the time limit, because the speed varies; return the faster run."""
     cost = measured(*command)
     return cost if cost.core_s <= SECONDS else min(cost, measured(*command), key=lambda one: one.core_s)
 
 
 def settings(root: Path) -> dict:
-    """Return the settings of the plan: ten threshold sets, the dataset of each made."""
+    """Return the settings of the plan: ten threshold sets, with a dataset for each."""
     return {
         "cohort": {"source": "mimic", "root": str(root)},
         "thresholds": {"sets": SETS, "build": ["default", "half", *SETS]},
@@ -110,7 +112,7 @@ def settings(root: Path) -> dict:
 
 
 def selection_settings(root: Path, model: Path) -> dict:
-    """Return the settings of SemiSynCXR's search; ``model``: a folder that stands for the one of a diffusion model."""
+    """Return the settings of SemiSynCXR's search; ``model``: folder to create in place of a diffusion model."""
     model.mkdir(parents=True, exist_ok=True)
     editing = {"grid": {"pipelines": PIPELINES}, "diffusion": {"model": str(model)}}
     return {
@@ -120,7 +122,7 @@ def selection_settings(root: Path, model: Path) -> dict:
 
 
 def radvlm_settings(root: Path, trees: Path, external: bool) -> dict:
-    """Return the settings of RadVLM with the cohort alone, or with all sources; ``trees``: where their folders are."""
+    """Return the settings of RadVLM with the cohort alone or with all sources; ``trees``: folder of the sources."""
     for name, tables in EXTERNAL.items():
         for table in tables:
             (trees / name / table).parent.mkdir(parents=True, exist_ok=True)
@@ -144,14 +146,14 @@ def snakemake(folder: Path, *arguments: object) -> list[object]:
 
 
 def jobs_of(printed: str) -> dict[str, int]:
-    """Return {rule: jobs} from what a dry run prints."""
+    """Return {rule: number of jobs} from the output of a dry run."""
     table = re.search(r"^job +count\n-.*\n((?:\w+ +\d+\n)+)", printed, flags=re.MULTILINE)
     pairs = (line.split() for line in table.group(1).splitlines()) if table else ()
     return {rule: int(count) for rule, count in pairs if rule != "total"}
 
 
 def asked_of(printed: str) -> dict[str, tuple[int, int]]:
-    """Return {rule: (MB, minutes)} that a job asks for, from what a dry run prints."""
+    """Return {rule: (MB, minutes) that a job requests} from the output of a dry run."""
     found = {}
     for rule, body in re.findall(r"^\s*(?:local)?rule (\w+):\n((?:\s+\w+:.*\n)+)", printed, flags=re.MULTILINE):
         numbers = dict(re.findall(r"\b(mem_mb|runtime)=(\d+)", body))
@@ -160,14 +162,15 @@ def asked_of(printed: str) -> dict[str, tuple[int, int]]:
 
 
 def outputs_of(printed: str) -> list[str]:
-    """Return the outputs of all jobs of a dry run."""
+    """Return the output files of all jobs from the output of a dry run."""
     return [name for line in re.findall(r"^\s+output: (.*)$", printed, flags=re.MULTILINE) for name in line.split(", ")]
 
 
 def fake(folder: Path, outputs: list[str]) -> None:
-    """Make every output that is not there, empty (a folder where the name has no ending), in the order of the jobs.
+    """Create every missing output as an empty file, or as a folder if its name has no suffix.
 
-    The tables of the images and reports that jobs have read are real: the next run looks at each of these files.
+    The tables of source files that jobs have read get their true content, because the next run checks each of these
+    files.
     """
     for name in outputs:
         path = folder / name
@@ -180,7 +183,7 @@ def fake(folder: Path, outputs: list[str]) -> None:
 
 
 def write_files_read(folder: Path, table: Path) -> None:
-    """Write the table of the files that the job of a shard of frames or reports has read; an empty one for others."""
+    """Write the table of the source files that a job has read: a shard's images or reports, else no files."""
     from cxr.base.source_files import state_row, write_states  # imported here: the other tasks need none of it
     from cxr.base.tables import read_table
 
@@ -193,17 +196,17 @@ def write_files_read(folder: Path, table: Path) -> None:
 
 
 def expected_jobs(sets: int, shards: int = SHARDS) -> int:
-    """Return the jobs of everything from the finished cohort on, with engines that need no weights.
+    """Return the number of jobs of the whole workflow after the stage cohort, with engines that need no weights.
 
-    A job a shard for each stage, for the sweep, and the masks of each set; the list of masks, the pairs and two figures
-    a set; a list for each stage, what the reports gave and what was removed from them, counts and recall, three of the
-    page, and the target itself.
+    Per shard: a job of each stage, of the sweep, and of each set's masks. Per set: the list of masks, the pairs and two
+    figures. Once: a list for each stage, the results of the reports, the removed names, counts, recall and three more
+    tables, three parts of the page, and the target.
     """
     return shards * (len(PER_SHARD) + 1 + sets) + 4 * sets + len(PER_SHARD) + 1 + 2 + 3 + 3 + 1
 
 
 def cohort_stage(root: str, out: str) -> None:
-    """Run the stage cohort on a tree, as its rule does; print how many images were accepted and excluded, by reason."""
+    """Run the stage cohort on a folder, as its rule does; print {reason, or "accepted": number of images} as JSON."""
     import polars as pl
 
     from cxr.base.jobs import settings_arguments
@@ -221,7 +224,7 @@ def cohort_stage(root: str, out: str) -> None:
 
 
 def parse(folder: str) -> None:
-    """Print the core seconds that Snakemake takes from the Snakefile's first line to its last."""
+    """Print the core seconds that Snakemake needs to parse the Snakefile."""
     from snakemake import cli, workflow
 
     include, times = workflow.Workflow.include, []
@@ -239,7 +242,7 @@ def parse(folder: str) -> None:
 
 
 def make(folder: Path, images: int, tables: bool, report: "Report") -> dict:
-    """Return the numbers of a simulated cohort, written into ``folder`` unless it is there already."""
+    """Write a simulated cohort into ``folder`` unless it exists there; return its numbers of images and studies."""
     stamp = folder / "made.json"
     if not stamp.exists() or json.loads(stamp.read_text())["images"] != images:
         bare = () if tables else ("--no-tables",)
@@ -250,7 +253,7 @@ def make(folder: Path, images: int, tables: bool, report: "Report") -> dict:
 
 
 class Report:
-    """Rows of what was measured, printed as they come."""
+    """Rows of the measurements, printed at once, and the limits that were exceeded."""
 
     def __init__(self) -> None:
         self.broken: list[str] = []
@@ -261,19 +264,19 @@ class Report:
         print(f"{title:<58}{cost.wall_s:>9.1f}{cost.core_s:>9.1f}{cost.mb:>8.0f}  {limit}", flush=True)
 
     def dry_run(self, title: str, cost: Cost, most_mb: int = MEMORY_MB) -> None:
-        """Print a row of a dry run, and hold it to its limits."""
+        """Print a row of a dry run, and check its limits."""
         self.row(title, cost, f"{SECONDS} core s, {most_mb} MB")
         self.hold(cost.core_s <= SECONDS, f"{title} took {cost.core_s:.1f} core s, more than {SECONDS}")
         self.hold(cost.mb <= most_mb, f"{title} took {cost.mb:.0f} MB, more than {most_mb}")
 
     def hold(self, fine: bool, sentence: str) -> None:
-        """Note a limit that is broken."""
+        """Record ``sentence`` unless the limit is met."""
         if not fine:
             self.broken.append(sentence)
 
 
 def cohort_rows(folder: Path, report: Report, images: int, bare: int) -> None:
-    """Measure the stage cohort, and hold its counts to those of the simulation."""
+    """Measure the stage cohort, and compare its counts with those of the simulation."""
     for name, count, tables in (("mimic", images, True), ("bare", bare, False)):
         cohort = make(folder / name, count, tables, report)
         cost = measured(sys.executable, __file__, "--task", "cohort_stage", folder / name, folder / "out" / name)
@@ -288,7 +291,7 @@ def cohort_rows(folder: Path, report: Report, images: int, bare: int) -> None:
 
 
 def workflow_rows(folder: Path, report: Report) -> str:
-    """Measure the parse and the dry runs; return what the first of them printed."""
+    """Measure the parsing and the dry runs; return the output of the first dry run."""
     tries = [measured(sys.executable, __file__, "--task", "parse", folder) for _ in range(3)]
     best = min(float(cost.printed.splitlines()[-1]) for cost in tries)
     report.row(
@@ -313,7 +316,7 @@ def workflow_rows(folder: Path, report: Report) -> str:
 
 
 def selection_rows(folder: Path, report: Report) -> None:
-    """Measure the dry run of SemiSynCXR's search, on the cohort of the other rows."""
+    """Measure the dry run of SemiSynCXR's search on the cohort that :func:`cohort_rows` made."""
     place = folder / "selection"
     place.mkdir(exist_ok=True)
     (place / "mine.yaml").write_text(json.dumps(selection_settings(folder / "mimic", place / "model")))
@@ -323,9 +326,9 @@ def selection_rows(folder: Path, report: Report) -> None:
 
 
 def radvlm_rows(folder: Path, report: Report) -> None:
-    """Measure the dry runs of RadVLM without and with its external sources, and hold each further job to one of ILS.
+    """Measure the dry runs of RadVLM without and with its external sources, and check the time of an additional job.
 
-    What the parse takes is in all dry runs; differences leave it out.
+    All dry runs include the parsing, so the differences between them do not.
     """
     costs = {}
     for name, told in (

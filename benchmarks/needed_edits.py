@@ -1,12 +1,12 @@
-"""How many images ``anomaly.images: with_findings`` edits, and what changes in a dataset that is made with it.
+"""Count the images that ``anomaly.images: with_findings`` edits, and compare datasets made with and without it.
 
     python benchmarks/needed_edits.py openi FILE       # a fixture of labelled reports
     python benchmarks/needed_edits.py clinical FILE    # the suite of clinical texts
     python benchmarks/needed_edits.py runs ALL SOME    # two results folders: images all, and with_findings
 
-A report's tuples decide whether its image is edited (`needs_anomaly_map`); one without
-a usable text makes no mask. "labelled" counts the reports that people labelled with a lesion whose mask the map would
-make. Of two runs, the pairs of the images that one of them does not edit are compared by what they ask and answer.
+`needs_anomaly_map` decides by a report's tuples whether its image is edited. A report without a usable text needs no
+edit. "labelled" counts the reports in which people labelled a lesion whose mask needs the anomaly map. For two runs,
+the pairs of images that are unedited in the second run are compared between the runs.
 """
 
 import argparse
@@ -30,7 +30,7 @@ HEAD = ("reports", "usable", "ask for an edit", "share, %", "labelled", "labelle
 
 
 def counted(texts: Iterable[tuple[str, str | None, str | None, bool]]) -> dict[str, float]:
-    """Count texts (name, findings, impression, whether a lesion of the map is labelled)."""
+    """Return counts of texts, each (name, findings, impression, whether a lesion that needs the map is labelled)."""
     reader, rows = reports_clinical.reader(), Counter()
     for name, findings, impression, labelled in texts:
         row = {"study_id": name, "subject_id": name, "findings": findings, "impression": impression}
@@ -45,7 +45,7 @@ def counted(texts: Iterable[tuple[str, str | None, str | None, bool]]) -> dict[s
 
 
 def of_openi(path: Path) -> dict[str, float]:
-    """Count labelled reports."""
+    """Return the counts of labelled reports."""
     reports = read(path, Report)
     return counted(
         (str(number), one.findings, one.impression, not MAPPED_LESIONS.isdisjoint(one.lesions))
@@ -54,7 +54,7 @@ def of_openi(path: Path) -> dict[str, float]:
 
 
 def of_clinical(path: Path) -> dict[str, float]:
-    """Count texts of the clinical suite."""
+    """Return the counts of the texts of the clinical suite."""
     texts = read(path, Clinical)
     said = ({told.lesion for told in text.findings if told.presence == "positive"} for text in texts)
     return counted(
@@ -64,7 +64,7 @@ def of_clinical(path: Path) -> dict[str, float]:
 
 
 def pairs(results: Path, thresholds: str) -> dict[str, set[tuple]]:
-    """Return {image: its pairs (whether positive, type, instruction, answer, mask)}."""
+    """Return {image: its pairs (whether positive, type, instruction, answer, mask)} of a results folder."""
     found: dict[str, set[tuple]] = {}
     for path in sorted(results.glob(f"dataset/{thresholds}/*.jsonl")):
         for line in read_lines(path):
@@ -74,7 +74,8 @@ def pairs(results: Path, thresholds: str) -> dict[str, set[tuple]]:
 
 
 def of_runs(every: Path, some: Path, thresholds: str = "default") -> dict[str, int]:
-    """Compare two runs of one cohort."""
+    """Return counts that compare two runs of one cohort; ``every``, ``some``: results folders without and with the
+    setting."""
     studies = pl.concat(read_table(path) for path in sorted(some.glob(f"masks/{thresholds}/*.studies.parquet")))
     kept = set(studies.filter("unedited")["image_id"])
     before, after = pairs(every, thresholds), pairs(some, thresholds)
@@ -95,7 +96,7 @@ def of_runs(every: Path, some: Path, thresholds: str = "default") -> dict[str, i
 
 
 def main() -> None:
-    """Run as a program."""
+    """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("openi", "clinical", "runs"))
     parser.add_argument("paths", type=Path, nargs="+")

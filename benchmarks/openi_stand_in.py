@@ -1,11 +1,11 @@
-"""Run the lite engines on X-rays in Open-i's layout, for places without Open-i's own images.
+"""Run the workflow with the lite engines on Open-i's reports, with other X-rays in place of Open-i's images.
 
     python benchmarks/openi_stand_in.py OPENI DATA [--folder openi-stand-in] [--cores 2]
 
-OPENI is the folder of `make openi`, DATA the one with nih/ and nih_more/ (docs/how-to/real.md). Every X-ray of NIH
-ChestX-ray14 there stands in for the images of one real report of Open-i whose MeSH terms name the same kinds of
-finding, as far as they go: side and size of a finding do not agree, so that what is grounded says little. XML, names
-and tables are the real ones. Runs the whole workflow, and prints two tables of Markdown.
+OPENI is the folder of `make openi`, and DATA the folder with nih/ and nih_more/ (docs/how-to/real.md). Each X-ray of
+NIH ChestX-ray14 replaces the images of one Open-i report with similar kinds of finding in its MeSH terms. The side and
+the size of the findings do not match, so the numbers of grounded findings say little. XML files, image names and tables
+are Open-i's. The program runs the whole workflow and prints two tables in Markdown.
 """
 
 import argparse
@@ -39,12 +39,12 @@ KINDS = {
         {"Opacity", "Infiltrate", "Consolidation", "Airspace Disease", "Density", "Pneumonia"},
     ),
 }
-"""Kinds of finding: the labels of NIH, the MeSH terms of Open-i."""
+"""{kind of finding: (NIH's labels, Open-i's MeSH terms)}."""
 FRONTAL = ("PA", "AP")
 
 
 def kinds(names: set[str], of_openi: bool) -> frozenset[str]:
-    """Return the kinds that labels (NIH) or terms (Open-i) name."""
+    """Return the kinds of finding of a set of names, which are MeSH terms if ``of_openi``, else NIH's labels."""
     return frozenset(kind for kind, both in KINDS.items() if names & both[of_openi])
 
 
@@ -54,7 +54,7 @@ def terms(path: Path) -> set[str]:
 
 
 def reports(openi: Path) -> Iterator[tuple[Path, Report, frozenset[str]]]:
-    """Yield the reports with a text and a frontal image by the tables: path, report, kinds of finding."""
+    """Yield (path, report, kinds of finding) of the reports with a text and, by the tables, a frontal image."""
     paths = sorted((openi / "ecgen-radiology").glob("*.xml"), key=lambda path: int(path.stem))
     read = [(path, read_report(path)) for path in paths]
     views = settle_views([report.images for _, report in read], read_tables(view_tables(str(openi), "")))
@@ -64,7 +64,7 @@ def reports(openi: Path) -> Iterator[tuple[Path, Report, frozenset[str]]]:
 
 
 def films(data: Path) -> Iterator[tuple[Path, frozenset[str]]]:
-    """Yield the X-rays and the kinds of finding that their labels name."""
+    """Yield (path, kinds of finding by its labels) of the X-rays."""
     for name in ("nih", "nih_more"):
         table = pl.read_csv(data / name / f"{name}.csv", infer_schema=False)
         for image, labels in table.select("image", "nih_labels").iter_rows():
@@ -72,7 +72,8 @@ def films(data: Path) -> Iterator[tuple[Path, frozenset[str]]]:
 
 
 def lay_out(openi: Path, data: Path, folder: Path) -> int:
-    """Give every X-ray the first report left whose findings come nearest; return how many there are."""
+    """Assign each X-ray to the unused report with the most similar findings, and write the files; return their
+    number."""
     left = list(reports(openi))
     for directory in ("ecgen-radiology", "NLMCXR_png"):
         (folder / directory).mkdir(parents=True)
@@ -90,7 +91,7 @@ def lay_out(openi: Path, data: Path, folder: Path) -> int:
 
 
 def stages(results: Path) -> list[tuple[str, str, int]]:
-    """Return (stage, what stopped there by reason, images left) of a finished run."""
+    """Return (stage, numbers of excluded images by reason, number of remaining images) of a finished run."""
     funnel = read_table(results / "tables/funnel.tsv").filter(thresholds="default")
     return [
         (
@@ -115,7 +116,7 @@ def grounded(results: Path) -> list[tuple[str, int, int]]:
 
 
 def main() -> None:
-    """Lay out, run, print."""
+    """Write the files, run the workflow and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("openi", type=Path)
     parser.add_argument("data", type=Path)

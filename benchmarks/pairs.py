@@ -2,8 +2,8 @@
 
     python benchmarks/pairs.py [--results results] [--studies 227835] [--shards 64]
 
-Copies the studies of a finished run (`make demo`) under new names until there are as many as asked for, spread over the
-shards, and runs the stage on them in a process of its own; before, on a tenth of them, to show what grows.
+The studies of a finished run (`make demo`) are copied under new names until there are ``--studies`` studies, spread
+over the shards. The stage runs on a tenth of them, then on all, each in a separate process.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from cxr.workflow.settings import read  # noqa: E402
 
 
 def copies(results: Path, folder: Path, studies: int, shards: int) -> None:
-    """Write the inputs of the stage: every study of ``results`` so many times, renamed, at least once in each shard."""
+    """Write the inputs of the stage: renamed copies of every study of ``results``, at least one in each shard."""
     rows = pl.concat(map(read_table, sorted(results.glob("masks/default/*.studies.parquet"))))
     units = pl.concat(map(read_table, sorted(results.glob("masks/default/*.units.parquet"))))
     said = {line["study_id"]: line for path in results.glob("reports/*.jsonl") for line in read_lines(path)}
@@ -46,7 +46,7 @@ def copies(results: Path, folder: Path, studies: int, shards: int) -> None:
 
 
 def measured(folder: Path) -> None:
-    """Run the stage on the files in ``folder`` and print what it took."""
+    """Run the stage on the files in ``folder``, and print its speed, memory and output size."""
     chosen = stage_options(read({}))["dataset"]
     files = {split: str(folder / f"{split}.out") for split in SPLITS}
     files |= {name: str(folder / "out" / f"{name}.parquet") for name in ("excluded", "dropped")}

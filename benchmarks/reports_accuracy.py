@@ -4,15 +4,18 @@
     python benchmarks/reports_accuracy.py --clinical TEXTS.jsonl [--unread-every 5] [--browser errors.html]
     python benchmarks/reports_accuracy.py --results results/reports --browser reports.html
 
-REPORTS: one report a line: findings, impression, lesions (list of the seven); if known also gold (list of {lesion,
-sides, zone_family, side_implied}) and text_group (reports of one text: kept in one fold and resampled together).
-CASES: one sentence a line: report, expected (list of tuples), alternatives. The text scored is findings, newline,
-impression. TEXTS: one text a line with a careful reading of it, see benchmarks/reports_clinical.py; --unread-every 5
-prints the texts that may be looked at and each fifth, which may not, apart, and shows no error of the latter.
-A lesion counts as found where an affirmed tuple of it, or a disease that explains one, is not weakly
-hedged. The engine's rules are fixed: folds show how much a number depends on which reports it is measured on.
-The browser is one HTML page without network: every text with its findings in colour, errors first. It holds the
-texts, so keep it where the reports may be kept. --results reads what a run made instead of labelled reports.
+* REPORTS: one report per line, with findings, impression and lesions (any of the seven lesion types). Optional keys are
+  gold (list of {lesion, sides, zone_family, side_implied}) and text_group. Reports with the same text share a
+  text_group, stay in one fold and are resampled together. The scored text is findings, newline, impression.
+* CASES: one sentence per line, with report, expected (list of tuples) and alternatives.
+* TEXTS: one text per line with its ground truth, see benchmarks/reports_clinical.py. With --unread-every 5, each fifth
+  text is a test text: its scores are printed separately, and its errors are never shown.
+
+A lesion counts as found if an affirmed tuple of it, or of a disease that explains it, is not weakly hedged. The engine
+is not trained. The folds only show how much a score depends on the choice of reports.
+
+The browser is one HTML page that needs no network. It shows every text with its findings in colour, errors first. It
+contains the texts, so keep it as safe as the reports. --results shows the reports of a run instead of labelled reports.
 """
 
 import argparse
@@ -43,7 +46,7 @@ Answers = list[list[dict]]
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What the rules engine asks for."""
+    """Options of the rules engine."""
 
     effusion_without_side: str = "both_bases"
 
@@ -53,7 +56,7 @@ def load_engine() -> Callable[[list[str]], list[dict]]:
 
 
 def tuples_of(structure: Callable[[list[str]], list[dict]], text: str) -> list[dict]:
-    """Return the tuples of a text, each span in characters of its own sentence."""
+    """Return the tuples of a text; each span counts the characters of its sentence."""
     return structure(sentences_of(text))
 
 
@@ -62,7 +65,7 @@ def sentences_of(text: str) -> list[str]:
 
 
 def half_of(report: Report) -> str:
-    """Say whether a report is for development or for the check: equal texts always fall together."""
+    """Return "dev" or "check", the half to which a report belongs; reports with equal texts are in the same half."""
     return "dev" if hashlib.md5(report.group.encode()).digest()[-1] % 2 == 0 else "check"
 
 
@@ -92,7 +95,7 @@ def print_accuracy(found: Accuracy) -> None:
 
 
 def print_folds(reports: list[Report], answers: Answers, folds: int) -> None:
-    """Print the main measures of each fold and their mean and standard deviation."""
+    """Print the main measures of each fold, with their mean and standard deviation."""
     fold = fold_of([report.group for report in reports], folds)
     names = ("micro-F1", "macro-F1", "precision, definite", "recall, all certainties")
     print(f"\n{'fold':5} {'reports':>7}  " + "  ".join(names))
@@ -122,7 +125,7 @@ def print_verdicts(found: list[floors.Verdict], few: int) -> None:
 
 
 def print_errors(reports: list[Report], answers: Answers, limit: int) -> None:
-    """Print reports whose lesions differ, with what was found where."""
+    """Print up to ``limit`` reports with missed or extra lesions, and their tuples."""
     for report, tuples in zip(reports, answers, strict=True):
         ours, gold = set(scores.found_lesions(tuples)), set(report.lesions)
         if ours == gold or limit <= 0:
@@ -173,7 +176,7 @@ def score(args: argparse.Namespace) -> browser.Page:
 
 
 def score_clinical(args: argparse.Namespace) -> browser.Page:
-    """Score clinical texts as the stage reads them; print the tables and return the browser's page."""
+    """Score clinical texts, read as by the stage reports; print the tables and return the browser's page."""
     texts = labelled.read(args.clinical, labelled.Clinical)
     reader = clinical.reader()
     answers = [clinical.answer(text, reader) for text in texts]
@@ -192,7 +195,7 @@ def score_clinical(args: argparse.Namespace) -> browser.Page:
 
 
 def print_clinical(measured_: dict[str, dict[str, Measure]]) -> None:
-    """Print each measure of all clinical texts, and of those that were read and not read."""
+    """Print each measure for each group of clinical texts: all, read (errors are shown) and unread (test texts)."""
     names = list(measured_)
     print("\n" + f"{'clinical texts':28} " + "  ".join(f"{name:26}" for name in names).rstrip())
     for measure in measured_[names[0]]:
@@ -221,15 +224,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("reports", nargs="?", help="labelled reports")
     parser.add_argument("--cases", help="labelled sentences")
-    parser.add_argument("--clinical", metavar="TEXTS", help="whole texts with what they say and may not be denied")
-    parser.add_argument("--unread-every", type=positive, help="of the clinical texts, each so-many-th is never shown")
+    parser.add_argument("--clinical", metavar="TEXTS", help="clinical texts with their ground truth")
+    parser.add_argument(
+        "--unread-every", type=positive, help="make each N-th clinical text a test text, which is never shown"
+    )
     parser.add_argument("--half", choices=("dev", "check"), help="only one half of the reports")
     parser.add_argument("--folds", type=positive, default=5, help="folds of the reports; 1 for none")
-    parser.add_argument("--errors", type=int, default=0, help="print so many wrong reports")
-    parser.add_argument("--rounds", type=positive, default=1000, help="drawings that give the intervals")
+    parser.add_argument("--errors", type=int, default=0, help="number of wrong reports to print")
+    parser.add_argument("--rounds", type=positive, default=1000, help="bootstrap draws for the intervals")
     parser.add_argument("--browser", metavar="HTML", help="write the error browser")
-    parser.add_argument("--show", type=positive, default=2000, help="how many reports the browser holds at most")
-    parser.add_argument("--results", help="browse what a run made: its folder results/reports or one of its .jsonl")
+    parser.add_argument("--show", type=positive, default=2000, help="maximum number of reports in the browser")
+    parser.add_argument("--results", help="show the reports of a run: its folder results/reports, or one .jsonl in it")
     args = parser.parse_args(arguments)
     if bool(args.results) == bool(args.reports or args.clinical):
         parser.error("give labelled reports, --clinical or both; or --results")

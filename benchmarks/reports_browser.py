@@ -1,7 +1,7 @@
 """Write the error browser: one HTML page without a network that shows how each report was read.
 
-Every text with its findings coloured by decision, beside them the tuples and, where people labelled the reports, their
-labels. Texts are data: the template escapes them, and the page's own policy forbids it to load anything.
+Each text is shown with its findings coloured by decision, its tuples and, if there are any, the human labels. The
+template escapes the texts, and the page's content security policy forbids it to load anything.
 """
 
 import json
@@ -33,7 +33,8 @@ READ = {"all": "all reports", "affirmed": "affirmed", "weak": "only weakly hedge
 
 @dataclass
 class Entry:
-    """One article of the page. ``kinds``: {filter: lesions it holds for}; ``rows`` and ``gold`` are table rows."""
+    """An article of the page. ``kinds``: {filter: lesions for which it shows the article}; ``rows``, ``gold``: table
+    rows."""
 
     name: str
     verdict: str
@@ -42,7 +43,7 @@ class Entry:
     rows: list[tuple]
     gold: list[tuple] = field(default_factory=list)
     more: list[tuple] = field(default_factory=list)
-    """Tuples of the section beside the one shown."""
+    """Rows of the tuples in the report's other section."""
 
     @property
     def wrong(self) -> bool:
@@ -51,7 +52,7 @@ class Entry:
 
 @dataclass
 class Page:
-    """What the template is given. ``total`` and ``wrong`` count reports, shown or not."""
+    """Data for the template. ``total`` and ``wrong`` count all reports, also those that are not shown."""
 
     title: str
     filters: dict[str, str]
@@ -62,7 +63,7 @@ class Page:
 
 
 def in_text(text: str, tuples: list[dict]) -> list[dict]:
-    """Return the tuples of :func:`reports_accuracy.tuples_of` with their spans in characters of the whole text."""
+    """Convert the spans of :func:`reports_accuracy.tuples_of` to characters of the whole text; return the tuples."""
     starts = [start for start, _ in sentences.split_sentences(text)]
     return [item | {"span": [c + starts[item["sentence_index"] - 1] for c in item["span"]]} for item in tuples]
 
@@ -111,7 +112,7 @@ def _of_case(item: Expected) -> tuple[str, str, str]:
 
 
 def result_entry(line: dict) -> Entry:
-    """Return the article of a study that the reports stage has read."""
+    """Return the article of a study, ``line``, from the output of the stage reports."""
     tuples = line["tuples"]
     kept = found_lesions(tuples, WAYS["all"]).keys()
     denied = {item["lesion_type"] for item in tuples if item["presence"] == "negative" and item["lesion_type"]}
@@ -137,7 +138,7 @@ def _ordered(lesions: Iterable[str]) -> list[str]:
 def labelled_page(
     reports: list[Report], answers: list[list[dict]], cases: list[Case], case_answers: list[list[dict]], show: int
 ) -> Page:
-    """Return the page of labelled reports and sentences: wrong ones first, ``show`` of the reports at most."""
+    """Return the page of labelled reports and sentences, wrong ones first, with at most ``show`` reports."""
     entries = [report_entry(n, r, t) for n, (r, t) in enumerate(zip(reports, answers, strict=True), start=1)]
     entries.sort(key=lambda entry: not entry.wrong)
     of_cases = [case_entry(n, c, t) for n, (c, t) in enumerate(zip(cases, case_answers, strict=True), start=1)]
@@ -160,7 +161,7 @@ CLINICAL = {
 
 
 def clinical_entry(text: Clinical, tuples: list[dict], errors: list[tuple[str, str, str]]) -> Entry:
-    """Return the article of a clinical text; spans of ``tuples`` count characters of the text."""
+    """Return the article of a clinical text; the spans of ``tuples`` count characters of the text."""
     kinds = {kind: [lesion for found, lesion, _ in errors if found == kind and lesion] for kind in CLINICAL}
     general = {kind for kind, lesion, _ in errors if not lesion}
     told = {item.lesion for item in text.findings} | {lesion for _, lesion, _ in errors if lesion}
@@ -190,7 +191,7 @@ def clinical_entry(text: Clinical, tuples: list[dict], errors: list[tuple[str, s
 def clinical_page(
     texts: list[Clinical], answers: list[list[dict]], errors: list[list[tuple[str, str, str]]], show: int
 ) -> Page:
-    """Return the page of clinical texts: wrong ones first, ``show`` of them at most."""
+    """Return the page of at most ``show`` clinical texts, wrong ones first."""
     entries = [clinical_entry(*each) for each in zip(texts, answers, errors, strict=True)]
     entries.sort(key=lambda entry: not entry.wrong)
     wrong = sum(entry.wrong for entry in entries)
@@ -198,16 +199,16 @@ def clinical_page(
 
 
 def both(first: Page, second: Page) -> Page:
-    """Return one page of two, the reports of both under the filters of both."""
+    """Join two pages, with the reports and the filters of both."""
     entries = sorted([*first.reports, *second.reports], key=lambda entry: not entry.wrong)
     total, wrong = first.total + second.total, first.wrong + second.wrong
     return Page(first.title, first.filters | second.filters, entries, total, wrong, first.cases)
 
 
 def results_page(path: Path, show: int) -> Page:
-    """Return the page of a run's ``results/reports`` (the folder, or one of its ``.jsonl``), ``show`` studies at most.
+    """Return the page of at most ``show`` studies of a run; ``path``: its ``results/reports``, or one ``.jsonl`` in it.
 
-    Raises UserError with one sentence for a path without lines of the reports stage.
+    Raises UserError with one sentence if ``path`` has no lines of the reports stage.
     """
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     entries, total = [], 0
@@ -238,9 +239,9 @@ def _template() -> jinja2.Template:
 
 
 def write(path: str, page: Page) -> None:
-    """Write the page; a lone half of a surrogate pair, which UTF-8 does not have, becomes a question mark.
+    """Write the page. An unpaired surrogate, which UTF-8 cannot encode, becomes a question mark.
 
-    Raises UserError for a path that cannot be written.
+    Raises UserError if ``path`` cannot be written.
     """
     parts = _template().generate(page=page, decisions=DECISIONS, lesions=LESIONS)
     try:

@@ -1,18 +1,18 @@
 """Score the reading of clinical texts: findings, certainty, locations, false denials, texts that are not reports.
 
-A text of the suite (:class:`reports_labelled.Clinical`) holds one careful reading: its findings with places, and the
-lesion types that may not be denied of it (``affirmed_or_possible``). Counts of one text are a row of :data:`COUNTS`;
-rows add up, so that intervals come from drawings of texts. The rules of the suite's fields:
+Each text of the suite (:class:`reports_labelled.Clinical`) has one ground truth: its findings with locations, and the
+lesion types that must not be denied (``affirmed_or_possible``). The counts of a text are a row of :data:`COUNTS`. Rows
+can be added, so that intervals come from resampled texts. The rules are:
 
-* a lesion counts as found where an affirmed tuple is of its type, or of a finding that may stand for it. Beyond the
-  listed findings no type of ``affirmed_or_possible`` or ``unscored`` is extra; a denied type of ``denied`` neither;
-* certainty is that of the type's own tuple, or of the link where a finding only stands for it (``inferred_from``);
-  not scored where the reading has ``certainty_free``;
-* places are the zones of all tuples that tell the type, lobes as the zone they mostly lie in; right where they are
-  exactly ``locations`` or one of ``locations_alt``;
-* a type is falsely denied where it may not be, nothing stands of it (a standing consolidation is an opacity, a
-  neighbouring term or a doubtful denial forbids to deny), and the dataset could deny it: a tuple denies it, or the
-  section speaks of the lungs and never of the type.
+* A lesion is a hit if an affirmed tuple has its type, or names a finding that may stand for it. An affirmed type that
+  is not listed is extra, unless it is in ``affirmed_or_possible`` or ``unscored``. A denied type that is not listed is
+  extra, unless it is in ``denied`` or ``unscored``.
+* The certainty is that of the tuple of the lesion type. For a finding that only stands for the lesion, it is that of
+  the link (``inferred_from``). It is not scored with ``certainty_free``.
+* The places are the zones of all tuples of the lesion; a lobe counts as the zone in which most of it lies. They are
+  right if they equal ``locations`` or one of ``locations_alt``.
+* A type of ``affirmed_or_possible`` is falsely denied if the dataset could deny it and no reading prevents this. The
+  dataset can deny a type that a tuple denies, or that a section on the lungs does not mention. See :func:`standing`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -35,15 +35,16 @@ COUNTS = (
     *(f"{name} {kind}" for name in ("certainty", "places", "kept", "other", "reason") for kind in ("right", "told")),
     "global denials",
 )
-"""What is counted of a text. "kept": lesion types that may not be denied and are not; "other": texts in another
-language or without a report, right if they give no lesion; "reason": those with a reason the suite can name."""
+"""Names of the counts of a text. "told" counts scored cases, "right" the correct ones. "kept": lesion types that must
+not be denied; "other": texts in another language or without a report, right without a lesion; "reason": their reasons.
+"""
 LOBES = {"upper": "upper zone lung", "middle": "mid zone lung", "lower": "lung base"}
 REASONS = {NO_REPORT: ("no_report", "empty_report")}
-"""Reasons that say of a text what it is; in another language only ``not_english`` does."""
+"""{category: correct reasons for excluding the text}; for a text in another language, it is ``not_english``."""
 
 
 class Answer(NamedTuple):
-    """What was read in a text: tuples, whether it speaks of the lungs, or why it cannot be used."""
+    """The reading of a text: tuples, whether it mentions the lungs, or the reason why it cannot be used."""
 
     tuples: list[dict]
     mentions_lungs: bool = True
@@ -52,19 +53,19 @@ class Answer(NamedTuple):
 
 
 class Score(NamedTuple):
-    """The row of counts of a text, and each of its errors as (kind, lesion or "", what was wanted and read)."""
+    """The row of counts of a text, and its errors as (kind, lesion or "", expected and actual reading)."""
 
     row: np.ndarray
     errors: list[tuple[str, str, str]]
 
 
 def lesions_of(item: dict) -> set[str]:
-    """Return the lesion types that a tuple is or may stand for."""
+    """Return the lesion types that a tuple has or may stand for."""
     return {item["lesion_type"], item["predicted_lesion_type"], *item["candidates"]}.intersection(LESIONS)
 
 
 def zones_of(item: dict) -> set[str]:
-    """Return the valid locations of a tuple, lobes as the zone that they mostly lie in."""
+    """Return the valid locations of a tuple; a lobe becomes the zone in which most of it lies."""
     found = set()
     for label in item["labels"]:
         side = "right" if "right" in label else "left"
@@ -74,7 +75,7 @@ def zones_of(item: dict) -> set[str]:
 
 
 def score(text: Clinical, answer: Answer) -> Score:
-    """Count one text."""
+    """Return the score of one text."""
     row, errors = dict.fromkeys(COUNTS, 0), []
     affirmed = [item for item in answer.tuples if item["presence"] == "positive"]
     denied = [item for item in answer.tuples if item["presence"] == "negative"]
@@ -93,7 +94,7 @@ def score(text: Clinical, answer: Answer) -> Score:
 
 
 def _count_other(text: Clinical, answer: Answer, row: dict, errors: list) -> None:
-    """A text in another language or without a report: no lesion may come of it, and the reason should say so."""
+    """Count a text in another language or without a report: it must give no lesion and the correct reason."""
     found = set().union(*map(lesions_of, answer.tuples)) if answer.tuples else set()
     wanted = ("not_english",) if text.language != ENGLISH else REASONS[NO_REPORT]
     row["other told"], row["other right"] = 1, not found
@@ -121,7 +122,7 @@ def _count_findings(text: Clinical, affirmed: list[dict], denied: list[dict], ro
 
 
 def _count_details(told: Told, tuples: list[dict], row: dict, errors: list) -> None:
-    """Certainty and places of a finding that was found."""
+    """Count the certainty and the places of a finding that was hit."""
     if not told.certainty_free:
         found = {certainty_of(item, told.lesion) for item in tuples}
         row["certainty told"] += 1
@@ -146,7 +147,8 @@ def certainty_of(item: dict, lesion: str) -> str:
 
 
 def standing(answer: Answer) -> set[str]:
-    """Return the lesion types that forbid a denial: affirmed, doubtfully denied, their neighbours and parents."""
+    """Return the lesion types that cannot be denied: affirmed, tentatively denied, related types and their parent
+    types."""
     affirmed = [item for item in answer.tuples if item["presence"] == "positive"]
     found = set().union(*map(lesions_of, affirmed)) | set(answer.related)
     for item in affirmed:
@@ -174,13 +176,13 @@ def _count_denials(text: Clinical, answer: Answer, affirmed, denied, row: dict, 
 
 
 def reader() -> read_reports._Reader:
-    """Return what the stage reads with under the default settings."""
+    """Return the reader of the stage reports with the default settings and the engine rules."""
     chosen = params.stage_options(settings.Settings())["reports"]
     return read_reports.make_reader(read_reports.ReportsOptions(**chosen | {"engine": "rules"}))
 
 
 def answer(text: Clinical, reader: read_reports._Reader) -> Answer:
-    """Read a text as the stage reads a manifest's column ``findings``."""
+    """Read a text as the stage reads the column ``findings`` of a manifest."""
     row = {"study_id": text.id, "subject_id": text.id, "findings": text.text, "impression": None}
     line = read_reports.study_line(row, reader)
     if not isinstance(line, dict):
@@ -189,7 +191,7 @@ def answer(text: Clinical, reader: read_reports._Reader) -> Answer:
 
 
 def measures(rows: list[np.ndarray], rounds: int) -> dict[str, Measure]:
-    """Return each measure of texts with its interval, by the names of ``reports_floors.yaml``."""
+    """Return {name in ``reports_floors.yaml``: measure} of the rows of texts."""
     drawn = sums(np.array(rows).reshape(-1, len(COUNTS)), [str(number) for number in range(len(rows))], rounds)
     whole = drawn.whole
     ways = {
@@ -216,7 +218,7 @@ def _f1(counts: np.ndarray, signs: tuple[str, ...]) -> np.ndarray:
 
 
 def _right(name: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the function that gives right / told of a measure."""
+    """Return the function that computes right / told of the measure ``name``."""
     return lambda counts: ratio_or_nan(_of(counts, f"{name} right"), _of(counts, f"{name} told"))
 
 
@@ -225,7 +227,8 @@ def _of(counts: np.ndarray, name: str) -> np.ndarray:
 
 
 def halves(texts: int, every: int | None) -> Iterator[tuple[str, list[int]]]:
-    """Yield (name, indices): all, and with ``every`` those that may be looked at and each ``every``-th that may not."""
+    """Yield (name, text indices): all texts, and with ``every`` the "read" texts and each ``every``-th, "unread"
+    text."""
     yield "all", list(range(texts))
     if every:
         yield "read", [i for i in range(texts) if i % every != every - 1]

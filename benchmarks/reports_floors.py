@@ -1,4 +1,4 @@
-"""The floors of the reports engine (``reports_floors.yaml``) and whether measures meet them."""
+"""The minimum scores (floors) of the reports engine in ``reports_floors.yaml``, and whether measures reach them."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +12,8 @@ TABLE = Path(__file__).with_suffix(".yaml")
 
 
 class Verdict(NamedTuple):
-    """One floor held against its measure. ``word``: met, not met, or no cases; ``by_interval``: the few-cases rule."""
+    """Result for one floor. ``word``: met, not met or no cases; ``by_interval``: whether the interval's upper end
+    counts."""
 
     name: str
     measure: Measure
@@ -22,12 +23,14 @@ class Verdict(NamedTuple):
 
 
 def read(path: Path = TABLE) -> dict:
-    """Return the table: ``whole``, ``lesions`` and ``clinical`` ({name: floor}), ``ceilings``, ``few`` (cases)."""
+    """Return the table: ``whole``, ``lesions``, ``clinical`` and ``ceilings`` ({name: limit}), and ``few`` (number of
+    cases)."""
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def verdict(name: str, measure: Measure, floor: float, few: int = 0) -> Verdict:
-    """Hold a measure of ``few`` or more cases to its value, one of fewer to the upper end of its interval."""
+    """Compare a measure with its floor. For fewer than ``few`` cases, the upper end of its interval must reach the
+    floor."""
     by_interval = measure.cases < few
     reached = measure.high if by_interval else measure.value
     if np.isnan(reached) or not measure.cases:
@@ -36,7 +39,7 @@ def verdict(name: str, measure: Measure, floor: float, few: int = 0) -> Verdict:
 
 
 def held(found: dict[str, Measure], floors: dict[str, float], ceilings: dict[str, float]) -> list[Verdict]:
-    """Return a verdict for each floor, and for each ceiling: a share that may not be exceeded."""
+    """Return a verdict for each floor, and for each ceiling, a fraction that must not be exceeded."""
     rows = [verdict(name, found[name], floor) for name, floor in floors.items()]
     for name, most in ceilings.items():
         value = found[name].value

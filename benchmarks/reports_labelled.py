@@ -1,6 +1,6 @@
-"""Labelled reports and sentences as JSON Lines: what a line holds, and one sentence for a line that does not.
+"""Labelled reports and sentences as JSON Lines: the models of a line, and one-sentence errors for invalid lines.
 
-A missing key of ``Expected`` is not scored, so it matters which keys a line gives (pydantic's ``model_fields_set``).
+A missing key of ``Expected`` is not scored, so the models record the keys of a line (pydantic's ``model_fields_set``).
 """
 
 from pathlib import Path
@@ -17,13 +17,13 @@ Line = TypeVar("Line", bound="_Line")
 
 
 class _Line(BaseModel):
-    """Other keys of a line are its author's own."""
+    """Base class of a line. Unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Gold(_Line):
-    """A finding that people labelled. ``side_implied``: they left the side out, so that it is not scored."""
+    """A labelled finding. ``side_implied``: people did not state the side, so it is not scored."""
 
     lesion: Lesion | None
     term: str | None = None
@@ -33,7 +33,7 @@ class Gold(_Line):
 
 
 class Report(_Line):
-    """A report, the lesion types it affirms, and where. Reports of one ``text_group`` have the same text."""
+    """A report with the types and places of its affirmed lesions. Reports of one ``text_group`` have the same text."""
 
     lesions: tuple[Lesion, ...]
     findings: str | None = None
@@ -50,17 +50,17 @@ class Report(_Line):
 
     @property
     def text(self) -> str:
-        """What is scored: findings, newline, impression."""
+        """The scored text: findings, newline, impression."""
         return f"{self.findings or ''}\n{self.impression or ''}"
 
     @property
     def group(self) -> str:
-        """Reports of one group stay in one fold and are resampled together."""
+        """Name of the report's group. Reports of one group stay in one fold and are resampled together."""
         return self.text if self.text_group is None else str(self.text_group)
 
 
 class Expected(_Line):
-    """One tuple of an accepted reading of a sentence; names are those of the fixtures, see :func:`same_tuple`."""
+    """One tuple of a correct reading of a sentence. Keys are named as in the fixtures, see :func:`same_tuple`."""
 
     entity: str
     entity_alts: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class Expected(_Line):
 
 
 class Case(_Line):
-    """A sentence with the tuples it asks for; ``alternatives`` are other accepted readings of the whole sentence."""
+    """A sentence with its expected tuples; ``alternatives`` are other correct readings of the whole sentence."""
 
     report: str
     expected: tuple[Expected, ...]
@@ -86,7 +86,7 @@ class Case(_Line):
 
 
 class Told(_Line):
-    """A finding of a clinical text. ``locations`` None: not scored; ``inferred_from``: the finding it explains."""
+    """A finding of a clinical text. ``locations`` None: not scored; ``inferred_from``: the finding that it explains."""
 
     lesion: Lesion
     presence: Literal["positive", "negative"]
@@ -98,7 +98,7 @@ class Told(_Line):
 
 
 class Clinical(_Line):
-    """A text in hospital style with one careful reading; :mod:`reports_clinical` tells how its fields are scored."""
+    """A text in hospital style with its ground truth; :mod:`reports_clinical` describes how it is scored."""
 
     id: str
     category: str
@@ -113,15 +113,15 @@ class Clinical(_Line):
     @field_validator("unscored", mode="before")
     @classmethod
     def _named(cls, value: object) -> object:
-        """A type that is not scored may stand alone, with a reason beside it, or as a key."""
+        """Convert each item, a lesion type or {"lesion": type, ...}, to the type."""
         return [item["lesion"] if isinstance(item, dict) else item for item in value or ()]
 
 
 def read(path: str | Path, kind: type[Line]) -> list[Line]:
     """Read a JSON Lines file; blank lines are skipped.
 
-    Raises UserError with one sentence (file, line, what is wrong; never text of a report) for a file that cannot be
-    read, holds no line, or has a line that is not of this kind.
+    Raises UserError if the file is unreadable or empty, or if a line is invalid. The message is one sentence with file,
+    line and fault, and never quotes a report.
     """
     lines = []
     try:

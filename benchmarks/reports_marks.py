@@ -1,4 +1,4 @@
-"""One text of the error browser: which piece of it got which decision, and the rows of its tuples."""
+"""One text of the error browser: its pieces with their decisions, and the rows of its tuples."""
 
 import heapq
 from collections.abc import Iterator
@@ -19,13 +19,14 @@ DECISIONS = {
     "no_new": ("O", "“no new”: denies nothing old"),
     "explains": ("E", "explains the finding beside it: a candidate, no tuple of its own"),
 }
-"""Decision: its letter and its meaning; the template has a colour and a line for each."""
+"""{decision: (letter, meaning)}; the template has a colour and a line style for each."""
 _CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {127: 0x2421}
-"""A control character has no place in HTML: its picture stands for it, so that spans still count."""
+"""{control character: its visible symbol}. HTML allows no control characters, and replacing them preserves the
+spans."""
 
 
 class Mark(NamedTuple):
-    """A piece [start, end) of a text: its decision, the note on it, and the numbers of its tuples ("" for none)."""
+    """A span [start, end) of a text: its decision, a note, and the numbers of its tuples ("" for none)."""
 
     start: int
     end: int
@@ -35,7 +36,7 @@ class Mark(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A run of text under one mark, or under none. ``first``: the mark starts here."""
+    """A piece of text with its mark, or with None. ``first``: whether the mark starts here."""
 
     text: str
     mark: Mark | None
@@ -43,14 +44,14 @@ class Piece(NamedTuple):
 
 
 def decision_of(item: dict) -> str:
-    """Return the decision on a tuple, a key of ``DECISIONS``."""
+    """Return the decision of a tuple, a key of ``DECISIONS``."""
     if item["presence"] == "positive":
         return item["hedge"]
     return "denied" if item["denies"] else "no_new"
 
 
 def note_of(item: dict) -> str:
-    """Return what a tuple says, one part a line, for the pointer."""
+    """Return the content of a tuple, one part per line, for the tooltip."""
     parts = {
         "entity": item["entity"],
         "lesion type": item["lesion_type"],
@@ -77,9 +78,10 @@ def row_of(number: int, item: dict) -> tuple:
 
 
 def marks_of(text: str, tuples: list[dict]) -> list[Mark]:
-    """Return the marks of a text: one for each span of ``tuples`` (in characters of ``text``), and their candidates.
+    """Return the marks of a text: one for each span of ``tuples`` (in characters of ``text``), and one for each
+    candidate.
 
-    A tuple only names its candidates; where they stand in its sentence is looked up in the lexicon of the rules.
+    A tuple only names its candidates. Their spans in its sentence are found with the lexicon of the rules.
     """
     spans: dict[tuple[int, int], list[int]] = {}
     for number, item in enumerate(tuples):
@@ -102,7 +104,7 @@ def marks_of(text: str, tuples: list[dict]) -> list[Mark]:
 
 
 def _wordings(sentence: str, wanted: set[str] | None) -> Iterator[tuple[int, int, str]]:
-    """Yield (start, end, name) of the wordings of these findings in a sentence, longest first."""
+    """Yield (start, end, name) of the words in a sentence that name the findings ``wanted``, longest first."""
     if not wanted:
         return
     words = split_words(sentence)
@@ -114,8 +116,8 @@ def _wordings(sentence: str, wanted: set[str] | None) -> Iterator[tuple[int, int
 
 
 def pieces_of(text: str, marks: list[Mark]) -> list[Piece]:
-    """Cut a text where marks begin and end; a piece under several marks shows the shortest. Joined they are the text,
-    but for control characters."""
+    """Split a text where marks start and end. A piece under several marks gets the shortest mark. The joined pieces are
+    the text, with control characters replaced."""
     cuts = sorted({0, len(text), *(c for mark in marks for c in mark[:2] if 0 < c < len(text))})
     pieces, waiting, live = [], sorted(marks, reverse=True), []
     for start, end in pairwise(cuts):

@@ -14,7 +14,7 @@ from reports_labelled import Report
 
 
 class Measure(NamedTuple):
-    """A number, the 95 % interval of its bootstrap (NaN where there is none), and of how many cases it is."""
+    """A value, its 95 % bootstrap interval (NaN if undefined), and its number of cases."""
 
     value: float
     low: float
@@ -24,20 +24,21 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True)
 class Sums:
-    """Counts summed over all reports (...) and over each drawing of reports (rounds, ...)."""
+    """Sums of counts over all reports (...), and over the reports of each bootstrap draw (rounds, ...)."""
 
     whole: np.ndarray
     drawn: np.ndarray
 
     def measure(self, score: Callable[[np.ndarray], np.ndarray], cases: int) -> Measure:
-        """Return the score of the sums with its percentile interval; drawings without a case are left out."""
+        """Return the score of the sums with its percentile interval; draws in which the score is undefined are
+        ignored."""
         values = score(self.drawn)
         values = values[np.isfinite(values)]
         low, high = np.percentile(values, [2.5, 97.5]) if len(values) else (np.nan, np.nan)
         return Measure(float(score(self.whole)), float(low), float(high), int(cases))
 
     def part(self, index: tuple) -> "Sums":
-        """Return the sums of a part of the counts, such as one lesion."""
+        """Return the sums at an index of the counts, such as one lesion."""
         return Sums(self.whole[index], self.drawn[(slice(None), *index)])
 
     def total(self) -> "Sums":
@@ -46,9 +47,9 @@ class Sums:
 
 
 def sums(counts: np.ndarray, groups: list[str], rounds: int) -> Sums:
-    """Sum counts (reports, ...) over all reports, and ``rounds`` times over groups of reports drawn with return.
+    """Sum counts (reports, ...) over all reports and over ``rounds`` draws of groups of reports with replacement.
 
-    The same groups give the same drawings, whatever is counted.
+    The draws depend only on the groups.
     """
     names, index = np.unique(groups, return_inverse=True)
     grouped = np.zeros((len(names), *counts.shape[1:]), int)
@@ -59,7 +60,8 @@ def sums(counts: np.ndarray, groups: list[str], rounds: int) -> Sums:
 
 
 def fold_of(groups: list[str], folds: int) -> np.ndarray:
-    """Return int (reports,): the fold of each report, from 0; a group stays together, folds have as many groups."""
+    """Return the fold of each report, int (reports,), from 0. Groups are not split, and folds have equal numbers of
+    groups."""
     order = sorted(set(groups), key=lambda group: hashlib.md5(group.encode()).digest())
     number = {group: place % folds for place, group in enumerate(order)}
     return np.array([number[group] for group in groups])
@@ -69,8 +71,8 @@ def fold_of(groups: list[str], folds: int) -> np.ndarray:
 class Accuracy:
     """Measures of labelled reports.
 
-    ways: {way to count: {"P", "R", "micro-F1", "macro-F1": Measure}}; lesions: {lesion: {"P", "R", "F1": Measure}};
-    places: {"laterality", "zone_family": Measure}; place_counts: int (7 lesions, 2 kinds, right and told).
+    ways: {key of WAYS: {"P", "R", "micro-F1", "macro-F1": Measure}}; lesions: {lesion: {"P", "R", "F1": Measure}};
+    places: {"laterality", "zone_family": Measure}; place_counts: int (7 lesions, sides and zones, right and scored).
     """
 
     ways: dict[str, dict[str, Measure]]
@@ -80,7 +82,7 @@ class Accuracy:
 
     @property
     def whole(self) -> dict[str, Measure]:
-        """The measures that have floors, by the names of ``reports_floors.yaml``."""
+        """{name in ``reports_floors.yaml``: measure}, for the measures that have floors."""
         return {
             "micro-F1": self.ways["weak dropped"]["micro-F1"],
             "macro-F1": self.ways["weak dropped"]["macro-F1"],
@@ -91,7 +93,7 @@ class Accuracy:
 
 
 def measured(reports: list[Report], answers: list[list[dict]], rounds: int) -> Accuracy:
-    """Score the answers; ``rounds`` drawings of groups of equal texts give the intervals."""
+    """Score the answers; the intervals come from ``rounds`` draws of groups of reports with equal texts."""
     groups = [report.group for report in reports]
     ways, lesions = {}, {}
     for way, grades in scores.WAYS.items():
@@ -117,7 +119,7 @@ def measured(reports: list[Report], answers: list[list[dict]], rounds: int) -> A
 
 
 def of_cases(right: list[bool], rounds: int) -> Measure:
-    """Return the share of sentences that are wholly right, each drawn by itself."""
+    """Return the fraction of sentences that are entirely right. The interval comes from draws of single sentences."""
     counts = np.array([[good, 1] for good in right], int)
     drawn = sums(counts, [str(number) for number in range(len(right))], rounds)
     return drawn.measure(scores.part_right, len(right))

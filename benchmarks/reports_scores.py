@@ -1,7 +1,7 @@
-"""How right answers are: lesion types, sides and zones of labelled reports, tuples of sentences.
+"""Compare answers with labels: lesion types, sides and zones of labelled reports, and tuples of sentences.
 
-Answers are tuples of :mod:`cxr.language.reports.schema`. A lesion counts as found where an affirmed tuple of it, or a
-finding that may stand for it, has one of the grades asked for. Counts are (..., 7 lesions, 3): true positive, false
+Answers are tuples of :mod:`cxr.language.reports.schema`. A lesion counts as found if an affirmed tuple names it, or a
+finding that may stand for it, with one of the allowed hedges. Counts are (..., 7 lesions, 3): true positive, false
 positive, false negative.
 """
 
@@ -22,11 +22,11 @@ FAMILY = {
     "upper": "upper",
     "apical": "upper",
 }
-"""A piece of a zone label and the family of zones that people label."""
+"""{part of a zone label: family of zones in the human labels}."""
 UNPLACED = "cardiomegaly"
-"""A lesion without side or zone."""
+"""The lesion that has no side and no zone."""
 WAYS = {"weak dropped": ("definite", "strong"), "all": HEDGES, "definite only": ("definite",)}
-"""Which grades count as found."""
+"""{name: hedges with which a lesion counts as found}."""
 USUAL = WAYS["weak dropped"]
 
 
@@ -38,7 +38,7 @@ def worse(first: str, second: str | None) -> str:
 
 
 def found_lesions(tuples: list[dict], grades: tuple[str, ...] = USUAL) -> dict[str, list[dict]]:
-    """Return {lesion: its tuples} of what the engine affirms at these grades."""
+    """Return {lesion: its tuples} of the lesions that the engine affirms with one of the hedges ``grades``."""
     found: dict[str, list[dict]] = {}
     for item in tuples:
         if item["presence"] != "positive":
@@ -64,14 +64,14 @@ def families_of(tuples: list[dict]) -> set[str]:
 
 
 class Places(NamedTuple):
-    """Whether the sides and the zone families of a lesion are exactly the labelled ones; None: not scored."""
+    """Whether the sides and the zone families of a lesion equal the labelled ones; None if they are not scored."""
 
     sides: bool | None
     zones: bool | None
 
 
 def places_of(report: Report, lesion: str, found: dict[str, list[dict]]) -> Places:
-    """Compare the places of one lesion of a report: only one that is found, and only what people labelled."""
+    """Compare the places of one lesion of a report. Only found lesions and labelled places are scored."""
     gold = [item for item in report.gold if item.lesion == lesion]
     sides = {side for item in gold for side in item.sides}
     zones = {zone for item in gold for zone in item.zone_family}
@@ -98,7 +98,7 @@ def count(reports: list[Report], answers: list[list[dict]], grades: tuple[str, .
 
 
 def count_places(reports: list[Report], answers: list[list[dict]]) -> np.ndarray:
-    """Return int (reports, 7 lesions, 2, 2): for sides and for zone families, how many are right and how many told."""
+    """Return int (reports, 7 lesions, 2, 2): for sides and for zone families, the numbers (right, scored)."""
     table = np.zeros((len(reports), len(LESIONS), 2, 2), int)
     for row, (report, tuples) in enumerate(zip(reports, answers, strict=True)):
         found = found_lesions(tuples)
@@ -110,7 +110,7 @@ def count_places(reports: list[Report], answers: list[list[dict]]) -> np.ndarray
 
 
 def part_right(counts: np.ndarray) -> np.ndarray:
-    """Return right / told (...) of counts (..., 2)."""
+    """Return right / scored, (...), from counts (..., 2)."""
     return ratio_or_nan(counts[..., 0], counts[..., 1])
 
 
@@ -118,7 +118,7 @@ def part_right(counts: np.ndarray) -> np.ndarray:
 
 
 def same_tuple(ours: dict, expected: Expected) -> bool:
-    """Tell whether a tuple of ours is the expected one; keys that the case leaves out are not compared."""
+    """Return whether a tuple equals the expected one. Keys that the case does not have are not compared."""
     given = expected.model_fields_set
     names = {name.lower() for name in (expected.entity, *expected.entity_alts)}
     seven = ours["lesion_type"] is not None and ours["lesion_type"] == expected.lesion
@@ -140,7 +140,7 @@ def same_tuple(ours: dict, expected: Expected) -> bool:
 
 
 def case_right(case: Case, tuples: list[dict]) -> bool:
-    """Tell whether the tuples are one of the accepted readings of a sentence, in any order."""
+    """Return whether the tuples equal one of the correct readings of a sentence, in any order."""
     for reading in (case.expected, *case.alternatives):
         rest = list(tuples)
         for expected in reading:

@@ -1,18 +1,21 @@
-"""Measure the speed of ROSALIA's training and evaluation against a plain port of the published loop, in one run.
+"""Measure the speed of ROSALIA's training and evaluation, in comparison with a plain port of the published code.
 
     python benchmarks/rosalia.py [--size lite|7b] [--layers N] [--device auto|cpu|cuda] [--dtype float32|bfloat16]
         [--results results] [--batches 1,4,16] [--images 8] [--steps 3] [--updates 60] [--rounds 3]
         [--max-new-tokens 64] [--output benchmarks/rosalia.tsv]
 
-`lite` has the sizes of `training.lite.sizes`; `7b` those of LLaMA-7B, CLIP ViT-L/14 and SAM ViT-H with random weights,
-made on the device (`--layers` cuts each down to so many layers, for a try). The pairs are those of the dataset in
-`--results` (`make demo` makes one). Both loops begin at pairs whose pictures are read and resized, use the same weights
-and the same kernels, and take turns. A training step is forward, backward, clipping and AdamW on the paper's trained
-parts, SAM's and CLIP's encoders frozen. In float32 losses, masks and answers must agree, or the benchmark stops; in
-bfloat16 the table tells how far they do. `lite` is first trained for `--updates` updates, so that it gives answers that
-end; random weights (`7b`, or `--updates 0`), whose head is changed so that [SEG] comes first, then say nothing up to
-`--max-new-tokens`. Seconds are those of the CPU's cores, or a GPU's wall; memory is the most held (GPU: tensors; Linux:
-the process).
+`lite` has the sizes of `training.lite.sizes`. `7b` has those of LLaMA-7B, CLIP ViT-L/14 and SAM ViT-H with random
+weights; `--layers` reduces the layers of each net, for a quick try. The pairs come from the dataset in `--results`,
+which `make demo` can make.
+
+Our code and the port alternate. They use the same weights and modules, and the images are read and resized before. A
+training step is forward, backward, clipping and AdamW on the parts that the paper trains; the encoders of SAM and CLIP
+are frozen. In float32 the benchmark stops unless losses, masks and answers agree. In bfloat16 the table only reports
+the agreement.
+
+`lite` is first trained for `--updates` steps, so that its answers end. Random weights (`7b`, or `--updates 0`) are
+changed so that the answer begins with [SEG], and give `--max-new-tokens` tokens. Times are core seconds on a CPU and
+wall seconds on a GPU. Memory is the maximum: of tensors on a GPU, of the process on Linux.
 """
 
 import argparse
@@ -51,20 +54,20 @@ from rosalia_nets import Meter, random_7b  # noqa: E402
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 LOSS_OFF, PIXELS_OFF = 1e-4, 1e-6
-"""How far the loops may differ in float32: a loss relative to its size, and the share of a mask's pixels."""
+"""Maximum difference in float32: of a loss relative to its value, and the fraction of different pixels of a mask."""
 COLUMNS = {
     "what": pl.String, "size": pl.String, "device": pl.String, "dtype": pl.String, "batch": pl.Int64,
     "pairs": pl.Int64, "images": pl.Int64, "tokens": pl.Int64, "ours_pairs_per_s": pl.Float64,
     "original_pairs_per_s": pl.Float64, "ratio": pl.Float64, "ours_peak_gb": pl.Float64,
     "original_peak_gb": pl.Float64, "agreement": pl.Float64,
 }  # fmt: skip
-"""Of the table. agreement: of the pairs, the mean share of equal pixels, 0 where the answers differ; of training steps,
-1 - the largest relative difference of a loss."""
+"""Columns of the table. agreement: for evaluation, the mean fraction of equal pixels, 0 for different answers; for
+training steps, 1 - the largest relative difference of a loss."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What is measured, and on what."""
+    """The model, the data and the options of a benchmark."""
 
     size: str
     recipe: Recipe
@@ -76,10 +79,10 @@ class Bench:
     rounds: int
     max_new_tokens: int
     random: bool
-    """Whether the weights are random, so that the model says nothing."""
+    """Whether the weights are random, so that the answers have no meaning."""
 
     def asker(self, batch: int, *, text: bool) -> Asker:
-        """Return our evaluation with the settings' defaults."""
+        """Return our evaluation with the default settings."""
         plain = Settings()
         asking = plain.inference.as_dict(without=("split", "paraphrases"))
         asking |= {name: getattr(plain.training, name) for name in ("conversation", "max_length", "fit")}
@@ -87,7 +90,8 @@ class Bench:
         return Asker(self.model, self.tokens, InferenceOptions(**asking), self.device, batch)
 
     def pairs(self, split: str, *, answers: bool, masks: bool) -> Pairs:
-        """Return the pairs of a split; in training the target is the side of the model's own square."""
+        """Return the pairs of a split; with ``masks``, the target masks have the side of SAM's input, as in
+        training."""
         options = replace(self.asker(1, text=True).pair_options(), answers=answers)
         if masks:
             options = replace(options, target=options.sam_side)
@@ -97,21 +101,21 @@ class Bench:
         return Pairs(lines=lines_of(self.results, split), tokens=self.tokens, options=options, **shards)
 
     def to(self, batch: Batch) -> Batch:
-        """Return a batch on the device, in the model's number type."""
+        """Return a batch on the model's device and in its number type."""
         return batch.to(self.device, self.dtype)
 
 
 def lines_of(results: Path, split: str) -> str:
-    """Return the file of a split's pairs."""
+    """Return the path of a split's pairs."""
     return str(results / f"dataset/default/{split}.jsonl")
 
 
 def make(given: argparse.Namespace) -> Bench:
-    """Make the model and its tokenizer."""
+    """Return the benchmark with its model and tokenizer."""
     device = select_device(given.device)
     training = Settings().training
     recipe = training.lite if given.size == "lite" else training.rosalia
-    lora = replace(recipe.lora, dropout=0.0)  # drawn anew by each loop
+    lora = replace(recipe.lora, dropout=0.0)  # dropout would differ between the two implementations
     recipe = replace(recipe, runner="plain", trained=training.rosalia.trained, lora=lora)
     texts = (
         write_prompt(line["instruction"], line["answer"], training.conversation)
@@ -135,9 +139,9 @@ def make(given: argparse.Namespace) -> Bench:
 def in_turns(
     bench: Bench, works: list[Callable[[], object]], before: Callable[[], None] = lambda: None
 ) -> tuple[list[Meter], list[object]]:
-    """Do each work once to warm up, then ``rounds`` times in turns; return the meters and what the first gave.
+    """Run each function once to warm up, then ``rounds`` times in turns; return (meters, results of the warm-up).
 
-    ``before`` is done before each that warms up.
+    ``before`` is called before each warm-up.
     """
     given = []
     for work in works:
@@ -152,7 +156,7 @@ def in_turns(
 
 
 def row(bench: Bench, what: str, batch: int, pairs: int, images: int, tokens: int, meters: list[Meter], agreement):
-    """Return a line of the table; the meters are ours and the original's."""
+    """Print and return a row of the table; ``meters``: ours and the port's."""
     ours, theirs = meters
     name = torch.cuda.get_device_name() if bench.device.type == "cuda" else f"CPU, {torch.get_num_threads()} thread"
     values = {
@@ -170,7 +174,7 @@ def row(bench: Bench, what: str, batch: int, pairs: int, images: int, tokens: in
 
 
 def agreed(bench: Bench, what: str, off: float, limit: float) -> None:
-    """Stop if the loops do not agree in float32."""
+    """Exit with a message if the two implementations differ by more than ``limit`` in float32."""
     if bench.dtype == torch.float32 and not off <= limit:
         sys.exit(f"{what}: the two loops differ by {off:.3g}, more than {limit:.3g}: one of them is wrong")
 
@@ -179,7 +183,7 @@ def agreed(bench: Bench, what: str, off: float, limit: float) -> None:
 
 
 def batches_of(pairs: Pairs, recipe: Recipe, size: int, count: int, *, distinct: bool) -> list[Batch]:
-    """Return ``count`` batches as the training draws them; ``distinct``: of as many pictures as pairs, where it can."""
+    """Return ``count`` batches, sampled as in training, or with ``distinct`` as many different images as possible."""
     if not distinct:
         draws = PairSampler(
             pairs.lines.positive, batch=size, seed=0, balance=recipe.balance, equalise=recipe.equalise, where="train"
@@ -194,7 +198,7 @@ def batches_of(pairs: Pairs, recipe: Recipe, size: int, count: int, *, distinct:
 
 
 def stepper(bench: Bench, forward: Callable[[Rosalia, Batch], dict], batches: list[Batch], parameters, optimiser):
-    """Return a work that makes one training step a batch and gives their losses."""
+    """Return a function that takes one training step per batch and returns the losses."""
     model, clip = bench.model, bench.recipe.clip
 
     def work() -> list[float]:
@@ -213,7 +217,7 @@ def stepper(bench: Bench, forward: Callable[[Rosalia, Batch], dict], batches: li
 
 
 def bench_training(bench: Bench, sizes: list[int], count: int) -> list[dict]:
-    """Measure training steps of several batch sizes."""
+    """Return the rows of training steps for several batch sizes."""
     pairs, rows = bench.pairs("train", answers=True, masks=True), []
     model, recipe = bench.model, bench.recipe
     forwards = (
@@ -226,7 +230,7 @@ def bench_training(bench: Bench, sizes: list[int], count: int) -> list[dict]:
         model.checkpoint_gradients()
     parameters = train.select_trained(model, recipe.trained)
     start = {name: value.detach().cpu().clone() for name, value in parameters.items()}
-    # one optimiser for both loops: memory is that of one
+    # both implementations share one optimiser, so that memory includes only one
     optimiser = train.make_optimiser(parameters, recipe)
     for group in optimiser.param_groups:
         group["lr"] = 1e-5  # large enough to be an update, small enough that rounding stays rounding
@@ -253,7 +257,7 @@ def bench_training(bench: Bench, sizes: list[int], count: int) -> list[dict]:
 
 
 def ours_evaluated(bench: Bench, samples: list[Sample], images: list[int], batch: int, *, text: bool) -> list[tuple]:
-    """Return (answer or None, mask) of each sample, as the inference stage asks."""
+    """Return (answer or None, mask) of each sample by our evaluation, as in the stage inference."""
     asker, replies = bench.asker(batch, text=text), []
     for rows in split_by_images(images, batch):
         replies += asker.ask([samples[place] for place in rows], lambda logits: logits > 0)
@@ -263,7 +267,8 @@ def ours_evaluated(bench: Bench, samples: list[Sample], images: list[int], batch
 
 
 def theirs_evaluated(bench: Bench, samples: list[Sample], *, text: bool) -> list[tuple]:
-    """Return the same by the original loop, one pair at a time; masks alone: from texts with their answers."""
+    """Return (answer or None, mask) of each sample by the port, one at a time. Without ``text``, samples contain
+    answers."""
     found, tokens = [], bench.tokens
     with inference():
         for sample in samples:
@@ -278,14 +283,14 @@ def theirs_evaluated(bench: Bench, samples: list[Sample], *, text: bool) -> list
 
 
 def likeness(one: tuple, two: tuple) -> float:
-    """Return the share of a mask's pixels that are equal; 0 for another answer."""
+    """Return the fraction of equal pixels of two (answer, mask); 0 if the answers differ."""
     if one[0] != two[0] or (one[1] is None) != (two[1] is None):
         return 0.0
     return 1.0 if one[1] is None else float(np.mean(one[1] == two[1]))
 
 
 def bench_evaluation(bench: Bench, sizes: list[int], count: int) -> list[dict]:
-    """Measure masks with texts, and masks alone, of the first ``count`` pictures of the test split."""
+    """Return the rows of masks with answers, and of masks alone, for the first ``count`` images of the test split."""
     rows = []
     bench.model.eval()
     pairs = bench.pairs("test", answers=False, masks=False)
@@ -300,7 +305,7 @@ def bench_evaluation(bench: Bench, sizes: list[int], count: int) -> list[dict]:
         theirs = None
         for size in sizes:
             works = [lambda size=size, text=text: ours_evaluated(bench, samples, images, size, text=text)]
-            if theirs is None:  # it takes one pair at a time whatever the batch
+            if theirs is None:  # the port processes one pair at a time, whatever the batch
                 works.append(lambda text=text: theirs_evaluated(bench, samples if text else whole, text=text))
             meters, found = in_turns(bench, works)
             theirs = theirs or (meters[1], found[1])
@@ -315,7 +320,7 @@ def bench_evaluation(bench: Bench, sizes: list[int], count: int) -> list[dict]:
 
 
 def let_it_say_seg(bench: Bench, sample: Sample) -> None:
-    """Change the head of random weights so that the answer to a sample begins with [SEG]."""
+    """Change the output weights so that the answer to ``sample`` begins with [SEG]."""
     batch = bench.to(collate([sample], bench.tokens.pad))
     head = bench.model.llava.lm_head.weight
     with torch.no_grad():
@@ -324,7 +329,7 @@ def let_it_say_seg(bench: Bench, sample: Sample) -> None:
 
 
 def learn(bench: Bench, updates: int) -> None:
-    """Train all parts of the small model for a while, so that its answers are such."""
+    """Train all parts of the small model for ``updates`` steps, so that its answers have a meaning and end."""
     pairs, parameters = bench.pairs("train", answers=True, masks=True), list(bench.model.parameters())
     optimiser = torch.optim.AdamW(parameters, 2e-3)
     draws = PairSampler(pairs.lines.positive, batch=16, seed=1, balance="exact", equalise=1.0, where="train")
@@ -342,18 +347,18 @@ def learn(bench: Bench, updates: int) -> None:
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
-    """Return the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=("lite", "7b"), default="lite")
-    parser.add_argument("--layers", type=int, help="layers of each net, for a try of 7b")
+    parser.add_argument("--layers", type=int, help="layers of each net of 7b, for a quick try")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--dtype", choices=tuple(DTYPES), help="default: float32 on a CPU, bfloat16 on a GPU")
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--batches", default="1,4,16", help="batch sizes")
     parser.add_argument("--steps", type=int, default=3, help="training steps in a round")
-    parser.add_argument("--images", type=int, default=8, help="pictures of the test split to evaluate")
-    parser.add_argument("--updates", type=int, default=60, help="of the training of lite before all else")
-    parser.add_argument("--rounds", type=int, default=3, help="the fastest of so many counts")
+    parser.add_argument("--images", type=int, default=8, help="images of the test split to evaluate")
+    parser.add_argument("--updates", type=int, default=60, help="training steps of lite before the measurements")
+    parser.add_argument("--rounds", type=int, default=3, help="number of measurements; the fastest counts")
     parser.add_argument("--max-new-tokens", type=int, default=64)
     parser.add_argument("--output", default="benchmarks/rosalia.tsv")
     return parser.parse_args(given)

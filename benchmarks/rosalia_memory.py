@@ -1,12 +1,13 @@
-"""Measure the memory of ROSALIA's training step and of its validation, part by part, beside the reckoning.
+"""Measure the memory of ROSALIA's training step and validation, part by part, and calculate it for comparison.
 
     python benchmarks/rosalia_memory.py [--size lite|7b] [--layers 2,4] [--batch 4] [--dtype bfloat16] [--device auto]
         [--results results] [--output benchmarks/rosalia_memory.tsv]
 
-Counted are the tensors alive (`tensors_alive.py`), which need no GPU; on a GPU the allocator's peak stands beside. The
-step is that of the training: adapters, gradient checkpointing, AdamW on the paper's trained parts; everything is in
-``--dtype``. `7b` has LISA-7B's sizes with random weights; of two numbers of ``--layers`` (in each of its three nets)
-the whole model's 32 are computed, as every layer adds as much. The reckoning is that of docs/systems/rosalia.md.
+The memory is that of the tensors in use (`tensors_alive.py`), which can be measured without a GPU. On a GPU, the
+allocator's peak is measured too. The training step has adapters, gradient checkpointing and AdamW on the parts that the
+paper trains, all in ``--dtype``. `7b` has LISA-7B's sizes with random weights. With two numbers of ``--layers`` per
+net, the memory of the whole model with 32 layers is extrapolated linearly. The calculation follows
+docs/systems/rosalia.md.
 """
 
 import argparse
@@ -30,19 +31,19 @@ from cxr.nets.devices import inference  # noqa: E402
 from tensors_alive import Alive  # noqa: E402
 
 WHOLE = 32
-"""Layers of LISA-7B's language model and of SAM's encoder."""
+"""Number of layers of LISA-7B's language model and of SAM's encoder."""
 COLUMNS = {
     "what": pl.String, "size": pl.String, "device": pl.String, "dtype": pl.String, "batch": pl.Int64,
     "layers": pl.Int64, "measured_gb": pl.Float64, "reckoned_gb": pl.Float64,
 }  # fmt: skip
-"""Of the table. layers: 0 for a model that was not cut down; what was computed from others has no mark of its own."""
+"""Columns of the table. layers: 0 for a model with all layers, 32 for extrapolated rows."""
 Row = dict[str, object]
 
 
 def reckoned(bench: rosalia.Bench, batch: Batch, layers: int) -> tuple[float, float]:
-    """Return bytes by arithmetic: of SAM's encoder, and of a step's activations after it.
+    """Return the calculated bytes of (SAM's encoder, activations of the remaining training step).
 
-    Those are what lies between checkpointed layers, a layer that is computed again, logits, and masks.
+    The activations are those between checkpointed layers, those of one recomputed layer, logits, and masks.
     """
     text, vision = bench.model.config.llava.text_config, bench.model.config.sam.vision_config
     bytes_each, tokens = bench.dtype.itemsize, batch.input_ids.numel()
@@ -54,7 +55,7 @@ def reckoned(bench: rosalia.Bench, batch: Batch, layers: int) -> tuple[float, fl
 
 
 def step_of(bench: rosalia.Bench, batch: Batch, layers: int) -> list[tuple[str, float, float]]:
-    """Return (what, measured, reckoned) in bytes of a training step's parts."""
+    """Return (part, measured bytes, calculated bytes) of each part of a training step."""
     model, recipe = bench.model, bench.recipe
     train.add_adapters(model, recipe.lora)
     model.to(bench.dtype)
@@ -98,7 +99,7 @@ def step_of(bench: rosalia.Bench, batch: Batch, layers: int) -> list[tuple[str, 
 
 
 def validation_of(bench: rosalia.Bench, batch: Batch) -> list[tuple[str, float, float]]:
-    """Return the bytes alive at most while masks alone are drawn, besides the weights."""
+    """Return a row with the maximum bytes of tensors while masks are predicted, without the weights."""
     bench.model.eval()
     with inference(), Alive() as alive:
         bench.model.segment(batch)
@@ -106,7 +107,7 @@ def validation_of(bench: rosalia.Bench, batch: Batch) -> list[tuple[str, float, 
 
 
 def measured(given: argparse.Namespace, layers: int) -> list[Row]:
-    """Return the rows of a model of so many layers; 0: all of it."""
+    """Return the rows of a model with ``layers`` layers per net; 0: all layers."""
     made = argparse.Namespace(
         **vars(given) | {"layers": layers or None, "updates": 0, "rounds": 1, "max_new_tokens": 8}
     )
@@ -131,7 +132,7 @@ def measured(given: argparse.Namespace, layers: int) -> list[Row]:
 
 
 def whole(rows: list[Row], few: int, many: int) -> list[Row]:
-    """Return rows of the whole model, computed from those of two numbers of layers."""
+    """Return rows of the whole model, extrapolated from the rows with ``few`` and with ``many`` layers."""
     found = []
     for one, other in zip(*([row for row in rows if row["layers"] == at] for at in (few, many)), strict=True):
         line = {
@@ -141,7 +142,7 @@ def whole(rows: list[Row], few: int, many: int) -> list[Row]:
         found.append(other | line | {"what": f"{one['what']}, computed from {few} and {many} layers", "layers": WHOLE})
     held = {row["what"].partition(",")[0]: row for row in found}
     told = [name for name in ("measured_gb", "reckoned_gb") if held["weights"][name]]
-    for name in told:  # the most of two times of a step, of which one grows with the layers
+    for name in told:  # the step's maximum is in one of two phases, of which one grows with the layers
         held["a training step"][name] = sum(held[part][name] for part in ("weights", "optimiser's moments")) + max(
             held[part][name] for part in ("encoders", "all after the encoders")
         )
@@ -151,7 +152,7 @@ def whole(rows: list[Row], few: int, many: int) -> list[Row]:
 def main(wanted: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=("lite", "7b"), default="lite")
-    parser.add_argument("--layers", help="two numbers of layers, of 7b; none: the whole model")
+    parser.add_argument("--layers", help="two numbers of layers of 7b (default: the whole model)")
     parser.add_argument("--batch", type=int, default=4, help="pairs of a micro-batch")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--dtype", choices=tuple(rosalia.DTYPES))

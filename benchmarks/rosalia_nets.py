@@ -1,4 +1,4 @@
-"""Tools of `benchmarks/rosalia.py`: a model of LISA-7B's sizes with random weights, and the meter."""
+"""Tools of `benchmarks/rosalia.py`: a model of LISA-7B's size with random weights, and a meter of time and memory."""
 
 import copy
 import sys
@@ -15,11 +15,11 @@ from cxr.ils.rosalia.tokens import Tokens
 from cxr.segmentation.published import make_sam_config
 
 VOCABULARY = 32_004
-"""Rows of LISA-7B's embedding with its tokens (which words they are makes no difference here)."""
+"""Number of token embeddings of LISA-7B, including its additional tokens."""
 
 
 def configs_7b(tokens: Tokens, layers: int | None) -> tuple[LlavaConfig, SamConfig]:
-    """Return LISA-7B's sizes; ``layers`` in each of its three nets instead of its own."""
+    """Return LISA-7B's configurations; ``layers``: number of layers in each of its three nets, None for its own."""
     vision = copy.deepcopy(CLIP_L14)
     vision.num_hidden_layers = layers or vision.num_hidden_layers
     text = LlamaConfig(
@@ -36,7 +36,7 @@ def configs_7b(tokens: Tokens, layers: int | None) -> tuple[LlavaConfig, SamConf
 
 
 def random_7b(tokens: Tokens, layers: int | None, device: torch.device, dtype: torch.dtype) -> Rosalia:
-    """Return a model of LISA-7B's sizes with random weights, made on the device."""
+    """Return a model of LISA-7B's size with random weights, initialised on the device."""
     torch.manual_seed(0)
     torch.set_default_dtype(dtype)
     try:
@@ -51,7 +51,7 @@ def random_7b(tokens: Tokens, layers: int | None, device: torch.device, dtype: t
 
 
 class Meter:
-    """Seconds and memory of a block; the least seconds of all of its rounds."""
+    """Context that measures a block: minimum seconds and maximum memory (GB) over all its runs."""
 
     def __init__(self, device: torch.device):
         self.cuda = device.type == "cuda"

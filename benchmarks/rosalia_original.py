@@ -1,9 +1,9 @@
-"""A plain port of the published code's loop onto our modules, the reference of `benchmarks/rosalia.py`.
+"""A plain port of the published code's loop to our modules, the reference of `benchmarks/rosalia.py`.
 
-The same weights and the same transformers modules, hence the same kernels; the order of work is LISA's. SAM's encoder
-takes one image at a time and runs again for each instruction; the language model reads everything again for each token
-(use_cache=False), CLIP's features are computed anew each time; logits and projection are those of all positions;
-SAM's decoder draws one image at a time. `tests/workflow/test_benchmarks_rosalia.py` holds it to the original's arrays.
+It uses the same weights and modules of transformers as our code, but LISA's order of computation. SAM's encoder
+processes one image at a time, once for each instruction. For each new token, the language model and CLIP process the
+whole input again (use_cache=False). Logits and projections are computed at all positions. SAM's decoder predicts the
+masks of one image at a time. `tests/workflow/test_benchmarks_rosalia.py` compares the port with the original's arrays.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from cxr.segmentation.losses import LossWeights, bce_loss, dice_loss
 
 @dataclass(frozen=True)
 class Read:
-    """What the language model made of texts: hidden states and logits (B, L, ·), projections (B, L, C)."""
+    """Output of the language model: hidden states and logits (B, L, ·), projections (B, L, C)."""
 
     hidden: torch.Tensor
     logits: torch.Tensor
@@ -28,7 +28,7 @@ class Read:
 
 
 def read(model: Rosalia, ids: torch.Tensor, clip: torch.Tensor, attention: torch.Tensor | None) -> Read:
-    """Run CLIP and the language model over whole texts (B, L), each with its own picture (B, 3, c, c)."""
+    """Run CLIP and the language model on whole texts (B, L), each with its image (B, 3, c, c)."""
     llava = model.llava.model
     with torch.no_grad():
         states = llava.vision_tower(clip, output_hidden_states=True).hidden_states
@@ -44,18 +44,18 @@ def read(model: Rosalia, ids: torch.Tensor, clip: torch.Tensor, attention: torch
 
 
 def asked(model: Rosalia, ids: torch.Tensor) -> torch.Tensor:
-    """Return where [SEG] comes next: bool (B, L)."""
+    """Return the positions before a [SEG] token, bool (B, L)."""
     return torch.cat([ids[:, 1:] == model.config.seg_id, torch.zeros_like(ids[:, :1], dtype=torch.bool)], 1)
 
 
 def embedding(model: Rosalia, image: torch.Tensor) -> torch.Tensor:
-    """Return what SAM's encoder makes of one picture (1, 3, S, S)."""
+    """Return SAM's embedding of one image (1, 3, S, S)."""
     with torch.no_grad():
         return model.sam.vision_encoder(image).last_hidden_state
 
 
 def draw(model: Rosalia, seg: torch.Tensor, embedded: torch.Tensor, resized: tuple, target: tuple) -> torch.Tensor:
-    """Return mask logits (n, H, W) of the n prompts (n, C) of one picture (1, C, h, w)."""
+    """Return mask logits (n, H, W) for n prompts (n, C) on one image embedding (1, C, h, w)."""
     sam = model.sam
     low_res, _ = sam.mask_decoder(
         image_embeddings=embedded,
@@ -68,7 +68,8 @@ def draw(model: Rosalia, seg: torch.Tensor, embedded: torch.Tensor, resized: tup
 
 
 def predicted(model: Rosalia, batch: Batch) -> tuple[Read, list[torch.Tensor]]:
-    """Read texts with their answers and return the mask logits (n, H, W) of each sample: LISA's forward."""
+    """Run texts with their answers through the model, as LISA's forward; return mask logits (n, H, W) of each
+    sample."""
     pictures = batch.image_of.tolist()
     embedded = [embedding(model, batch.images[image : image + 1]) for image in pictures]
     found = read(model, batch.input_ids, batch.clip[batch.image_of], batch.attention)
@@ -81,7 +82,7 @@ def predicted(model: Rosalia, batch: Batch) -> tuple[Read, list[torch.Tensor]]:
 
 
 def losses(model: Rosalia, batch: Batch, weights: LossWeights) -> dict[str, torch.Tensor]:
-    """Return the losses of a training step: loss, ce, bce, dice, weighted; Dice over positives (the authors' fork)."""
+    """Return the losses of a training step: loss, ce, bce, dice; Dice over positives only, as in the authors' fork."""
     found, masks = predicted(model, batch)
     ce = functional.cross_entropy(
         found.logits[:, :-1].float().flatten(0, 1), batch.labels[:, 1:].flatten(), ignore_index=IGNORED
@@ -100,7 +101,8 @@ def losses(model: Rosalia, batch: Batch, weights: LossWeights) -> dict[str, torc
 
 @torch.no_grad()
 def evaluate(model: Rosalia, batch: Batch, max_new_tokens: int) -> tuple[list[int], torch.Tensor]:
-    """Answer one prompt greedily: ids of the answer, and the mask logits (n, H, W) of its [SEG]: LISA's evaluate."""
+    """Answer one prompt greedily, as LISA's evaluate; return the answer's ids, and mask logits (n, H, W) of its
+    [SEG]."""
     ids = batch.input_ids
     for _ in range(max_new_tokens):
         found = read(model, ids, batch.clip, None)

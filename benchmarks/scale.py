@@ -2,9 +2,9 @@
 
     python benchmarks/scale.py [--sets 10] [--gpus 1,8,64] [--cores-per-gpu 8] [--engines benchmarks/engines.tsv]
 
-GPU seconds are those that others measured on an A100 or V100, unless `gpu.py` measured the engine on a card (the
-list ``measured`` there), or ``--engines`` names a table that `engines.py --device cuda` wrote: then they are that
-card's. The table of hours tells whose each figure is.
+GPU seconds of an engine come from ``--engines``, a table of `engines.py --device cuda`, else from measurements of
+`gpu.py` (the list ``measured`` in resources/costs.yaml), else from publications (on an A100 or V100). The table of
+hours names the source of each number.
 """
 
 import argparse
@@ -20,15 +20,15 @@ import yaml
 UNITS = Path(__file__).parents[1] / "resources/costs.yaml"
 PROFILE = UNITS.parents[1] / "profiles/slurm/config.yaml"
 GROUPED = {"dataset": "tables"}
-"""Group of a stage whose group has another name."""
+"""{stage: its group in the profile slurm}, for stages whose group has another name."""
 SHARDS = 64
 STAGES = ("organs", "anomaly", "anatomy", "boxes")
 
 
 class Work(NamedTuple):
-    """A stage at full size: how often it is done (``every``: were it done for every input image), and its cost.
+    """Cost of a stage at full size, per unit: core seconds, GPU seconds, and stored bytes.
 
-    Core seconds and GPU seconds of each, bytes kept of each; whose: who measured the GPU seconds, on which card.
+    number: number of units; every: number of units if no image were excluded; whose: source of the GPU seconds.
     """
 
     stage: str
@@ -41,14 +41,15 @@ class Work(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What a card was measured to take: seconds an image, and its name."""
+    """Measured seconds per image, and the name of the GPU."""
 
     seconds: float
     card: str
 
 
 def works(units: dict, engines: str, sets: int, measured: Mapping[str, Measured]) -> Iterator[Work]:
-    """Yield every stage with the engines ``lite`` or ``paper``; ``measured`` GPU seconds of an engine come first."""
+    """Yield the work of every stage with the engines ``lite`` or ``paper``; ``measured`` has priority for GPU
+    seconds."""
     counts = {name: count["number"] for name, count in units["counts"].items()}
     for stage, unit in units["cpu"].items():
         number, times = counts[unit["per"]], sets if unit.get("each_set") else 1
@@ -71,14 +72,14 @@ def table(header: tuple[str, ...], rows: list[tuple]) -> str:
 
 
 def told(number: float) -> str:
-    """Return a number with two or three digits that count."""
+    """Format a number with two or three significant digits; "" for 0."""
     if not number:
         return ""
     return f"{number:,.0f}" if number >= 100 else f"{number:.2g}" if number < 10 else f"{number:.0f}"
 
 
 def totals(lite: list[Work], paper: list[Work]) -> str:
-    """Return the table of hours and room of each stage."""
+    """Return the table of hours and disk space of each stage."""
     rows = []
     for one, other in zip(lite, paper, strict=True):
         core, gpu = one.core_s * one.number / 3600, other.gpu_s * other.number / 3600
@@ -95,20 +96,21 @@ def totals(lite: list[Work], paper: list[Work]) -> str:
 
 
 def jobs(lite: list[Work], paper: list[Work]) -> str:
-    """Return the table of what a shard's job takes, of one threshold set; the pairs of a set's shards are one job."""
+    """Return the table of the seconds of one shard's job, for one threshold set. The stage dataset has one job per
+    set."""
     rows = []
     for one, other in zip(lite, paper, strict=True):
         if one.stage in ("cohort", "pairs", "lesion masks", "start of jobs"):
             continue
         label, parts = ("dataset (all shards)", 1) if one.stage == "dataset" else (one.stage, SHARDS)
-        each = paper[1].number / parts  # as many images as frames has
+        each = paper[1].number / parts  # number of images of the stage frames
         core, gpu = one.core_s * each, other.gpu_s * each
         rows.append((label, told(core), told(gpu), "yes" if max(core, gpu) < 600 else "**no**"))
     return table(("a shard's job", "core seconds, `lite`", "GPU seconds, the paper's nets", "under 10 minutes"), rows)
 
 
 def counted(units: dict) -> str:
-    """Return the table of what one card needs at a share of its peak rate, by counted operations."""
+    """Return the table of the hours of one GPU at a fraction of its peak speed, from the number of operations."""
     known, studies = units["counted"], units["counts"]["studies"]["number"]
     rows, every = [], 0.0
     for stage, net in known["nets"].items():
@@ -123,7 +125,7 @@ def counted(units: dict) -> str:
 
 
 def with_findings(units: dict) -> str:
-    """Return the table of the same card's hours where only images whose reports ask for a mask are edited."""
+    """Return the table of the same GPU's hours if only images whose reports need an anomaly map are edited."""
     known, studies = units["counted"], units["counts"]["studies"]["number"]
     hours = {
         stage: sum(number / known["tflop_s"][kind] for kind, number in net.items() if kind in known["tflop_s"])
@@ -145,9 +147,10 @@ def with_findings(units: dict) -> str:
 
 
 def walls(lite: list[Work], paper: list[Work], gpus: tuple[int, ...], cores_per_gpu: int, units: dict) -> str:
-    """Return the table of wall hours on so many GPUs, with so many cores beside each, and of `lite` on those cores.
+    """Return the table of wall hours: with the paper's nets on ``gpus`` GPUs and their cores, and with `lite` on the
+    cores.
 
-    One stage after the other, in the profile slurm's groups of shards; a job has one core (and a GPU).
+    Stages run one after another, in the profile slurm's groups of shards. A job uses one core, and one GPU if needed.
     """
     sizes, rows = yaml.safe_load(PROFILE.read_text(encoding="utf-8"))["group-components"], []
     for count in gpus:
@@ -158,9 +161,10 @@ def walls(lite: list[Work], paper: list[Work], gpus: tuple[int, ...], cores_per_
 
 
 def wall(work: Work, gpus: int, cores: int, units: dict, sizes: dict[str, int]) -> float:
-    """Return a stage's wall seconds: how often all GPUs or cores are taken by its jobs, times what a job takes.
+    """Return a stage's wall seconds: number of rounds in which its jobs fill all GPUs or cores, times the seconds of a
+    job.
 
-    ``sizes``: how many shards of a group share a job.
+    ``sizes``: {group: number of shards per job}.
     """
     if work.stage == "start of jobs" or not work.gpu_s + work.core_s:  # starts are counted with each job
         return 0
@@ -171,12 +175,12 @@ def wall(work: Work, gpus: int, cores: int, units: dict, sizes: dict[str, int]) 
     starts = (size + 1) * units["cpu"]["start of jobs"]["core_s"]
     seconds = size * (work.gpu_s + work.core_s) * work.number / parts + starts
     waves = math.ceil(math.ceil(parts / size) / slots)
-    # where a shard is a job and all are done at once the largest decides; else the large and the small even out
+    # if every job is one shard and all run at once, the largest shard determines the time; else sizes average out
     return waves * seconds * (units["largest_shard"] if waves == size == 1 < parts else 1)
 
 
 def measured_in(path: str | None) -> dict[str, Measured]:
-    """Return {engine: its fastest batch} from a table of `engines.py`; not a CPU's."""
+    """Return {engine: its fastest batch} from a table of `engines.py`, without measurements on a CPU."""
     if not path:
         return {}
     rows = pl.read_csv(path, separator="\t").filter(~pl.col("device").str.starts_with("CPU"))
@@ -184,7 +188,7 @@ def measured_in(path: str | None) -> dict[str, Measured]:
 
 
 def measured_by_us(units: dict) -> dict[str, Measured]:
-    """Return {engine: its fastest batch with the default settings} of what `benchmarks/gpu.py` measured."""
+    """Return {engine: its fastest batch with the default settings} from the measurements of `benchmarks/gpu.py`."""
     found = ((re.fullmatch(r"(\w+), \d+ at a time", row["what"]), row) for row in units.get("measured", ()))
     return _fastest((hit[1], row["value"], row["card"]) for hit, row in found if hit and row["unit"] == "s an image")
 
@@ -203,7 +207,7 @@ def report(
     engines: str | None = None,
     units: Path = UNITS,
 ) -> str:
-    """Return the tables; ``units``: the file of the unit costs."""
+    """Return all tables; ``units``: file of the unit costs."""
     units = yaml.safe_load(units.read_text(encoding="utf-8"))
     measured = measured_by_us(units) | measured_in(engines)
     lite, paper = (list(works(units, name, sets, measured)) for name in ("lite", "paper"))
@@ -219,7 +223,7 @@ def report(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", type=int, default=10, help="threshold sets of which a dataset is made")
+    parser.add_argument("--sets", type=int, default=10, help="number of threshold sets with a dataset")
     parser.add_argument("--gpus", default="1,8,64")
     parser.add_argument("--cores-per-gpu", type=int, default=8)
     parser.add_argument("--engines", help="a table that engines.py wrote on a GPU")

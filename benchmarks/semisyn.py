@@ -1,10 +1,10 @@
-"""Measure SemiSynCXR's placement: boxes a second against a scalar loop, and the paper's 35,000 jobs from file to file.
+"""Measure SemiSynCXR's placement: its speed in comparison with a scalar loop, and the cost of the paper's 35,000 jobs.
 
     python benchmarks/semisyn.py [--jobs 700] [--scalar 40] [--output benchmarks/semisyn.tsv] [--hold]
 
-One core, chests made here. The scalar loop draws the same boxes, one at a time, from frozen distributions of scipy.
-With ``--hold`` it ends with status 1 if the placement is less than 20 times as fast, if the two differ, or if the
-35,000 jobs take more than two core-minutes or 500 MB.
+The measurement uses one core and synthetic organ boxes. The scalar loop draws the same boxes one at a time, from frozen
+distributions of scipy. With ``--hold`` the exit status is 1 if the placement is less than 20 times as fast, if the
+boxes differ, or if the 35,000 jobs need more than two core minutes or 500 MB.
 """
 
 import argparse
@@ -59,7 +59,7 @@ from cxr.workflow.settings import Settings  # noqa: E402
 
 TIMES, CPU_S, MB, SAME = 20, 120, 500, 0.01
 POOL, PER_FINDING = 24_555, 5_000
-"""The paper's pool of healthy images, and a seventh of its 35,000."""
+"""The paper's number of healthy images, and of jobs per finding (a seventh of 35,000)."""
 CHEST = tuple(
     np.array(box, np.float64)
     for box in ((70, 80, 235, 430), (280, 75, 445, 420), (190, 260, 360, 425), (0, 0, 512, 512))
@@ -69,21 +69,21 @@ OPTIONS = SETTINGS["semisyn_placement"]
 
 
 def jobs_of(catalogue: Catalogue, name: str, count: int) -> list[Job]:
-    """Return jobs of a finding, all on one chest."""
+    """Return ``count`` jobs of a finding, all on the same chest."""
     prompts = catalogue.findings[name].prompts
     draws = (draw_numbers(OPTIONS["seed"], name, index, 0)[0] for index in range(count))
     return [Job(f"{name}-{k}", "i", k, draw_prompt(prompts, uniform), CHEST) for k, uniform in enumerate(draws)]
 
 
 def vectorised(catalogue: Catalogue, jobs: dict[str, list[Job]]) -> list[tuple]:
-    """Place all jobs; return centre and size of each box, or the ratio."""
+    """Place all jobs together; return (centre x, centre y, width, height) of each box, or (cardiothoracic ratio,)."""
     placed = (place_jobs(catalogue.findings[name], of, catalogue, **OPTIONS) for name, of in jobs.items())
     rows = [row for found in placed for _, boxes in found for row in boxes]
     return [row[5:9] if row[-1] is None else row[-1:] for row in rows]
 
 
 def scalar(catalogue: Catalogue, jobs: dict[str, list[Job]]) -> list[tuple]:
-    """Place all jobs, each box by itself; return the same."""
+    """Place all jobs box by box; return the same values as :func:`vectorised`."""
     boxes = []
     for name, of in jobs.items():
         prior = catalogue.findings[name].prior
@@ -150,7 +150,7 @@ def _single(law: Law, uniform: float, low: float, high: float) -> float:
 
 
 def rate(work: Callable, catalogue: Catalogue, count: int) -> tuple[float, list[tuple]]:
-    """Return the boxes that ``work`` places in a core second, ``count`` jobs of each finding, and the boxes."""
+    """Return (boxes per core second of ``work``, the boxes) for ``count`` jobs of each finding."""
     jobs = {name: jobs_of(catalogue, name, count) for name in FINDINGS}
     began = time.process_time()
     boxes = work(catalogue, jobs)
@@ -163,7 +163,7 @@ def apart(first: list[tuple], second: list[tuple]) -> float:
 
 
 def whole(folder: Path) -> tuple[float, int, int]:
-    """Run plan and placement of the paper's jobs in one shard; return core seconds, boxes and excluded jobs."""
+    """Run plan and placement of the paper's jobs in one shard; return (core seconds, boxes, excluded jobs)."""
     generator = np.random.default_rng(2)
     shift = generator.integers(-15, 16, (POOL, 3, 4))
     names = [f"i{number:05d}" for number in range(POOL)]

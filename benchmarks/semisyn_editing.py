@@ -1,11 +1,12 @@
-"""Measure SemiSynCXR's editing: what configurations of one source share, and the editor lite beside the anomaly maps.
+"""Measure SemiSynCXR's editing: the shared work of several configurations, and the speed of the editor lite.
 
     python benchmarks/semisyn_editing.py [--jobs 3] [--run FOLDER] [--output benchmarks/semisyn_editing.tsv] [--hold]
 
-RadEdit's engine runs with a tiny model of the published classes on the CPU (tests/support/tiny_diffusion.py): counted
-are the rows of its net, for four configurations one at a time and together. With ``--run``, the folder of a finished
-`snakemake semisyn`, both stages run again on its first shard, files included, one core. With ``--hold`` it
-ends with status 1 if a ratio misses its limit, or if an image differs.
+RadEdit's engine runs on the CPU with a tiny model of the published classes (tests/support/tiny_diffusion.py). The rows
+that its net processes are counted, for four configurations of each source one at a time and together. With ``--run``,
+the folder of a finished `snakemake semisyn`, the editor lite and the engine lite of the anomaly maps run on its first
+shard, including files, on one core. With ``--hold`` the exit status is 1 if a ratio misses its limit or an image
+differs.
 """
 
 import argparse
@@ -36,13 +37,14 @@ from cxr.workflow.settings import Settings  # noqa: E402
 
 SHARED, FASTER = 0.75, 1.0
 CONFIGS = ({}, {"blur": "gauss_r1"}, {"guidance": 12.0}, {"blur": "ggauss_b4"})
-"""Differences of four configurations, in prompt, mask or guidance alone; the last has another prompt too."""
+"""Four configurations. The second to fourth differ from the first in mask or guidance; the fourth also has another
+prompt."""
 NEGATIVES = ("", "no acute process")
 SHAPE, BOXES, STEPS = (512, 512), np.array([[100.0, 120, 260, 300]]), 6
 
 
 def jobs(number: int, negative: str) -> list[Job]:
-    """Return ``number`` jobs, each under the four configurations."""
+    """Return ``number`` jobs under each of the four configurations."""
     found = []
     for at in range(number):
         for place, told in enumerate(CONFIGS):
@@ -54,7 +56,7 @@ def jobs(number: int, negative: str) -> list[Job]:
 
 
 def evaluations(number: int, negative: str) -> tuple[int, int, bool]:
-    """Return the net's rows for all jobs one at a time and together, and whether all images are the same."""
+    """Return (net's rows one at a time, net's rows together, whether all images are equal) for the jobs."""
     from cxr.semisyn.editing import radedit
     from tiny_diffusion import write_radedit
 
@@ -84,7 +86,7 @@ def evaluations(number: int, negative: str) -> tuple[int, int, bool]:
 
 
 def rate(work: Callable, output: Path) -> float:
-    """Return the images that ``work`` writes to ``output`` in a core second."""
+    """Return the number of images per core second that ``work`` writes to ``output``."""
     began = time.process_time()
     work()
     seconds = time.process_time() - began
@@ -93,7 +95,7 @@ def rate(work: Callable, output: Path) -> float:
 
 
 def rates(run: Path) -> tuple[float, float]:
-    """Return images a core second of the editor lite and of the anomaly maps on the first shard of a finished run."""
+    """Return the images per core second of (the editor lite, the anomaly maps) on the first shard of a finished run."""
     options, results = stage_options(Settings()), run / "results"
     shard = min(path.stem for path in (results / "frames").glob("[0-9]*.h5"))
     given = {name: str(results / f"{name}/{shard}.h5") for name in ("frames", "organs")} | {"threads": 1, "attrs": {}}
@@ -120,7 +122,7 @@ def rates(run: Path) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Measure, print and write the table."""
+    """Measure the rows, print them and write the table; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=3)
     parser.add_argument("--run", type=Path)

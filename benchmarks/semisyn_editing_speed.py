@@ -1,11 +1,11 @@
-"""Measure SemiSynCXR's editing with RadEdit: seconds an edit, of configurations one at a time and of four together.
+"""Measure SemiSynCXR's editing with RadEdit: seconds per edit, for configurations one at a time and four together.
 
     python benchmarks/semisyn_editing_speed.py [--device auto|cpu|cuda] [--edits 8] [--batch 8] [--steps 4] [--tiny]
         [--output benchmarks/semisyn_editing_speed.tsv]
 
-Nets of the true size with random weights (`--tiny`: the tests'). The time of all steps of the settings is computed from
-``--steps`` and twice as many, as every step takes as long. Four configurations are those of `semisyn_editing.py`; an
-edit is one image under one of them.
+An edit is one image under one of the four configurations of `semisyn_editing.py`. The nets have their true sizes and
+random weights; `--tiny` uses the small nets of the tests. The time of all steps is extrapolated from ``--steps`` and
+from twice as many steps.
 """
 
 import argparse
@@ -37,7 +37,7 @@ COLUMNS = {"what": pl.String, "device": pl.String, "batch": pl.Int64, "s_per_edi
 
 
 def editor(given: argparse.Namespace, folder: Path, device: torch.device) -> radedit.RadEditor:
-    """Return the editor with files that it wrote before."""
+    """Write the nets' files into ``folder``, and return the editor that loads them."""
     torch.manual_seed(0)
     write = tiny_diffusion.write_radedit
     files = write(folder) if given.tiny else engines_nets.write_radedit(folder, {}, frame().image)
@@ -48,7 +48,8 @@ def editor(given: argparse.Namespace, folder: Path, device: torch.device) -> rad
 
 
 def seconds(used: radedit.RadEditor, parts: list[list[Job]], device: torch.device, few: int) -> float:
-    """Return the seconds of an edit with all steps; ``parts``: jobs that run together."""
+    """Return the seconds per edit, extrapolated to all steps; ``parts``: jobs of each batch; ``few``: number of steps
+    to run."""
     clock, took, whole = clock_of(device), {}, used.own["steps"]
     for steps in (few, 2 * few):
         used.own["steps"] = steps
@@ -64,7 +65,7 @@ def seconds(used: radedit.RadEditor, parts: list[list[Job]], device: torch.devic
 
 
 def batches(some: list[Job], size: int) -> list[list[Job]]:
-    """Return jobs in runs of a size."""
+    """Split jobs into batches of ``size`` jobs."""
     return [some[at : at + size] for at in range(0, len(some), size)]
 
 

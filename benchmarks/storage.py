@@ -2,12 +2,13 @@
 
     python benchmarks/storage.py [--results real/results] [--images 60] [--output benchmarks/storage.tsv]
 
-Measured on the arrays of the embedded cohort, which is run first, and on those of each results folder given. Every way
-is held to give back the same arrays to the bit. Rows are read in random order, each alone, from files that the system
-has in memory: the time is the decoder's, in core seconds, the best of three rounds; a writer runs once.
+The arrays are those of the embedded cohort, which is processed first, and those of each given results folder. Each
+format must return the same arrays bit for bit. Rows are read one by one in random order from files in the system's
+cache, so the time is that of the decoder. Reading times are the best of three rounds; rows are written once.
 
-Columns: ``bytes`` of the files for a row, ``disk`` bytes in the blocks they occupy, ``files`` for a row; ``reads`` and
-``writes``, rows a core second from and to a bool or uint8 array. A row is an image, of the masks one mask.
+The table has these columns, per row: ``bytes`` of the files, ``disk`` bytes in occupied blocks, and number of
+``files``. ``reads`` and ``writes`` are rows per core second, to and from a bool or uint8 array. A row is an image, or
+one mask of the stage masks.
 """
 
 import argparse
@@ -44,20 +45,20 @@ ARRAYS = (
     ("anatomy", "mask", "masks"),
     ("masks", "mask", "masks"),
 )
-"""Stage, field, and what kind of array it is."""
+"""(stage, field, kind of array)."""
 MIMIC = 377_110
-"""Images of MIMIC-CXR."""
+"""Number of images in MIMIC-CXR."""
 
 
 class Way(NamedTuple):
-    """A way to keep rows: ``write`` gives rows to a folder, ``open`` gives a function from row number to array."""
+    """A format. ``write`` writes rows into a folder; ``open`` returns a function from a row's number to its array."""
 
     write: Callable[[Path, np.ndarray], None]
     open: Callable[[Path], Callable[[int], np.ndarray]]
 
 
 def ours(kind: str) -> Way:
-    """Return the shards of this project."""
+    """Return the format of this project's shards."""
 
     def write(folder: Path, rows: np.ndarray) -> None:
         with ShardWriter(folder / "00.h5", pictures=("x",) if kind == "picture" else ()) as writer:
@@ -72,18 +73,18 @@ def ours(kind: str) -> Way:
 
 
 def same(value: np.ndarray) -> np.ndarray:
-    """Return the array itself."""
+    """Return the array unchanged."""
     return value
 
 
 def hdf5(codec: dict, encode: Callable = same, decode: Callable = same) -> Way:
-    """Return a file with one chunk a row, of what ``encode`` makes of it."""
+    """Return a format of one HDF5 file with one chunk per row; ``encode`` and ``decode`` convert a row."""
 
     def write(folder: Path, rows: np.ndarray) -> None:
         first = encode(rows[0])
         with h5py.File(folder / "00.h5", "w", libver="v110", locking=False) as file:
             shape = (len(rows), *first.shape)
-            # a checksum as in ours
+            # with a checksum, as in our shards
             data = file.create_dataset("x", shape, first.dtype, chunks=(1, *first.shape), fletcher32=True, **codec)
             for number, row in enumerate(rows):
                 data[number] = encode(row)
@@ -96,7 +97,7 @@ def hdf5(codec: dict, encode: Callable = same, decode: Callable = same) -> Way:
 
 
 def png(save: Callable, load: Callable) -> Way:
-    """Return a tree with one PNG file a picture or mask, a folder a row."""
+    """Return a format of one folder per row, with one PNG file per image or mask."""
 
     def write(folder: Path, rows: np.ndarray) -> None:
         for number, row in enumerate(rows):
@@ -117,12 +118,12 @@ def png(save: Callable, load: Callable) -> Way:
 
 
 def pillow() -> Way:
-    """Return PNG files of Pillow, which have one bit a pixel where the array is bool."""
+    """Return the PNG format of Pillow, with one bit per pixel for a bool array."""
     return png(lambda path, plane: Image.fromarray(plane).save(path), lambda path: np.asarray(Image.open(path)))
 
 
 def opencv(masks: bool) -> Way:
-    """Return PNG files of OpenCV, masks as 0 and 255."""
+    """Return the PNG format of OpenCV; masks have the values 0 and 255."""
     if masks:
         return png(
             lambda path, plane: cv2.imwrite(path, plane.view(np.uint8) * 255), lambda path: cv2.imread(path, 0) > 0
@@ -131,7 +132,7 @@ def opencv(masks: bool) -> Way:
 
 
 def rows_xored(mask: np.ndarray) -> np.ndarray:
-    """Pack a mask and take each row's difference to the one above."""
+    """Pack a mask, and replace each image row by its difference (XOR) from the row above."""
     packed = pack(mask)
     packed[..., 1:, :] ^= packed[..., :-1, :].copy()
     return packed
@@ -143,12 +144,12 @@ def rows_restored(stored: np.ndarray) -> np.ndarray:
 
 
 def rows_together(mask: np.ndarray) -> np.ndarray:
-    """Pack masks (K, H, W) with the same row of all of them side by side: (H, K, W / 8)."""
+    """Pack masks (K, H, W) to (H, K, W / 8), with the same image row of all masks side by side."""
     return np.ascontiguousarray(pack(mask).swapaxes(0, 1))
 
 
 def planes(mask: np.ndarray) -> np.ndarray:
-    """Give each pixel one number whose bits are the masks: (K, H, W) to uint16 (H, W)."""
+    """Convert masks (K, H, W) to uint16 (H, W), in which each bit is a mask."""
     return np.bitwise_or.reduce([plane.astype(np.uint16) << k for k, plane in enumerate(mask)])
 
 
@@ -158,7 +159,7 @@ def planes_apart(stored: np.ndarray, number: int) -> np.ndarray:
 
 
 def above(picture: np.ndarray) -> np.ndarray:
-    """Take each pixel's difference to the one above."""
+    """Replace each pixel by its difference from the pixel above."""
     return np.concatenate([picture[:1], picture[1:] - picture[:-1]])
 
 
@@ -168,7 +169,7 @@ def zstd(level: int) -> dict:
 
 
 def ways(kind: str, row: np.ndarray) -> Iterator[tuple[str, Way]]:
-    """Yield the ways to keep rows like ``row``: ours, the usual ones, then candidates."""
+    """Yield (name, format) for rows like ``row``: ours, usual formats, then other candidates."""
     yield "ours", ours(kind)
     yield "gzip-4", hdf5({"compression": "gzip", "compression_opts": 4})
     yield "gzip-9", hdf5({"compression": "gzip", "compression_opts": 9})
@@ -206,7 +207,7 @@ def ways(kind: str, row: np.ndarray) -> Iterator[tuple[str, Way]]:
 
 
 def measure(way: Way, rows: np.ndarray) -> dict[str, float]:
-    """Write the rows, read each in random order, compare; return the columns of the table."""
+    """Write the rows, read them in random order and check them; return the columns of the table."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         began = time.process_time()
@@ -235,7 +236,7 @@ def measure(way: Way, rows: np.ndarray) -> dict[str, float]:
 
 def arrays(results: Path, stage: str, field: str, number: int) -> np.ndarray:
     """Return up to ``number`` rows of a stage's field, evenly spread over its shards: bool or uint8 (N, ...)."""
-    # of the masks, those of one threshold set
+    # masks have one folder per threshold set
     folder = next(path for path in (results / stage / "default", results / stage) if path.is_dir())
     key = "mask_id" if stage == "masks" else "image_id"
     places = []
@@ -251,10 +252,10 @@ def arrays(results: Path, stage: str, field: str, number: int) -> np.ndarray:
 
 
 def rows_of(source: str, results: Path, number: int) -> Iterator[dict]:
-    """Yield a row of the table for each array and way."""
+    """Yield a row of the table for each array and format."""
     for stage, field, kind in ARRAYS:
         rows = arrays(results, stage, field, number)
-        # more than HDF5 keeps of a file in memory: a row that is read again comes from the file
+        # more data than HDF5 caches, so that rows are read from the file
         if rows.nbytes < 16 << 20:
             rows = np.resize(rows, (-(-(16 << 20) // rows[0].nbytes), *rows.shape[1:]))
         for way, how in ways(kind, rows[0]):

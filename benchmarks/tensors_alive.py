@@ -1,4 +1,4 @@
-"""Bytes of the tensors that are alive while a program runs, on any device, and the most of them."""
+"""Count the bytes of the tensors in use while a program runs, on any device, and their maximum."""
 
 import weakref
 
@@ -8,10 +8,10 @@ from torch.utils._pytree import tree_leaves
 
 
 class Alive(TorchDispatchMode):
-    """Use inside ``with``: counts the storages that operators make there, until they are freed.
+    """Context that counts the bytes of new tensors from their creation until they are freed.
 
-    On a GPU this is what tensors need, without what its allocator rounds up and keeps. What an operator takes inside
-    itself and frees is not seen.
+    ``now``: current bytes; ``peak``: maximum. On a GPU, the allocator's rounding and reserve are not counted. Memory
+    that an operator uses internally is not counted.
     """
 
     def __init__(self) -> None:

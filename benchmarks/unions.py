@@ -1,4 +1,4 @@
-"""What the benchmarks of MedGround and of vision-language models share: core seconds, drawn boxes, IoU of unions."""
+"""Functions that the benchmarks of MedGround and of vision-language models share: time, random boxes, IoU of unions."""
 
 import time
 from collections.abc import Callable
@@ -11,7 +11,7 @@ GRID = 1000
 
 
 def seconds(work: Callable[[], object], rounds: int = 3) -> float:
-    """Return the fastest of several rounds, core seconds."""
+    """Return the core seconds of the fastest of several rounds."""
     found = []
     for _ in range(rounds):
         start = time.process_time()
@@ -21,14 +21,14 @@ def seconds(work: Callable[[], object], rounds: int = 3) -> float:
 
 
 def boxes(count: int, seed: int) -> np.ndarray:
-    """Return boxes on the grid, int64 (count, 4)."""
+    """Return random boxes on a grid of 1000 x 1000 cells, int64 (count, 4)."""
     rng = np.random.default_rng(seed)
     low = rng.integers(0, 900, (count, 2))
     return np.concatenate([low, np.minimum(low + rng.integers(10, 200, (count, 2)), GRID)], axis=1)
 
 
 def raster_iou(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the IoU of the unions, counted on a raster of 1000 × 1000."""
+    """Return the IoU of two unions of boxes, computed on a raster of 1000 × 1000 cells."""
     planes = np.zeros((2, GRID, GRID), bool)
     for plane, held in zip(planes, (first, second), strict=True):
         for x1, y1, x2, y2 in held:
@@ -37,10 +37,8 @@ def raster_iou(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def of_unions(pairs: int = 40, rounds: int = 3) -> float:
-    """Return how many times as long as ours a raster takes for the IoU of the unions of 60 and 60 boxes.
-
-    As in scoring, many pairs are asked at once.
-    """
+    """Return the time of a raster divided by ours, for the IoU of unions of 60 boxes; many pairs are computed at
+    once."""
     one, other = ([boxes(60, 2 * at + side) for at in range(pairs)] for side in (1, 2))
     plain = [raster_iou(*pair) for pair in zip(one, other, strict=True)]
     assert union_ious(one, other).tolist() == plain

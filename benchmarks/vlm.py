@@ -1,10 +1,10 @@
-"""Measure the room of vision-language models against plain ways of the same work, in one run.
+"""Measure the code around vision-language models in comparison with simple implementations of the same work.
 
     python benchmarks/vlm.py [--run results] [--output benchmarks/vlm.tsv]
 
-``--run``: folder of a finished ``snakemake radvlm_instructions``, whose reports a language model is asked about.
-``ratio`` is the plain way's time over ours; ``target`` is the specification's, where it has one. Tiny random models on
-one core: the ratios say something of the code around a model, and nothing of a large one.
+``--run``: folder of a finished ``snakemake radvlm_instructions``, whose reports are used. ``ratio`` is the time of the
+simple implementation divided by ours. ``target`` is the specification's minimum, if there is one. The models are tiny
+and random and run on one core, so the ratios say nothing about a large model.
 """
 
 import argparse
@@ -55,7 +55,7 @@ from xrv_wheel import xrv_data  # noqa: E402
 
 ROUNDS = 5
 LARGER = 448
-"""Side of the larger pictures of conversations, px."""
+"""Side of the larger images of conversations, px."""
 UNIONS = ("IoU of unions of 60 and 60 boxes, 40 pairs at once", "a raster of 1000 × 1000")
 REPORTS = 600
 SCORED, REPLICATES = 10_000, 1000
@@ -67,7 +67,7 @@ def row(what: str, against: str, ratio: float, target: float | None = None) -> d
 
 
 def of_reading() -> dict:
-    """How the time of reading grows with the number of boxes: a linear reader has a ratio of one."""
+    """Return the row of the time to read boxes from an answer. The ratio is 1 if the time is linear in their number."""
     seen, grid = InputSize(500, 500), CONVENTIONS["grid1000"]
     texts = {count: grid.answer(boxes(count, count) / GRID, seen) for count in (10, 100)}
     cost = {
@@ -78,7 +78,7 @@ def of_reading() -> dict:
 
 
 def of_buckets() -> dict:
-    """Padded tokens of an epoch in a plain shuffle over those in buckets of like length."""
+    """Return the row of the tokens with padding in an epoch: a plain shuffle over buckets of similar lengths."""
     lengths = np.random.default_rng(3).lognormal(5.5, 0.5, 4096).astype(int)
 
     def padded(updates: list) -> int:
@@ -91,7 +91,7 @@ def of_buckets() -> dict:
 
 
 def of_fusion(folder: Path) -> list[dict]:
-    """Boxes of VinBigData's readers fused all groups at once, and each in loops; none without the table."""
+    """Return the row of the fusion of VinBigData's boxes, all groups at once or in loops; no row without the table."""
     data = xrv_data("vinbigdata-train.csv.gz")
     if data is None:
         return []
@@ -104,16 +104,17 @@ def of_fusion(folder: Path) -> list[dict]:
 
 
 def of_mix() -> dict:
-    """Lines of a mix of 4,000 drawn images, and the same lines written with json alone."""
+    """Return the row of writing a mix for 4,000 synthetic images, in comparison with json alone."""
     return row("writing the lines of a mix", "json alone", 1 / measured(4000)["ratio"], 0.1)
 
 
 def of_texts() -> list[dict]:
-    """RadVLM's filter and conversations over the reports engine, reports a second; none where the reports are absent.
+    """Return rows that compare RadVLM's filter and conversations with the reports engine; no rows without reports.
 
-    Each report is read once. What recurs in others is kept, so that the first reports cost most: besides the row of
-    all there are those of the first and of the last. The reports engine is the fastest of three rounds. What the other
-    measures have loaded (torch and more) is held out of full garbage collections: a job of the stage has none of it.
+    Each report is read once. Results for repeated sentences are cached, so the first reports take longest. There are
+    rows for all reports, for the first and for the last. The time of the reports engine is the best of three rounds.
+    Objects of the previous benchmarks are excluded from garbage collection, because a job of the stage does not have
+    them.
     """
     sections = in_sentences(openi())
     if not sections:
@@ -146,9 +147,9 @@ def of_texts() -> list[dict]:
 
 
 def of_scoring() -> list[dict]:
-    """Scores and intervals of 10,000 grounding answers, beside a loop that scores each replicate's samples again.
+    """Return rows of scores and intervals of 10,000 grounding answers, in comparison with a loop over the replicates.
 
-    The loop is measured over a few replicates. Its samples' own scores are kept in the second row.
+    The loop is measured on a few replicates. In the second row, the loop reuses the scores of the single samples.
     """
     rng = np.random.default_rng(5)
     lines, found = [], []
@@ -193,7 +194,7 @@ def of_scoring() -> list[dict]:
 
 
 def asked_in_batches(folder: Path, given: dict, run: str, most: int, rounds: int) -> float:
-    """Return the time of answers one by one over that in batches of 16; equal text is held."""
+    """Return the time of single answers divided by that of batches of 16; check that the texts are equal."""
     how = replace(ASKING, max_new_tokens=most)
     times, texts = {}, {}
     for size in (1, 16):
@@ -210,7 +211,7 @@ def asked_in_batches(folder: Path, given: dict, run: str, most: int, rounds: int
 
 
 def of_batches(folder: Path) -> list[dict]:
-    """Answers, and tuning, in batches over one by one."""
+    """Return the rows of answers and of tuning, in batches in comparison with single samples."""
     given = data(folder, pictures=16)
     run = tune(folder / "t", given, recipe(updates=60), checkpoint_every=1000)
     asking = row("answers in batches of 16", "one by one", asked_in_batches(folder, given, run, 40, 3))
@@ -222,7 +223,7 @@ def of_batches(folder: Path) -> list[dict]:
 
 
 def talks(folder: Path, pictures: int, turns: list[int], sizes: tuple = ((SIDE, SIDE),)) -> dict:
-    """Write conversations of so many turns about drawn pictures; as :func:`data` returns them."""
+    """Write conversations about synthetic images, ``turns``: number of turns of each; return as :func:`data` does."""
     given = data(folder, pictures=pictures, sizes=sizes)
     lines = []
     for at, count in enumerate(turns):
@@ -235,7 +236,8 @@ def talks(folder: Path, pictures: int, turns: list[int], sizes: tuple = ((SIDE, 
 
 
 def each_round_anew(run: str, given: dict, how: AnswersOptions) -> list[str]:
-    """Return the answers to conversations as the authors' code asks: each round reads its picture and all before it."""
+    """Return the answers of conversations as in the authors' code: each turn processes the image and all earlier
+    turns."""
     setup = Setup(device="cpu", batch=1, asked=0)
     collator = load_collator(run, "")
     engine = load_answerer(Path(run), "", how, setup, collator)
@@ -251,7 +253,7 @@ def each_round_anew(run: str, given: dict, how: AnswersOptions) -> list[str]:
 
 
 def of_conversing(folder: Path) -> list[dict]:
-    """Conversations in batches, of small and of larger pictures: what is read is kept over the rounds; equal texts."""
+    """Return the rows of conversations in batches, which cache earlier turns, for small and for larger images."""
     found = []
     for side in (SIDE, LARGER):
         place = folder / str(side)
@@ -281,7 +283,7 @@ def of_conversing(folder: Path) -> list[dict]:
 
 
 def of_training(folder: Path) -> dict:
-    """Forward and backward of an epoch in buckets, over a plain shuffle whose tiles go through the tower one by one."""
+    """Return the row of an epoch of training in buckets, in comparison with a plain shuffle and single image tiles."""
     counts = [1 + int(one) for one in np.random.default_rng(6).lognormal(0.8, 0.8, 48)]
     given = talks(folder, 16, counts)
     run = tune(folder / "t", given, recipe(replace(OPTIONS, family="onevision", convention="unit"), updates=1))
@@ -316,7 +318,7 @@ def of_training(folder: Path) -> dict:
 
 
 def main() -> None:
-    """Measure, print and write the table."""
+    """Measure the rows, print them and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", default="benchmarks/vlm.tsv")
     parser.add_argument("--run", default="results", type=Path)

@@ -1,9 +1,10 @@
-"""Measure the speed of the dataset half: images per second of each stage and of all, with reading and writing.
+"""Measure the speed of the stages that make the dataset: images per second of each stage and of all together.
 
     python benchmarks/whole.py [--studies 48] [--threads 1] [--output benchmarks/whole.tsv]
 
-The embedded cohort, one shard, every stage in one process without Snakemake, whose start costs some seconds a job. Core
-seconds count the decoding processes too; the first image of a stage pays for loading its libraries and weights.
+The embedded cohort is one shard, and every stage runs in this process, including reading and writing. Snakemake, which
+needs some seconds to start a job, is not used. Core seconds include the decoding processes. The first image of a stage
+includes the time to load its libraries and weights.
 """
 
 import argparse
@@ -59,18 +60,18 @@ IMAGE_STAGES = {
     "anatomy": ("frames", "anomaly", "organs"),
     "boxes": ("frames",),
 }
-"""Stages from one shard to one shard, and what each reads."""
+"""{stage with one output shard per input shard: stages that it reads}."""
 ENDINGS = {"cohort": "parquet", "reports": "jsonl", "boxes": "parquet"}
 
 
 def core_seconds() -> float:
-    """Processor time of this process and of the processes it waited for."""
+    """Return the core seconds of this process and its finished child processes."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 class Bench:
-    """The stages, run one after another in a folder, and what each took."""
+    """The stages, run one after another in a folder, and the time of each."""
 
     def __init__(self, folder: Path, settings: Settings, threads: int):
         self.folder, self.options, self.threads = folder, stage_options(settings), threads
@@ -82,21 +83,21 @@ class Bench:
         return str(self.folder / stage / f"00.{ending or ENDINGS.get(stage, 'h5')}")
 
     def module(self, stage: str, **more: object) -> tuple[ModuleType, dict]:
-        """Return the module that does a stage and the arguments that every stage takes."""
+        """Return (module of a stage, arguments that every stage takes)."""
         module = STAGES[stage]
         work = module.run_shard if hasattr(module, "run_shard") else module.run
         arguments = settings_arguments(work, self.options[stage] | more)
         return module, arguments | {"attrs": {}, "threads": self.threads}
 
     def time(self, stage: str, work: Callable[[], object], images: Callable[[], int]) -> None:
-        """Run one stage and note how long it took for how many images."""
+        """Run one stage, and record its time and its number of images."""
         cores, wall = core_seconds(), time.perf_counter()
         work()
         row = {"stage": stage, "core_s": core_seconds() - cores, "wall_s": time.perf_counter() - wall}
         self.rows.append(row | {"images": images()})
 
     def run(self) -> None:
-        """Run every stage from the embedded cohort's files to the pairs."""
+        """Run every stage, from the embedded cohort to the pairs."""
         module, shared = self.module("phantom")
         made = {name: str(self.folder / "phantom" / name) for name in ("manifest.csv", "truth.jsonl", "truth.h5")}
         module.run(**dict(zip(("manifest", "truth", "truth_masks"), made.values(), strict=True)), **shared)
@@ -141,7 +142,7 @@ class Bench:
 
 
 def rows_of(path: str) -> int:
-    """Return how many images a shard holds."""
+    """Return the number of rows in a shard."""
     if path.endswith(".parquet"):
         return len(read_table(path))
     with Shard(path) as shard:

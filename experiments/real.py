@@ -1,7 +1,7 @@
-"""Write the manifest of public X-rays (docs/how-to/real.md), on which the workflow then runs: ``real.py DATA OUT``.
+"""Write the manifest of public X-rays (docs/how-to/real.md) as input of the workflow: ``real.py DATA OUT``.
 
-``DATA`` holds covid/ (X-rays with clinical notes, which serve as findings), dicom/ (files that are chest X-rays and
-files that are not) and nih/ (X-rays without reports, which end as maps with reason no_report).
+``DATA`` contains covid/ (X-rays with clinical notes, used as findings), dicom/ (chest X-rays and other DICOM files) and
+nih/ (X-rays without reports, which get anomaly maps and then the reason no_report).
 """
 
 import csv
@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 from cxr.geometry.rle import encode_rle
 
 DRAWN = ("ground_glass_opacity", "consolidation")
-"""The radiologists' masks that are lesions."""
+"""The classes of the radiologists' masks that are lesions."""
 SETTINGS = """\
 cohort: {source: manifest, manifest: manifest.csv, shards: 3, split: {train: 60, validate: 20, test: 20}}
 agreement:
@@ -32,7 +32,7 @@ COLUMNS = ("subject_id", "study_id", "image_id", "image_path", "findings", "view
 
 
 def rows(data: Path) -> Iterator[dict[str, str]]:
-    """Yield one manifest row for each picture under ``data``."""
+    """Yield one manifest row for each image in ``data``."""
     for row in _table(data / "covid" / "covid.csv"):
         stem = Path(row["image"]).stem
         view = row["view"].removesuffix(" Supine")
@@ -57,10 +57,10 @@ def _table(path: Path) -> Iterator[dict[str, str]]:
 
 
 def write_references(data: Path, folder: Path) -> None:
-    """Write the human annotations of these images, each in the format that such boxes and masks are published in.
+    """Write the human annotations of these images, each in the format in which its source publishes them.
 
-    ``covid.json``: COCO with the radiologists' masks; ``BBox_List_2017.csv``: NIH's boxes; ``rsna.csv``: RSNA's, the
-    NIH name of a picture in place of RSNA's own.
+    ``covid.json``: the radiologists' masks as COCO; ``BBox_List_2017.csv``: NIH's boxes; ``rsna.csv``: RSNA's boxes,
+    with NIH's image names in place of RSNA's.
     """
     folder.mkdir(exist_ok=True)
     rows = list(_table(data / "nih" / "nih.csv"))
@@ -84,7 +84,7 @@ def _coco(folder: Path) -> dict:
     held |= {"images": [], "annotations": []}
     for row in _table(folder / "covid.csv"):
         masks = json.loads(row["masks"] or "{}")
-        if not {"lung_right", "lung_left"} <= masks.keys():  # radiologists looked at these alone
+        if not {"lung_right", "lung_left"} <= masks.keys():  # only images with lung masks were annotated
             continue
         number = len(held["images"]) + 1
         height, width = cv2.imread(str(folder / "images" / row["image"]), cv2.IMREAD_GRAYSCALE).shape
@@ -103,10 +103,11 @@ def _write(path: Path, rows: list[list]) -> None:
 
 
 def main(data: Path, out: Path, keep: int | None = None) -> None:
-    """Write into ``out`` manifest.csv, references and mine.yaml; ``keep`` takes every n-th row (for a quick look)."""
+    """Write manifest.csv, references and mine.yaml into ``out``; ``keep``: use only every n-th row, for a quick
+    test."""
     if not data.is_dir():
         sys.exit(
-            f"CXR_ILS_SHARED: there is no folder {data}: set it to the folder that holds data/covid, dicom and nih."
+            f"CXR_ILS_SHARED: there is no folder {data}: set it to the folder of data/covid, data/dicom and data/nih."
         )
     out.mkdir(parents=True, exist_ok=True)
     chosen = sorted(rows(data), key=lambda row: row["image_id"])[:: keep or 1]

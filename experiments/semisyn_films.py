@@ -1,7 +1,7 @@
-"""Write NIH's films as a cohort for SemiSynCXR: ``semisyn_films.py DATA OUT``.
+"""Write NIH's X-rays as a cohort for SemiSynCXR: ``semisyn_films.py DATA OUT``.
 
-DATA holds nih and nih_more in the layout of CXR_ILS_SHARED. OUT/films gets manifest.csv, labels, boxes of opacities
-that people drew, and mine.yaml; OUT/ils gets the settings with which ILS runs on the edited films.
+DATA contains nih and nih_more in the layout of CXR_ILS_SHARED. OUT/films gets manifest.csv, labels, human boxes of
+opacities, and mine.yaml. OUT/ils gets the settings with which ILS runs on the edited X-rays.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from pathlib import Path
 
 SETS = ("nih", "nih_more")
 OPACITIES = ("Infiltrate", "Infiltration", "Pneumonia", "Consolidation")
-"""NIH's labels of boxes that are opacities; where RSNA's readers drew boxes, these count."""
+"""NIH's labels of boxes that show opacities. NIH's boxes are used only for images without boxes of RSNA's readers."""
 FILMS = """\
 cohort: {source: manifest, manifest: manifest.csv, shards: 3, split: {train: 100, validate: 0, test: 0}}
 semisyn:
@@ -30,7 +30,7 @@ inference: {split: train, text: false}
 
 
 def read_films(data: Path) -> Iterator[dict]:
-    """Yield name, patient, path, view, size, people's boxes and whether it is healthy, of each film."""
+    """Yield {image, patient, path, view, width, height, boxes: human boxes, healthy} of each X-ray."""
     for name in SETS:
         with open(data / name / f"{name}.csv", newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
@@ -45,7 +45,7 @@ def read_films(data: Path) -> Iterator[dict]:
 
 
 def coco_boxes(films: list[dict]) -> dict:
-    """Return people's boxes as COCO, all of one class."""
+    """Return the human boxes as COCO, all of one class."""
     boxed = [film for film in films if film["boxes"]]
     regions = [(at, [box[side] for side in "xywh"]) for at, film in enumerate(boxed, 1) for box in film["boxes"]]
     return {
@@ -62,7 +62,7 @@ def coco_boxes(films: list[dict]) -> dict:
 
 
 def main(data: Path, out: Path) -> None:
-    """Write the files."""
+    """Write all files."""
     for name, text in (("films", FILMS), ("ils", ILS)):
         (out / name).mkdir(parents=True, exist_ok=True)
         (out / name / "mine.yaml").write_text(text, encoding="utf-8")

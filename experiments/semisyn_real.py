@@ -1,9 +1,9 @@
-"""The study of SemiSynCXR on real X-rays: do painted films help a detector?  ``semisyn_real.py DATA WORK [options]``.
+"""Study of SemiSynCXR on real X-rays: do synthetic X-rays improve a detector?  ``semisyn_real.py DATA WORK [options]``.
 
-DATA holds nih, nih_more and covid in the layout of CXR_ILS_SHARED. Folds are by patient; priors are fitted, lesions are
-painted and detectors are trained on the training folds alone, and so is chosen how synthetic films are mixed in. WORK
-keeps every finished training, so the command is resumed where it stopped. It ends with the tables scores.tsv,
-differences.tsv and targets.tsv of WORK.
+DATA contains nih, nih_more and covid in the layout of CXR_ILS_SHARED. Folds are by patient. Only the training folds are
+used to fit priors, paint lesions, train detectors and choose the kind of synthetic boxes. WORK keeps every finished
+training, so an interrupted command can be resumed. It writes the tables scores.tsv, differences.tsv and targets.tsv
+into WORK.
 """
 
 import argparse
@@ -50,12 +50,12 @@ PAIRS = (
     ("all+synthetic-0.4", "all+unedited"), ("ten+synthetic", "ten+shuffled"),
     ("ten+shuffled", "ten+unedited"), ("all+synthetic-0.4", "all+shuffled-0.4"), ("all+shuffled-0.4", "all+unedited"),
 )  # fmt: skip
-"""The comparisons that are printed, whether or not they flatter."""
+"""(run, run to compare it with). All comparisons are printed, whatever their result."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Where the study lies and how large it is."""
+    """Folders and size of the study."""
 
     data: Path
     folder: Path
@@ -67,28 +67,28 @@ class Work:
         return self.folder / "runs"
 
     def painted_path(self, held_out: tuple[int, ...], run: Run) -> Path:
-        """Return the file of the synthetic films of a run, with the digest of what they depend on in its name."""
+        """Return the file of a run's synthetic images; its name contains the digest of code, resources and settings."""
         folds = "-".join(map(str, held_out))
         return (
             self.folder / "painted" / f"without{folds}.{run.priors}.{run.sources}.{synthesis_digest(self.study)}.pickle"
         )
 
     def painted_digest(self, task: Task) -> str | None:
-        """Return the digest of the synthetic films of a task themselves, None before they are made.
+        """Return the digest of the contents of a task's synthetic images, or None before they exist.
 
-        A change of code that changes no film re-trains nothing.
+        A change of code that does not change the images causes no new training.
         """
         path = self.painted_path(task.held, self.run_of_task(task)).with_suffix(".digest")
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
     def run_of_task(self, task: Task) -> Run:
-        """Return what a task is trained on, with what was chosen for its held-out fold."""
+        """Return the run of a task, with the candidate that was chosen for its held-out fold."""
         path = self.folder / "choices.json"
         choices = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         return run_of(task.run, choices.get(str(task.fold), {}))
 
     def is_done(self, task: Task) -> bool:
-        """Return whether a task's predictions are there."""
+        """Return whether a task's predictions exist."""
         digest = self.painted_digest(task)
         return digest is not None and is_finished(
             task, self.run_of_task(task), detector_options(self.study), self.runs, digest
@@ -96,7 +96,7 @@ class Work:
 
 
 def training_films(films: Films, held_out: tuple[int, ...], sources: str) -> tuple[list[Film], list[Film]]:
-    """Return the boxed films and the healthy ones of the folds that are not held out."""
+    """Return (images with boxes, healthy images) of the folds that are not held out."""
     healthy = films.healthy + (films.more if sources == "more" else [])
     return [film for film in films.boxed if film.fold not in held_out], [
         film for film in healthy if film.fold not in held_out
@@ -104,7 +104,7 @@ def training_films(films: Films, held_out: tuple[int, ...], sources: str) -> tup
 
 
 def painted_films(films: Films, work: Work, held_out: tuple[int, ...], run: Run) -> list[Painted]:
-    """Return the synthetic films of the folds that are not held out, made once and kept."""
+    """Return the synthetic images of the folds that are not held out; they are made once and stored."""
     path = work.painted_path(held_out, run)
     if not path.is_file():
         boxed, healthy = training_films(films, held_out, run.sources)
@@ -120,7 +120,7 @@ def painted_films(films: Films, work: Work, held_out: tuple[int, ...], run: Run)
 
 
 def train_task(work: Work, task: Task) -> str:
-    """Train and predict one task unless that is done; return what to print."""
+    """Train and predict one task unless its predictions exist; return a message or ""."""
     if work.is_done(task):
         return ""
     start, run, options = time.process_time(), work.run_of_task(task), detector_options(work.study)
@@ -143,7 +143,7 @@ def _train_in_process(arguments: tuple[Work, Task]) -> str:
 
 
 def train_all(work: Work, requested: list[Task], processes: int) -> None:
-    """Train all tasks that are not finished; what several want is painted before."""
+    """Train all unfinished tasks in ``processes`` processes; synthetic images are made before."""
     films = read_films(work.data)
     for task in requested:
         if not work.painted_path(task.held, work.run_of_task(task)).is_file():
@@ -156,9 +156,10 @@ def train_all(work: Work, requested: list[Task], processes: int) -> None:
 
 
 def choose_candidates(work: Work, processes: int) -> None:
-    """Choose for each held-out fold on its training folds: trained on one of them, tested on the other, both ways.
+    """Choose a candidate for each held-out fold. Each of the two training folds is tested with a net trained on the
+    other.
 
-    No film of the held-out fold takes part. A training without a synthetic film is left out. Writes choices.json and
+    No image of the held-out fold is used. A training without synthetic images is omitted. Writes choices.json and
     choices.tsv.
     """
     inner = inner_tasks(FOLDS)
@@ -183,7 +184,7 @@ def choose_candidates(work: Work, processes: int) -> None:
 
 
 def _inner_score(work: Work, films: Films, task: Task, held_out: int) -> float:
-    """Return map1070 of a training of one fold on the one that is neither trained on nor held out."""
+    """Return map1070 of a training on one fold, tested on the fold that is neither its training fold nor held out."""
     (tested,) = set(task.held) - {held_out}
     tested_films = [film for film in films.boxed + films.healthy if film.fold == tested]
     predicted = read_predictions(work.runs, task).filter(pl.col("set") == "nih")
@@ -191,7 +192,7 @@ def _inner_score(work: Work, films: Films, task: Task, held_out: int) -> float:
 
 
 def write_report(work: Work, requested: list[Task]) -> None:
-    """Score what is finished and write the tables."""
+    """Score the finished trainings and write the tables."""
     films, scores = read_films(work.data), {}
     finished = [task for task in requested if work.is_done(task)]
     for task in finished:
@@ -215,7 +216,7 @@ def write_report(work: Work, requested: list[Task]) -> None:
 
 
 def main() -> None:
-    """Parse the command line and run."""
+    """Parse the command line and run the study."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("work", type=Path)

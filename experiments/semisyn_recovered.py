@@ -1,9 +1,9 @@
-"""What the stages of ILS recover of known lesions on real films: ``semisyn_recovered.py COHORT RUN OUT``.
+"""Measure how well the stages of ILS recover known lesions on real X-rays: ``semisyn_recovered.py COHORT RUN OUT``.
 
-COHORT is the folder that `snakemake semisyn_cohort` wrote (edited films, their healthy sources, truth.json), RUN the
-folder in which the workflow ran on its manifest.csv. Writes OUT/recovered.tsv and OUT/recovered.png: for each stage and
-finding, and within thirds of size and contrast, of how many films the lesion was recovered, with Wilson's interval, and
-how often the same is found at the same place of the unedited source.
+COHORT is the folder of `snakemake semisyn_cohort` (edited images, their healthy sources, truth.json). RUN is the folder
+of a workflow run on its manifest.csv. OUT/recovered.tsv and OUT/recovered.png give the fraction of images with a
+recovered lesion and Wilson's interval. There are rows for each stage and finding, and for thirds of size and contrast.
+For comparison, they give the fraction of unedited sources with a finding at the same place.
 """
 
 import argparse
@@ -34,34 +34,34 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 IOU = 0.3
-"""IoU from which a box or a mask counts as the lesion's, as in `agreement`."""
+"""Minimum IoU with the lesion of a box or a mask that recovers it, as in `agreement`."""
 LIT = 0.5
-"""Share of the lesion's pixels that the anomaly map must show."""
+"""Fraction of the lesion's pixels that the anomaly map must show."""
 LEVEL = 0.95
 STAGES = ("organs", "boxes", "anomaly", "masks", "rosalia")
 CIRCULAR = ("boxes", "anomaly", "masks", "rosalia")
-"""Stages whose lite nets, or those that they build on, learnt from the painter that made the lesions."""
+"""Stages whose lite nets, or the nets that they depend on, were trained with the painter that made the lesions."""
 ALIKE = 0.9
-"""IoU from which the lungs of the edited film are those of its source."""
+"""Minimum IoU of the lungs in the edited image with those in its source."""
 THIRDS = ("lower third", "middle third", "upper third")
 TABLE = {
     "stage": Column(pl.String, "Stage of ILS."),
-    "finding": Column(pl.String, "Finding that was painted; all for every one."),
-    "by": Column(pl.String, "all, size or contrast."),
-    "level": Column(pl.String, "Third of the films of the finding; empty for all."),
-    "films": Column(pl.Int64, "Edited films that the stage could recover it on."),
-    "recovered": Column(pl.Int64, "Films on which it did."),
-    "rate": Column(pl.Float64, "Their share."),
-    "low": Column(pl.Float64, "Lower end of Wilson's interval (95 %), which takes films for independent."),
-    "high": Column(pl.Float64, "Upper end."),
-    "on_source": Column(pl.Float64, "The same at the same place of the unedited sources; null where it is not asked."),
-    "circular": Column(pl.Boolean, "Whether the stage's net learnt from the painter that made the lesions."),
+    "finding": Column(pl.String, "Painted finding, or all."),
+    "by": Column(pl.String, "Property by which the films are divided: size, contrast, or all (not divided)."),
+    "level": Column(pl.String, "Third of the finding's films by this property; empty if not divided."),
+    "films": Column(pl.Int64, "Number of edited films on which the stage can recover the finding."),
+    "recovered": Column(pl.Int64, "Number of these films on which the lesion is recovered."),
+    "rate": Column(pl.Float64, "Fraction of films on which the lesion is recovered."),
+    "low": Column(pl.Float64, "Lower end of Wilson's 95 % interval, which assumes that films are independent."),
+    "high": Column(pl.Float64, "Upper end of this interval."),
+    "on_source": Column(pl.Float64, "The fraction at the same place of the unedited sources; null if not measured."),
+    "circular": Column(pl.Boolean, "Whether the stage's net was trained with the painter that made the lesions."),
 }
 
 
 @dataclass(frozen=True)
 class Film:
-    """An edited film: its finding, its source, the lesion's mask, and how large and how strong the lesion is."""
+    """An edited image: its finding, its source image, the lesion's mask, and the lesion's size and contrast."""
 
     name: str
     source: str
@@ -72,7 +72,7 @@ class Film:
 
 
 def read_films(cohort: Path) -> Iterator[Film]:
-    """Yield the edited films. size: pixels of the lesion; contrast: mean change inside of it, in grey levels."""
+    """Yield the edited images. size: pixels of the lesion; contrast: mean absolute change inside it, grey levels."""
     facts = {row["image_id"]: row for row in read_table(cohort / "manifest.csv").iter_rows(named=True)}
     truth = json.loads((cohort / "truth.json").read_text(encoding="utf-8"))
     masks: dict[int, np.ndarray] = {}
@@ -90,7 +90,7 @@ def read_films(cohort: Path) -> Iterator[Film]:
 
 
 def contrast(before: np.ndarray, after: np.ndarray, mask: np.ndarray) -> float:
-    """Return the mean size of the change inside a mask, grey levels."""
+    """Return the mean absolute change inside a mask, grey levels."""
     return float(np.abs(after.astype(np.float64) - before)[mask].mean())
 
 
@@ -99,7 +99,7 @@ def _grey(path: Path) -> np.ndarray:
 
 
 class Run:
-    """What the stages of one run found; every question is about one image and one mask (512, 512)."""
+    """The outputs of one run's stages. Each method checks one image, and most also one mask (512, 512)."""
 
     def __init__(self, results: Path, stack: ExitStack):
         taus = Settings().thresholds.sets["default"].general
@@ -122,7 +122,7 @@ class Run:
         self.answers = stack.enter_context(Shard(results / "inference/base/train.h5", "pair_id"))
 
     def keeps_lungs(self, image: str, source: str) -> bool:
-        """Tell whether the lungs of the edited film are those of its source, though a lesion lies in them."""
+        """Return whether the lungs found in the edited image match those in its source, despite the lesion."""
         lungs = []
         for name in (image, source):
             shard = self.place["organs"].get(name)
@@ -131,16 +131,16 @@ class Run:
         return iou(*lungs) >= ALIKE
 
     def hit(self, image: str, mask: np.ndarray) -> bool:
-        """Tell whether a box of any class, as sure as the masks ask for, lies on the lesion."""
+        """Return whether a box of any class matches the lesion, with at least the confidence that masks require."""
         return is_hit(self.boxes.get(image, np.zeros((0, 4))), mask)
 
     def lit(self, image: str, mask: np.ndarray) -> bool:
-        """Tell whether the anomaly map shows half of the lesion or more."""
+        """Return whether the anomaly map shows at least half of the lesion."""
         shard = self.place["anomaly"].get(image)
         return shard is not None and is_lit(shard.get("anomaly", image) / 255, mask, self.ano)
 
     def masks_recover(self, image: str, finding: str, mask: np.ndarray) -> bool:
-        """Tell whether the masks of the finding on an image are the lesion's."""
+        """Return whether the union of the finding's masks on an image matches the lesion."""
         mask_ids = self.units.filter(pl.col("image_id") == image, pl.col("target") == finding)["mask_id"]
         combined = np.zeros(mask.shape, bool)
         for name in mask_ids:
@@ -148,7 +148,8 @@ class Run:
         return iou(combined, mask) >= IOU
 
     def answers_recover(self, image: str, finding: str, mask: np.ndarray) -> bool | None:
-        """Tell whether ROSALIA's masks are the lesion's; None where the dataset does not ask for the finding."""
+        """Return whether the union of ROSALIA's masks matches the lesion; None if the dataset has no pair for the
+        finding."""
         pair_ids = [line["pair_id"] for line in self.pairs if (line["image_id"], line["target"]) == (image, finding)]
         combined = np.zeros(mask.shape, bool)
         for name in pair_ids:
@@ -159,7 +160,8 @@ class Run:
 
 
 def is_hit(boxes: np.ndarray, mask: np.ndarray) -> bool:
-    """Tell whether a box (N, 4) overlaps the tight box of a part of the mask, or of all of it, by :data:`IOU`."""
+    """Return whether a box (N, 4) has an IoU of :data:`IOU` with the tight box of the mask, or of one of its
+    components."""
     count, parts = cv2.connectedComponents(mask.astype(np.uint8))
     targets = [np.array(bounding_box(part), np.float64) for part in (mask, *(parts == at for at in range(1, count)))]
     return any(
@@ -168,18 +170,18 @@ def is_hit(boxes: np.ndarray, mask: np.ndarray) -> bool:
 
 
 def is_lit(anomaly: np.ndarray, mask: np.ndarray, tau: float) -> bool:
-    """Tell whether a map (H, W) in 0..1 reaches ``tau`` in :data:`LIT` of the mask's pixels or more."""
+    """Return whether at least :data:`LIT` of the mask's pixels in a map (H, W), 0..1, reach ``tau``."""
     return bool((anomaly[mask] >= tau).mean() >= LIT)
 
 
 def iou(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the IoU of two masks bool (H, W); 0 of two empty ones."""
+    """Return the IoU of two masks, bool (H, W); 0 if both are empty."""
     either = int((first | second).sum())
     return int((first & second).sum()) / either if either else 0.0
 
 
 def recoveries_of(film: Film, run: Run) -> Iterator[tuple[str, bool, bool | None]]:
-    """Yield (stage, recovered, the same on the source) of the stages that could recover a film's lesion."""
+    """Yield (stage, recovered, whether the source gives the same result) for the stages that can recover the lesion."""
     yield "organs", run.keeps_lungs(film.name, film.source), None
     yield "boxes", run.hit(film.name, film.mask), run.hit(film.source, film.mask)
     yield "anomaly", run.lit(film.name, film.mask), run.lit(film.source, film.mask)
@@ -191,9 +193,9 @@ def recoveries_of(film: Film, run: Run) -> Iterator[tuple[str, bool, bool | None
 
 
 def recovery_table(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return :data:`TABLE` of rows with stage, finding, size, contrast, recovered and source (true, false or null).
+    """Return :data:`TABLE` from rows with stage, finding, size, contrast, recovered and source (true, false or null).
 
-    Thirds are of the films of one finding, so that every level has every finding alike.
+    Thirds are computed within each finding, so that each third has the same proportion of each finding.
     """
     ranked = rows
     for name in ("size", "contrast"):
@@ -220,7 +222,7 @@ def _line(stage: str, finding: str, by: str, level: str, part: pl.DataFrame) -> 
 
 
 def draw_figure(table: pl.DataFrame, path: Path) -> None:
-    """Draw the rates of each stage and finding with their intervals, and the sources' as a line."""
+    """Draw the rate of each stage and finding with its interval; a red line marks the rate on the sources."""
     all_films = table.filter(pl.col("by") == "all", pl.col("finding") != "all")
     canvas, axes = plt.subplots(1, len(STAGES), figsize=(13, 3.4), sharex=True)
     for axis, stage in zip(axes, STAGES, strict=True):
@@ -245,7 +247,7 @@ def draw_figure(table: pl.DataFrame, path: Path) -> None:
 
 
 def main() -> None:
-    """Parse the command line, ask every stage of every film, write the table and the figure."""
+    """Parse the command line, check every stage on every image, and write the table and the figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cohort", type=Path)
     parser.add_argument("run", type=Path)

@@ -1,9 +1,9 @@
-"""Sheets of the editor lite: films as they are, edited, the difference four times as strong with the boxes asked for.
+"""Write sheets of the editor lite: source images, edited images, and four times their difference with the placed boxes.
 
 python experiments/semisyn_sheets.py FOLDER [--data ../shared/data/nih ../shared/data/nih_more] [--films 12]
 
-Plans and places jobs with the paper's priors on films that text mining calls free of findings, runs the stage's own
-code on them, and writes one PNG a finding and figures.tsv: measures of each finding, medians and 10th percentiles.
+Jobs are planned and placed with the paper's priors on images without text-mined findings, and edited by the stage's
+code. FOLDER gets one PNG per finding, and figures.tsv with medians and 10th and 90th percentiles of the measures.
 """
 
 import argparse
@@ -37,7 +37,7 @@ MEASURES = ("iou_lesion", "iou_visible", "edge_ratio", "change_inside", "leak", 
 
 
 def read_films(folder: Path) -> list[tuple[str, str, np.ndarray]]:
-    """Return (name, patient, frame) of the films without a finding and without a box."""
+    """Return (name, patient, frame) of the images without a finding and without a box."""
     with open(folder / f"{folder.name}.csv", newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["nih_labels"] == "No Finding"]
     films = []
@@ -61,7 +61,7 @@ def draw_strip(source: np.ndarray, edited: np.ndarray, boxes: np.ndarray, captio
 
 
 def measure_boxes(source: np.ndarray, organs: dict, job: Job, done, edited: np.ndarray, net: MapNet) -> list[dict]:
-    """Return the numbers of each box of an edited film."""
+    """Return the measures of each box of an edited image."""
     difference = edits.difference_image(source, edited)
     if job.ratio is not None:
         masks = dict(zip(net.labels, net.masks(edited), strict=True))

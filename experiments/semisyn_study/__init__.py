@@ -1,1 +1,2 @@
-"""The parts of `make -f experiments/Makefile semisyn-real`: films, painted films, runs, and the tables of the study."""
+"""Parts of `make -f experiments/Makefile semisyn-real`: real and synthetic images, runs, and the tables of the
+study."""

@@ -1,4 +1,4 @@
-"""The real films of the study: with people's boxes of opacities, and without a finding, with their organs."""
+"""The real X-rays of the study: images with human boxes of opacities, and healthy images, with their organ masks."""
 
 import sys
 from pathlib import Path
@@ -18,12 +18,12 @@ import data as boxed_data
 
 FRAME, FOLDS = 512, 3
 LEAST_LUNG = 0.03
-"""Share of the frame that each lung covers at least in a film that lesions are painted on."""
+"""Minimum fraction of the frame that each lung must cover in an image on which lesions are painted."""
 NOTHING = "No Finding"
 
 
 class Film(NamedTuple):
-    """A film: its name, its patient, its frame uint8 (512, 512), boxes (N, 4) in frame pixels, its set and its view."""
+    """An X-ray: name, patient, frame uint8 (512, 512), boxes (N, 4) in frame pixels, name of its set, and view."""
 
     name: str
     subject: str
@@ -39,7 +39,8 @@ class Film(NamedTuple):
 
 
 class Chest(NamedTuple):
-    """A film with its right lung, left lung and heart, bool (512, 512) each, and the part that the picture covers."""
+    """An X-ray with masks of right lung, left lung and heart, bool (512, 512), and the box of its image without
+    padding."""
 
     film: Film
     right: np.ndarray
@@ -49,7 +50,8 @@ class Chest(NamedTuple):
 
 
 class Films(NamedTuple):
-    """What the study uses: NIH films with boxes, films without a finding of two sets, films of another hospital."""
+    """The X-rays of the study: NIH with boxes, healthy from nih, healthy from nih_more, and another hospital's
+    (covid)."""
 
     boxed: list[Film]
     healthy: list[Film]
@@ -58,7 +60,7 @@ class Films(NamedTuple):
 
 
 def read_films(folder: Path) -> Films:
-    """Read the folder's nih, nih_more and covid; what is without a finding is so by NIH's labels and RSNA's readers."""
+    """Read nih, nih_more and covid in a folder. Healthy images have no finding by NIH's labels and RSNA's readers."""
     boxed, healthy = [], []
     for row in _rows(folder / "nih" / "nih.csv"):
         if row["nih_labels"] == NOTHING:
@@ -101,7 +103,8 @@ def _covid(folder: Path) -> list[Film]:
 
 
 def read_chests(films: list[Film], folder: Path) -> list[Chest]:
-    """Return the films whose lungs the organ net sees; the masks are kept in ``kept``, a file for each film."""
+    """Return the X-rays in which the organ net finds lungs and heart; ``folder`` caches the masks, one file per
+    image."""
     net, chests_found = MapNet(RESOURCES / "organs" / "lite.onnx"), []
     for film in films:
         path = folder / f"{Path(film.name).stem}.npz"
@@ -120,6 +123,6 @@ def read_chests(films: list[Film], folder: Path) -> list[Chest]:
 
 
 def _covered(frame: np.ndarray) -> np.ndarray:
-    """Return the box (4,) in frame pixels beyond which the frame is only padding."""
+    """Return the box (4,) in frame pixels of the image without padding."""
     rows, columns = np.flatnonzero(frame.any(axis=1)), np.flatnonzero(frame.any(axis=0))
     return np.array([columns[0], rows[0], columns[-1] + 1, rows[-1] + 1], np.float64)

@@ -1,4 +1,4 @@
-"""The runs of the study: what each is trained on, and training and predicting one of them."""
+"""The runs of the study: their training data, and training and prediction of one run."""
 
 import json
 import shutil
@@ -27,10 +27,10 @@ SCHEMA = {"set": pl.String, "image_id": pl.String, "confidence": pl.Float64} | d
 
 @dataclass(frozen=True)
 class Run:
-    """What a run is trained on. films: real films with boxes, 0 for none, None for all; priors: of the synthetic ones.
+    """Training data of a run. films: number of real images with boxes, None for all; priors: of the synthetic images.
 
-    shares: {pool: (share of a batch at the beginning, at the end)}; sources: whether the healthy films of ``nih`` alone
-    or also those of ``nih_more`` are used; boxes: of the synthetic films, conditioning (as asked) or visible.
+    shares: {pool: (fraction of a batch at the beginning, at the end)}; sources: ``nih``, or ``more`` to use the healthy
+    images of ``nih_more`` too; boxes: of the synthetic images, conditioning (as placed) or visible.
     """
 
     films: int | None
@@ -41,7 +41,7 @@ class Run:
 
 
 def take_images(samples: Sequence[Sample], most: int, seed: int) -> list[Sample]:
-    """Return up to ``most`` images, patient by patient in an order drawn by the seed.
+    """Return up to ``most`` images, patient by patient in random order.
 
     Only the last patient may be incomplete. Smaller sets are subsets of larger ones.
     """
@@ -50,18 +50,19 @@ def take_images(samples: Sequence[Sample], most: int, seed: int) -> list[Sample]
 
 
 def _beside(synthetic: float) -> dict[str, tuple[float, float]]:
-    """Return the shares of a run with real films, half of each batch, and this share of synthetic ones."""
+    """Return the shares of a run with real images: half of each batch is real, and the fraction ``synthetic``
+    synthetic."""
     return {"real": HALF, "synthetic": (synthetic, synthetic), "unedited": (0.5 - synthetic, 0.5 - synthetic)}
 
 
 HALF = (0.5, 0.5)
 FIRST = {"real": (0.25, 0.5), "synthetic": (0.5, 0.0), "unedited": (0.25, 0.5)}
-"""Synthetic films first: their share falls from one half to nothing."""
+"""Shares of a run that begins with synthetic images: their fraction falls from one half to 0."""
 ALONE = {"synthetic": HALF, "unedited": HALF}
 MIXED = {"shuffled": HALF, "unedited": HALF}
 KINDS = ("conditioning", "visible")
 CANDIDATES: dict[str, dict[str, Run]] = {"synthetic": {kind: Run(0, ALONE, kind) for kind in KINDS}}
-"""What is chosen for each held-out fold on its training folds alone, by one of them against the other."""
+"""{run: {candidate: run}}. One candidate is chosen for each held-out fold, using its training folds only."""
 FIXED = {
     "ten+unedited": Run(10, _beside(0.0)),
     "all+unedited": Run(None, _beside(0.0)),
@@ -81,21 +82,21 @@ LIKE = {
     "20+synthetic": {"films": 20, "shares": _beside(0.25)},
     "ten+synthetic-first": {"films": 10, "shares": FIRST},
 } | {f"all+synthetic-{share:g}": {"films": None, "shares": _beside(share)} for share in (0.125, 0.25, 0.4)}
-"""Runs with the synthetic films as they were chosen, and what they differ in from the run without real films."""
+"""{run with synthetic images: its differences from the chosen run without real images}."""
 RUNS = (
     "ten+unedited", "ten+synthetic", "synthetic", "all+unedited", "all+synthetic", "shuffled", "synthetic-paper",
 )  # fmt: skip
-"""The runs of the targets, in the order in which they are made."""
+"""The runs for the study's targets, in the order in which they are trained."""
 CURVES = (
     "5+unedited", "5+synthetic", "20+unedited", "20+synthetic", "ten+synthetic-first", "all+synthetic-0.125",
     "all+synthetic-0.25", "all+synthetic-0.4", "ten+unedited-nih", "ten+synthetic-nih", "ten+shuffled",
     "all+shuffled-0.4",
 )  # fmt: skip
-"""Learning curve, mixing shares, and the first comparison with the healthy films of ``nih`` alone as sources."""
+"""Runs for the learning curve, for the mixing shares, and with healthy images from ``nih`` only."""
 
 
 def run_of(name: str, choice: Mapping[str, str]) -> Run:
-    """Return a run by its name, a candidate by run/candidate. ``chosen``: {run: candidate} of the held-out fold."""
+    """Return the run ``name``, or a candidate ``run/candidate``; ``choice``: {run: candidate} of the held-out fold."""
     run, _, candidate = name.partition("/")
     if candidate:
         return CANDIDATES[run][candidate]
@@ -105,7 +106,7 @@ def run_of(name: str, choice: Mapping[str, str]) -> Run:
 
 
 class Task(NamedTuple):
-    """One training: the run's name, the folds that are held out, and the seed."""
+    """One training: the run's name, the held-out folds, and the seed."""
 
     run: str
     held: tuple[int, ...]
@@ -113,23 +114,23 @@ class Task(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its file name."""
+        """File name of the training."""
         run = self.run.replace("/", "-").replace(" ", "-")
         return f"{run}.f{'-'.join(map(str, self.held))}.s{self.seed}"
 
     @property
     def fold(self) -> int:
-        """The fold that is held out, of a training that is no choice."""
+        """The held-out fold of a training with one held-out fold."""
         return self.held[0]
 
 
 def tasks(names: Sequence[str], folds: int, seeds: int) -> list[Task]:
-    """Return the trainings, all runs of the first seed first: an unfinished study then has pairs."""
+    """Return the trainings, ordered by seed, so that an unfinished study has pairs of runs to compare."""
     return [Task(name, (fold,), seed) for seed in range(seeds) for name in names for fold in range(folds)]
 
 
 def inner_tasks(folds: int) -> list[Task]:
-    """Return the trainings of the choices: every candidate on one fold alone, with the others held out."""
+    """Return the trainings for the choices: every candidate on each single fold, with all other folds held out."""
     names = [f"{run}/{candidate}" for run, candidates in CANDIDATES.items() for candidate in candidates]
     return [
         Task(name, tuple(fold for fold in range(folds) if fold != trained), 0)
@@ -141,7 +142,7 @@ def inner_tasks(folds: int) -> list[Task]:
 def make_pools(
     run: Run, real: Sequence[Film], painted: Sequence[Painted], size: int, seed: int
 ) -> dict[str, list[Sample]]:
-    """Return the pools of a run: real films, the synthetic ones, their unedited sources and shuffled boxes, by job."""
+    """Return {pool: samples} of a run: real images, synthetic images, their unedited sources, and shuffled boxes."""
     grid = grid_of(CLASSES, size)
 
     def sample(frame: np.ndarray, boxes: np.ndarray, name: str, subject: str) -> Sample:
@@ -165,7 +166,7 @@ def make_pools(
 
 
 def is_finished(task: Task, run: Run, options: LiteOptions, folder: Path, digest: str) -> bool:
-    """Return whether the predictions of a task are there and were made in the same way."""
+    """Return whether the predictions of a task exist and were made with the same run, options and digest."""
     path = folder / f"{task.name}.json"
     return path.is_file() and path.read_text(encoding="utf-8") == _task_record(task, run, options, digest)
 
@@ -183,9 +184,9 @@ def train_and_predict(
     folder: Path,
     digest: str,
 ) -> None:
-    """Train one run and write its predictions of the films to ``folder``; an interrupted training is resumed.
+    """Train one run, and write its predictions for ``films`` to ``folder``; an interrupted training is resumed.
 
-    ``told``: what the pools depend on besides the run.
+    ``digest``: of the synthetic images, on which the pools depend.
     """
     unfinished = folder / f"{task.name}.unfinished"
     net = lite.train_lite(pools, run.shares, CLASSES, options, task.seed, unfinished)

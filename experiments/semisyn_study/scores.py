@@ -22,7 +22,8 @@ LEVEL, POINTS = 0.95, 101
 
 
 class Scored(NamedTuple):
-    """Of one training and set: map1070, map30, recall at half a false box an image, map1070 of all draws (R,)."""
+    """Scores of one training on one set: map1070, map30, recall at half a false box per image, map1070 of draws
+    (R,)."""
 
     value: float
     at_30: float
@@ -31,7 +32,7 @@ class Scored(NamedTuple):
 
 
 def score_predictions(films: Sequence[Film], predictions: pl.DataFrame, replicates: int, stratum: str) -> Scored:
-    """Score predictions of one set of films. The draws of patients depend on the ``stratum`` and the patients alone."""
+    """Score predictions for one set of images. The draws of patients depend only on ``stratum`` and the patients."""
     rows = [(film.name, CLASS, *map(float, box)) for film in films for box in film.boxes]
     boxes = pl.DataFrame(rows, schema=SCHEMA, orient="row")
     images = population_of(boxes, [film.name for film in films], {film.name: film.subject for film in films})
@@ -50,7 +51,10 @@ Scores = Mapping[tuple[str, Task], Scored]
 
 
 def mean_scores(scores: Scores, where: str, run: str, tasks: Sequence[Task]) -> Scored | None:
-    """Return the mean of a run's trainings on a set, None without any; the draws of the folds are independent."""
+    """Return the mean scores of a run's trainings on the set ``where``, or None without trainings.
+
+    The draws of different folds are independent.
+    """
     run_scores = [scores[where, task] for task in tasks if task.run == run and (where, task) in scores]
     if not run_scores:
         return None
@@ -59,7 +63,7 @@ def mean_scores(scores: Scores, where: str, run: str, tasks: Sequence[Task]) -> 
 
 
 def scores_table(scores: Scores, tasks: Sequence[Task]) -> pl.DataFrame:
-    """Return a row for each run and set: percentages, the interval, values by fold and by seed, the trainings."""
+    """Return a row for each run and set: percentages, interval, values by fold and by seed, number of trainings."""
     rows = []
     for run in dict.fromkeys(task.run for task in tasks):
         for where in sorted({where for where, _ in scores}):
@@ -91,7 +95,8 @@ def _list(values: Mapping[int, float]) -> str:
 
 
 def compare_runs(scores: Scores, where: str, first: str, second: str, tasks: Sequence[Task]) -> dict | None:
-    """Return a row of the table of differences, first less second in points, over the trainings that both have."""
+    """Return a row of the table of differences (first minus second, percentage points) over the trainings of both
+    runs."""
     shared = {(t.fold, t.seed) for t in tasks if t.run == first and (where, t) in scores}
     shared &= {(t.fold, t.seed) for t in tasks if t.run == second and (where, t) in scores}
     some = [t for t in tasks if (t.fold, t.seed) in shared]
@@ -112,7 +117,7 @@ def compare_runs(scores: Scores, where: str, first: str, second: str, tasks: Seq
 
 
 def target_table(scores: Scores, tasks: Sequence[Task]) -> pl.DataFrame:
-    """Return the targets of the study, each with its value and whether it is met; a missed one stays in the table."""
+    """Return the targets of the study, with their values and whether they are met; missed targets are listed too."""
     rows = []
 
     def add_target(number: str, label: str, value: float | None, least: float, more: bool = True) -> None:

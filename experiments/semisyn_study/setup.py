@@ -1,4 +1,4 @@
-"""How the study paints films and trains detectors: by the settings' defaults, and by the few numbers here."""
+"""Options with which the study paints images and trains detectors: default settings, and the numbers below."""
 
 import hashlib
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ CODE = (
     "detection",
     *(f"semisyn/{part}" for part in ("findings", "priors", "placement", "editing", "detectors")),
 )
-"""Parts of the package that a training depends on."""
+"""Packages whose code a training depends on."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """How large the study is: updates of a training, jobs of each finding in a fold, draws of patients."""
+    """Size of the study: steps of a training, jobs per finding and fold, bootstrap draws of patients."""
 
     updates: int = 220
     jobs: int = 150
@@ -37,12 +37,12 @@ def _plain() -> dict:
 
 
 def detector_options(study: Study) -> LiteOptions:
-    """Return how a detector is trained."""
+    """Return the options of a detector's training."""
     return LiteOptions(**_plain()["detectors"]["lite"] | {"updates": study.updates})
 
 
 def load_editor(prompts: frozenset[str]) -> EditingEngine:
-    """Return the engine lite of the editing, with its default settings."""
+    """Return the engine lite of the stage semisyn_editing with its default settings."""
     settings = _plain()
     options = SimpleNamespace(findings=settings["findings"])
     return engine_module("cxr.semisyn.editing", "lite").load(options, Setup(), prompts)
@@ -54,13 +54,13 @@ def edit_config() -> dict:
 
 
 def max_leak() -> float:
-    """Return the largest leak of an edit."""
+    """Return the maximum fraction of an edit's squared change that may lie outside its boxes."""
     return _plain()["editing"]["max_leak"]
 
 
 @cache
 def synthesis_digest(study: Study) -> str:
-    """Return a digest of the code, the resources and the settings that the synthetic films depend on."""
+    """Return a digest of the code, resources and settings on which the synthetic images depend."""
     package = Path(__file__).resolve().parents[2] / "scripts/cxr"
     files = [path for part in CODE for path in sorted((package / part).glob("*.py"))]
     files += [Path(__file__), Path(__file__).with_name("synthesis.py")]

@@ -1,4 +1,4 @@
-"""Synthetic films of one fold: priors fitted on its training films, boxes placed, lesions painted."""
+"""Synthetic X-rays of one fold: fitting priors to its training images, placing boxes, and painting lesions."""
 
 import hashlib
 from collections.abc import Sequence
@@ -22,16 +22,16 @@ from semisyn_study import setup
 from semisyn_study.films import Chest, Film
 
 FINDINGS = ("opacity", "consolidation")
-"""The findings that are painted; both are the class opacity, as readers of NIH and RSNA box them."""
+"""The painted findings. Both have the class opacity, as in the boxes of NIH's and RSNA's readers."""
 CORNERS = ("x1", "y1", "x2", "y2")
 SIDE, AT = (list(BOXES).index(name) for name in ("side", "x1"))
-"""Columns of a placed box: its lung, and the first of its corners."""
+"""Columns of a placed box: its lung, and the first of its four corner coordinates."""
 
 
 class Painted(NamedTuple):
-    """A synthetic film: its job, its source, the frame uint8 (512, 512), boxes {kind: (N, 4)} in frame pixels.
+    """A synthetic X-ray: its job, its source, the frame uint8 (512, 512), boxes {kind: (N, 4)} in frame pixels.
 
-    conditioning: as they were asked; visible: the tight boxes of the lesion in its lung.
+    conditioning: the placed boxes; visible: the tight boxes of the lesion in its lung.
     """
 
     job: str
@@ -41,7 +41,7 @@ class Painted(NamedTuple):
 
 
 def samples_of(chests: Sequence[Chest]) -> dict[str, np.ndarray]:
-    """Return {cx, cy, w, h: (N,)} of the boxes of films, in percent of their lungs' boxes, as a fit takes them."""
+    """Return the boxes of images as samples of a fit, {cx, cy, w, h: (N,)} in percent of the lung's box."""
     rows, far = [], MAX_OUTSIDE
     for chest in chests:
         organs = (bounding_box(mask) for mask in (chest.right, chest.left, chest.heart))
@@ -55,16 +55,17 @@ def samples_of(chests: Sequence[Chest]) -> dict[str, np.ndarray]:
 
 
 def fit_to_boxes(prior: Prior, chests: Sequence[Chest]) -> Prior:
-    """Return the prior fitted to the boxes of some films as the stage semisyn_priors does; few boxes leave it."""
+    """Return the prior fitted to the boxes of ``chests`` as in the stage semisyn_priors; unchanged for too few
+    boxes."""
     samples = samples_of(chests)
     return fit_prior(prior, samples)[0] if len(samples["cx"]) >= MIN_BOXES else prior
 
 
 def make_synthetic(sources: Sequence[Chest], boxed: Sequence[Chest], fit: bool, count: int) -> list[Painted]:
-    """Return the films of ``count`` jobs a finding, painted on the sources in turn, in the order of the jobs.
+    """Return the synthetic images of ``count`` jobs per finding, painted on the sources in turn.
 
-    ``fit``: whether the priors are fitted to the boxes of ``boxed``, else they are the paper's. A job without room, and
-    one whose edit is refused, is left out.
+    ``fit``: fit the priors to the boxes of ``boxed``, else use the paper's. Jobs without room and refused edits are
+    omitted.
     """
     catalogue, films = read_catalogue(), []
     by_name = {chest.film.name: chest for chest in sources}
@@ -85,7 +86,7 @@ def make_synthetic(sources: Sequence[Chest], boxed: Sequence[Chest], fit: bool, 
 
 
 def digest_of(films: Sequence[Painted]) -> str:
-    """Return a digest of synthetic films: jobs, sources, pictures, boxes."""
+    """Return a digest of synthetic images: jobs, sources, frames and boxes."""
     digest = hashlib.blake2b(digest_size=16)
     for film in films:
         digest.update(f"{film.job} {film.source.name} {film.source.subject}".encode())
@@ -102,7 +103,7 @@ def _job(name: str, index: int, chest: Chest, prompts: dict[str, float]) -> Job:
 
 
 def _paint_job(job: Job, rows: list[tuple], chest: Chest, finding: Finding, editor: EditingEngine) -> Painted | None:
-    """Edit one film as the stage does; None if the edit is refused."""
+    """Edit one image as the stage does; return None if the edit is refused."""
     boxes = np.array([row[AT : AT + 4] for row in rows])
     seed = stable_hash(setup.SEED, "edit", finding.name, job.index)
     sides = tuple(row[SIDE] for row in rows)

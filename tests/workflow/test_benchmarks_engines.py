@@ -139,7 +139,7 @@ def test_a_tiny_ensemble(tmp_path, monkeypatch):
 
 def test_a_package_that_is_missing(monkeypatch, tmp_path):
     monkeypatch.setitem(run.PACKAGES, "cxas", ("no_such_package",))
-    with pytest.raises(UserError, match=r"^the package no_such_package is not in .*: name the interpreter"):
+    with pytest.raises(UserError, match=r"no_such_package is not installed for .*: name the engine's interpreter"):
         run.make("anatomy", "cxas", {}, str(tmp_path), "cpu")
 
 

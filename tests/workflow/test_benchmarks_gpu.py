@@ -106,7 +106,7 @@ def test_a_piece_without_its_package_says_so_and_is_no_failure(tmp_path, root, m
 
     monkeypatch.setattr(gpu, "pieces", lambda tiny: [gpu_pieces.Piece("lacking", lacking)])
     assert gpu.main(["--folder", str(tmp_path / "gpu"), "--root", str(root)]) == 0
-    assert "lacking: the package no_such_package is not here: `make it` makes" in capsys.readouterr().out
+    assert "lacking: the package no_such_package is not installed: `make it` makes" in capsys.readouterr().out
     assert not (tmp_path / "gpu/lacking.tsv").exists()
 
 
@@ -121,7 +121,7 @@ def test_figures_of_a_cpu_are_not_for_the_repository(tmp_path, asked, monkeypatc
     monkeypatch.setattr(gpu, "card_of", lambda device: "CPU")
     monkeypatch.setattr(gpu, "fill", lambda *_: pytest.fail("the repository's pages were written"))
     assert gpu.main(["--folder", str(tmp_path), "--pieces", "fast"]) == 1
-    assert "the pages stay as they are" in capsys.readouterr().out
+    assert "are not written into this repository's files" in capsys.readouterr().out
     assert asked == ["fast"]
 
 

@@ -11,8 +11,10 @@ from cxr.detection.weights import Card
 
 
 def export_onnx(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path, licence: str) -> None:
-    """Write the net as ONNX (opset 17, float32), with its card as metadata. ``slope``, ``offset`` (classes,): the
-    calibration of each class's logit."""
+    """Write the net as ONNX (opset 17, float32) with its card as metadata.
+
+    slope, offset (classes,): calibration of each class's logit.
+    """
     import onnx
 
     size = net.grid.size

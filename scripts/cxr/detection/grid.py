@@ -1,5 +1,8 @@
-"""Decode the output of a grid detector to boxes, and select the best boxes, with numpy only. Each cell has a logit per
-class, and, per group of classes, the distances from its centre to the four sides of the box, in cells."""
+"""Decode the output of a grid detector to boxes, and select the best boxes, with numpy only.
+
+Each cell of the grid has a logit per class. Per group of classes, it has the distances from its centre to the four
+sides of the box, in cells.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -15,8 +18,8 @@ CANDIDATES = 4  # maximum number of candidates before suppression, as a multiple
 
 @dataclass(frozen=True)
 class Grid:
-    """Classes of a detector, the group of each class, and the side of its square input in px, a multiple of 32.
-    The classes of a group share a predicted box."""
+    """The classes of a detector, the group of each class, and the side of its square input, px, a multiple of 32. The
+    classes of a group share a predicted box."""
 
     classes: tuple[str, ...]
     groups: tuple[int, ...]
@@ -49,9 +52,12 @@ def select_boxes(
     across: float = 1.0,
     apart: Collection[int] = (),
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return up to ``most`` of the decoded boxes (classes, rows, columns, 4), best first, as rounded boxes (N, 4),
-    confidences (N,) and classes (N,). A box is dropped if its confidence is below ``floor``, or its IoU with a better
-    box above ``iou`` (same class) or ``across`` (any class; classes in ``apart`` compete only with themselves)."""
+    """Select up to ``most`` of the decoded boxes (classes, rows, columns, 4), best first.
+
+    Returns rounded boxes (N, 4), confidences (N,) and classes (N,). A box is dropped if its confidence is below
+    ``floor``. It is also dropped if its IoU with a better box exceeds ``iou`` (same class) or ``across`` (another
+    class). Classes in ``apart`` compete only with themselves.
+    """
     classes, rows, columns = np.nonzero(confidence >= floor)
     boxes = boxes[classes, rows, columns].round(PIXEL_DIGITS)
     confidence = confidence[classes, rows, columns].astype(np.float64).round(CONFIDENCE_DIGITS)

@@ -1,6 +1,8 @@
-"""The detector's net, anchor-free like FCOS, and its loss. A cell near the centre of a box learns the box's class and
-four sides. The target of the class is the IoU of the predicted box (quality focal loss), so that the confidence
-expresses localization."""
+"""The detector's net, anchor-free like FCOS, and its loss.
+
+A cell near the centre of a box learns the box's class and its four sides. The target of the class is the IoU of the
+predicted box (quality focal loss), so that the confidence expresses the quality of the localization.
+"""
 
 from collections.abc import Sequence
 
@@ -72,9 +74,12 @@ class Detector(nn.Module):
 
 
 def assign_targets(boxes: list[list[tuple]], labelled_classes: list[list[int]], grid: Grid) -> dict[str, Tensor]:
-    """Convert the boxes of each image, (class index, x1, y1, x2, y2) in cells, to targets: ``truth`` (N, C, 4, cells,
-    cells), ``positive`` (N, C, cells, cells), and ``weight`` (N, C, 1, 1), 0 for classes that the image's labels do not
-    cover. If several boxes of a class claim a cell, it gets the smallest."""
+    """Convert the boxes of each image, (class index, x1, y1, x2, y2) in cells, to targets.
+
+    truth (N, C, 4, cells, cells): box of each cell; positive (N, C, cells, cells): whether the cell has a box; weight
+    (N, C, 1, 1): 0 for classes that the image's labels do not cover. If several boxes of a class claim a cell, it gets
+    the smallest box.
+    """
     count, classes, cells = len(boxes), len(grid.classes), grid.cells
     truth = torch.zeros(count, classes, 4, cells, cells)
     positive = torch.zeros(count, classes, cells, cells, dtype=torch.bool)
@@ -131,8 +136,8 @@ def detection_loss(
 
 
 def image_label_loss(logit: Tensor, films: Sequence[dict[int, bool]]) -> Tensor:
-    """Return the mean cross-entropy of image-level labels without boxes. ``films``: per image, {class index: whether it
-    is present}, possibly empty."""
+    """Return the mean cross-entropy of image-level labels without boxes; ``films``: per image, {class index:
+    presence}."""
     peak = logit.flatten(2).topk(NUM_PEAK_CELLS, dim=2).values.mean(dim=2)
     pairs = [
         (image, label, PRESENT_TARGET * is_present)

@@ -30,8 +30,10 @@ def stack_input(pictures: list[np.ndarray], channels: int, device: torch.device)
 
 
 def split_batch(batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Split a batch into the parts that the net processes at once: single images on a CPU, because there the number of
-    images would change the last digits, else the whole batch."""
+    """Split a batch into parts that the net processes at once: single images on a CPU, else the whole batch.
+
+    On a CPU, the number of images would change the last digits of the results.
+    """
     return batch.split(1) if batch.device.type == "cpu" else (batch,)
 
 

@@ -59,8 +59,8 @@ def copy_net(net: Detector) -> Detector:
 
 
 class Checkpoint(NamedTuple):
-    """Folder of the checkpoints of an unfinished training, steps between two checkpoints, and a digest of the inputs of
-    the training. A checkpoint with another digest is deleted, not resumed."""
+    """Checkpoints of an unfinished training. folder: where they are; every: steps between two checkpoints; identity:
+    digest of the training's inputs. A checkpoint with another digest is deleted and the training restarts."""
 
     folder: Path
     every: int
@@ -68,8 +68,8 @@ class Checkpoint(NamedTuple):
 
 
 class Monitor(NamedTuple):
-    """Scoring of the net with the mean weights after each step of ``at``. identity: digest of what the scores depend on
-    in addition to the net; scores: receives {step: score}."""
+    """Scoring of the net during a training. at: steps after which the net with mean weights is scored; identity: digest
+    of all inputs of the score except the net; scores: dict that receives {step: score}."""
 
     at: frozenset[int]
     score: Callable[[Detector], float]
@@ -79,7 +79,7 @@ class Monitor(NamedTuple):
 
 @dataclass
 class DetectorLog(TrainingLog):
-    """Progress and log. random: state of the random generator that samples batches; scores: {step: score}."""
+    """Progress and log of a training. random: state of the random generator of the batches; scores: {step: score}."""
 
     random: dict = field(default_factory=dict)
     scores: dict[int, float] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class DetectorTraining(TrainingLoop):
             yield [self.draw(self.random, update)]
 
     def losses(self, micro_batch: Batch, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss, and its two parts: the loss of the classes and that of the boxes."""
+        """Return the loss, and its two parts (2,): the loss of the classes and the loss of the boxes."""
         image = torch.from_numpy(np.stack(micro_batch.images))[:, None].to(memory_format=torch.channels_last)
         target = assign_targets(micro_batch.boxes, micro_batch.labelled_classes, self.net.grid)
         logit, distance = (part.float() for part in self.runner.forward(lambda net: net(image)))

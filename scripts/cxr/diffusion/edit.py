@@ -1,7 +1,11 @@
-"""Two ways to edit latents (B, C, h, w). :func:`sample_latents` samples under a prompt inside a mask and blends with
-the source outside it. :func:`edit_latents` does edit-friendly inversion and editing in one pass over the steps: the
-source's latent at each time is the clean latent with independent noise, and the correction of a step is the next latent
-minus the step's mean. The edited latent gets the same corrections, but its mean is predicted under the prompt."""
+"""Two ways to edit latents (B, C, h, w).
+
+:func:`sample_latents` samples under a prompt inside a mask and blends with the source outside it.
+
+:func:`edit_latents` does edit-friendly inversion and editing in one pass over the steps. The source's latent at each
+time is the clean latent with independent noise. The correction of a step is the next latent minus the step's mean. The
+edited latent gets the same corrections, but its mean is predicted under the prompt.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,8 +20,10 @@ from cxr.diffusion.schedule import Step, add_noise, step_mean, step_variance
 
 @dataclass(frozen=True)
 class Editing:
-    """Editing options. Prompts and weights: one for the batch or one per image; for the inversion, one per source.
-    extent: fraction of the steps, noisiest first, in which the masks apply; in later steps nothing is pasted."""
+    """Editing options. Prompts and weights are given once or per image; those of the inversion, once or per source.
+
+    extent: fraction of the steps, noisiest first, in which the masks apply; later steps paste nothing.
+    """
 
     prompt: Prompts
     invert_prompt: Prompts
@@ -38,11 +44,15 @@ def edit_latents(
     editing: Editing,
     sources: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    """Return the edited latents, float32 (B, C, h, w), of sources ``clean`` (S, C, h, w); ``sources``: row of ``clean``
-    of each edit. The prompt applies in the mask ``edit``, bool or 0..1 (B, 1, h, w). In the mask ``keep``, the source's
-    latent is pasted back after every step. Elsewhere, the inversion's prompt applies. ``draw`` returns standard normal
-    noise of the shape of ``clean``. With ``editing.published_bugs``, the pasted latent is that before the step, all
-    outside ``edit`` is pasted, and the last step has no correction."""
+    """Return the edited latents, float32 (B, C, h, w), of the sources ``clean`` (S, C, h, w).
+
+    sources: row of ``clean`` of each edit; edit: mask in which the prompt applies, bool or 0..1 (B, 1, h, w); keep:
+    mask in which the source's latent is pasted back after every step. Outside both masks, the inversion's prompt
+    applies. draw: returns standard normal noise of the shape of ``clean``.
+
+    ``editing.published_bugs`` reproduces the published code. The pasted latent is then that before the step, everything
+    outside ``edit`` is pasted, and the last step has no correction.
+    """
     if not steps:
         return _select_sources(clean, sources)
     pasted = (~edit if edit.dtype == torch.bool else 1 - edit) if editing.published_bugs else keep
@@ -90,8 +100,11 @@ Blending = Literal["before", "after", "guidance"]
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampling options. Prompts and weights: one for the batch or one per image. pure: start from pure noise, not from
-    the noised source; extent: fraction of the steps, noisiest first, in which the mask applies."""
+    """Sampling options. Prompts and weights are given once or per image.
+
+    pure: start from pure noise, not from the noised source; extent: fraction of the steps, noisiest first, in which the
+    mask applies.
+    """
 
     prompt: Prompts
     guidance: Weights

@@ -12,7 +12,10 @@ Predict = Callable[[torch.Tensor, int, Prompts], torch.Tensor]  # the net's pred
 
 
 def collapse_equal_values(values: str | float | Sequence, latent: torch.Tensor) -> str | float | tuple:
-    """Return a single value if all rows have the same value, else one per row. Raises ValueError for a wrong count."""
+    """Return one value if all rows of ``latent`` have the same value, else a tuple with one value per row.
+
+    Raises ValueError for a wrong number of values.
+    """
     if isinstance(values, str | int | float):
         return values
     if len(values) != len(latent):
@@ -34,8 +37,11 @@ class PredictionRequest(NamedTuple):
 
 
 def predict_guided(predict: Predict, time: int, requests: Sequence[PredictionRequest]) -> list[torch.Tensor]:
-    """Return, for each request, unconditional prediction + weight x (prediction under the prompt - unconditional). The
-    net is called once, with all needed pairs of a row and a prompt; a weight of 1 needs no unconditional prediction."""
+    """Return, for each request, unconditional prediction + weight x (prediction under the prompt - unconditional).
+
+    The net is called once, with all needed pairs of a row and a prompt. A weight of 1 needs no unconditional
+    prediction.
+    """
     simple_requests = [
         PredictionRequest(latent, *(collapse_equal_values(values, latent) for values in (prompts, weights)))
         for latent, prompts, weights in requests

@@ -18,8 +18,11 @@ AUTOENCODER_ROWS = 4  # images that the autoencoder processes at once on a GPU i
 
 @dataclass(frozen=True)
 class NetOptions:
-    """Options of the nets. dtype: number type of the U-Net; autoencoder: number type of the autoencoder (``float32``,
-    ``bfloat16``, or ``tf32``: float32 with TF32 products); rows: its batch size on a GPU. Text encoders use float32."""
+    """Options of the nets; the text encoder uses float32.
+
+    dtype: number type of the U-Net; autoencoder: number type of the autoencoder (``float32``, ``bfloat16``, or
+    ``tf32``: float32 with TF32 products); rows: number of images that the autoencoder processes at once on a GPU.
+    """
 
     dtype: torch.dtype
     autoencoder: str = "float32"
@@ -28,7 +31,8 @@ class NetOptions:
 
     @classmethod
     def from_settings(cls, dtype: str, autoencoder: str, compute: Mapping) -> "NetOptions":
-        """Return the options. ``dtype``, ``autoencoder``: names of number types; ``compute``: that settings section."""
+        """Return the options. ``dtype``, ``autoencoder``: names of number types; ``compute``: settings section
+        compute."""
         rows = compute.get("batches", {}).get("autoencoder", AUTOENCODER_ROWS)
         return cls(getattr(torch, dtype), autoencoder, rows, Speed.from_settings(compute))
 

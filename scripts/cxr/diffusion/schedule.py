@@ -44,7 +44,8 @@ def step_variance(step: Step) -> float:
 
 
 def step_mean(latent: torch.Tensor, predicted: torch.Tensor, step: Step, prediction: str) -> torch.Tensor:
-    """Return the mean of the latent after a step, given the latent before it and the net's prediction for that."""
+    """Return the mean of the latent after a step; ``predicted``: the net's prediction for ``latent``, the latent before
+    it."""
     signal, noise = math.sqrt(step.abar), math.sqrt(1 - step.abar)
     clean_share, noise_share = math.sqrt(step.before), math.sqrt(max(0.0, 1 - step.before - step_variance(step)))
     if prediction == "epsilon":

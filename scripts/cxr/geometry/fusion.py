@@ -61,5 +61,6 @@ def fuse_groups(boxes: np.ndarray, group: np.ndarray, iou: float) -> FusedBoxes:
 
 
 def fusion_order(boxes: np.ndarray, group: np.ndarray, reader: np.ndarray) -> np.ndarray:
-    """Return the indices that sort boxes by group, reader and corners; makes fusion independent of the file order."""
+    """Return the indices that sort boxes by group, reader and corners, so that fusion does not depend on the file's
+    order."""
     return np.lexsort((*np.asarray(boxes).T[::-1], reader, group))

@@ -1,7 +1,8 @@
 """Exact IoU of unions of integer boxes, for many pairs of box sets at once, without rasterising the image.
 
-The boxes' horizontal edges divide the image into strips: rows with one bit per image column. A box sets the same bits
-in a range of strips, the union of two ranges of 2^k strips. Bits are set for these, then passed down to single strips.
+The boxes' horizontal edges divide the image into strips. A strip is a row with one bit per image column. A box sets the
+same bits in a range of strips, which is the union of two ranges of 2^k strips. The bits are set for these two ranges
+and then copied to their single strips.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,8 @@ BoxesByPair = tuple[np.ndarray, np.ndarray]  # non-empty boxes, int64 (N, 4), an
 def union_overlaps(first: BoxSets, second: BoxSets) -> np.ndarray:
     """Return the intersection and union areas, in cells, of the two unions of boxes of each pair, int64 (P, 2).
 
-    ``first``, ``second``: half-open boxes (N, 4: x1, y1, x2, y2) of each pair. Raises ValueError unless integers.
+    ``first``, ``second``: half-open boxes (N, 4: x1, y1, x2, y2) of each pair. Raises ValueError for other types than
+    int.
     """
     if len(first) != len(second):
         raise ValueError(f"{len(first)} and {len(second)} sets of boxes: give equal numbers")
@@ -62,7 +64,7 @@ def _flatten(sets: BoxSets) -> BoxesByPair:
 
 
 class _Buffers:
-    """Memory that all chunks reuse: four planes of (edges + 1) rows; a row has ``words`` words of 64 columns."""
+    """Memory that all chunks reuse: four arrays of (edges + 1) rows, each of ``words`` words of 64 columns."""
 
     def __init__(self, edges: int, columns: int):
         self.words = -(-columns // 64)

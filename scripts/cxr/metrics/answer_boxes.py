@@ -43,7 +43,7 @@ def score_answers(
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for place, (answer, reference) in enumerate(zip(answers, references, strict=True)):
         if not len(reference):
-            raise ValueError("no reference box")
+            raise ValueError("an answer has no reference box: give at least one")
         if len(answer):
             groups[len(answer), len(reference)].append(place)
     for places in groups.values():

@@ -27,10 +27,15 @@ def lesion_features(image: np.ndarray, box: np.ndarray, lungs: np.ndarray, other
     """Return a box's six features, float64 (6,) in the order of :data:`FEATURES`, or None if they are undefined.
 
     ``image`` (512, 512); ``box`` (4,); ``lungs`` bool (2, 512, 512); ``other_boxes`` (N, 4): the image's other boxes.
-    Only lung pixels count. contrast: mean in the box minus mean in the mirror image; core: mean of the core minus mean
-    of the rim; both in SD of the lungs. ratio_*: log of a detail band's SD in the box over its SD in the mirror image;
-    spread: this log ratio for the image itself. None if a region has fewer than :data:`MIN_PIXELS` pixels, or if other
-    boxes cover more than :data:`MAX_OVERLAP` of the mirror image.
+    Only lung pixels count. The mirror image of the box lies in the other lung.
+
+    * contrast: mean in the box minus mean in the mirror image, in SD of the lungs.
+    * core: mean of the box's core minus mean of its rim, in SD of the lungs.
+    * ratio_*: log of a detail band's SD in the box divided by its SD in the mirror image.
+    * spread: this log ratio for the image itself.
+
+    The features are undefined if a region has fewer than :data:`MIN_PIXELS` pixels, or if other boxes cover more than
+    :data:`MAX_OVERLAP` of the mirror image.
     """
     image, both_lungs = np.asarray(image, np.float32), lungs.any(axis=0)
     (x1, y1, x2, y2), width = box, 2 * lung_midline(lungs)

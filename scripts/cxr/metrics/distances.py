@@ -37,7 +37,7 @@ def kid_kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def kid(first: np.ndarray, second: np.ndarray) -> float:
     """Return the unbiased squared maximum mean discrepancy of (N, D) and (M, D). Raises ValueError if N or M < 2."""
     if min(len(first), len(second)) < 2:
-        raise ValueError("KID needs two samples on each side")
+        raise ValueError("KID needs at least two samples on each side")
     return float(_mean_within(first) + _mean_within(second) - 2 * kid_kernel(first, second).mean())
 
 

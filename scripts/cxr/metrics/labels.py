@@ -1,4 +1,4 @@
-"""Precision, recall and F1 from counts (right, false, missed) of labels, NaN where a denominator is 0; and AUROC."""
+"""Precision, recall and F1 from counts of (right, false, missed) labels; and AUROC. NaN where a denominator is 0."""
 
 import numpy as np
 

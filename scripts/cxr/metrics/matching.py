@@ -60,7 +60,7 @@ def _pairs_within_images(first: np.ndarray, second: np.ndarray) -> tuple[np.ndar
 
 
 def _match_rounds(predicted_index: np.ndarray, image: np.ndarray):
-    """Yield, for each round, the positions of its pairs, and where the pairs of each prediction start among them."""
+    """Yield (positions of the round's pairs, start of each prediction's pairs among them) for each round."""
     boxes, starts, counts = np.unique(predicted_index, return_index=True, return_counts=True)
     order, turn = np.argsort(image[boxes], kind="stable"), np.empty(len(boxes), np.int64)
     sorted_images = image[boxes][order]
@@ -73,7 +73,10 @@ def _match_rounds(predicted_index: np.ndarray, image: np.ndarray):
 
 
 def match_boxes(boxes: np.ndarray, truth: np.ndarray, iou: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return which of an image's boxes (N, 4), best first, hit, bool (N,), and which true boxes (M, 4) are hit (M,)."""
+    """Match the boxes of one image (N, 4), best first, with true boxes (M, 4).
+
+    Returns which boxes hit, bool (N,), and which true boxes are hit, bool (M,).
+    """
     predicted, reference = (Boxes(np.zeros(len(part), np.int64), part) for part in (boxes, truth))
     hits, matched = match_at_ious(predicted, reference, [iou])
     return hits[0], matched[0]

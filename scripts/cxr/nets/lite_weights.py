@@ -21,10 +21,10 @@ STAGES_BY_FILE = {
 
 
 def list_weights(engines: Mapping[str, str], manifests: Iterable[str | Path], files: str) -> list[dict]:
-    """Return the weights files that a run with these engines, {stage: engine}, reads, this repository's files first.
+    """Return the weights files that a run reads, this repository's files first.
 
-    ``files``: list of each manifest to add, ``used`` or ``published``; ``manifests``: files in ``results/weights``.
-    A weights file is a dict of artefact, licence, used_by, source, name, file, bytes and sha256.
+    engines: {stage: engine}; manifests: files in ``results/weights``; files: key of the list in each manifest, ``used``
+    or ``published``. A weights file is a dict of artefact, licence, used_by, source, name, file, bytes and sha256.
     """
     own_files = [
         (file, [stage for stage in stages if engines.get(stage) == "lite"], "CARD.md")

@@ -13,8 +13,8 @@ from cxr.nets import onnx
 def prepare_frame(image: np.ndarray, size: int, percentiles: tuple[float, float]) -> np.ndarray:
     """Shrink a frame uint8 (H, W) to float32 (size, size) and scale it to 0..1.
 
-    ``percentiles``: of the pixels above 0, mapped to 0 and 1; black padding and collimated borders do not depend on the
-    exposure and are ignored. An image with fewer than two such pixels becomes zeros.
+    The two ``percentiles`` of the pixels above 0 become 0 and 1. Pixels of 0 are ignored, because padding and
+    collimated borders do not depend on the exposure. An image with fewer than two pixels above 0 becomes zeros.
     """
     small = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
     values = small[small > 0]

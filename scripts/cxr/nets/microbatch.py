@@ -19,7 +19,10 @@ def fit_micro_batch(batch: int, micro_batch: int, ranks: int, balanced: bool = F
 
 
 class SharedBatch:
-    """Base class of recipes, which divides batches among GPUs. balance: with ``exact``, micro-batches are even."""
+    """Base class of training recipes whose batches are divided among GPUs.
+
+    With ``balance`` "exact", micro-batches have even sizes.
+    """
 
     clip: ClassVar[float] = 1.0  # maximum gradient norm (authors' codes)
     balance = ""

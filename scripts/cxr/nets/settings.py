@@ -23,21 +23,23 @@ def autoencoder() -> Autoencoder:
 
 
 class ComputeSettings(Section):
-    """How engines with a large net run. No result depends on these settings, so a change reruns nothing."""
+    """How engines with a large net run. No result depends on these settings, so a change causes no rerun."""
 
     device: Literal["auto", "cpu", "cuda"] = key(
-        "auto", "auto: a GPU if the job requested one (gpus), else the CPU. On a cluster a missing GPU is an error."
+        "auto", "auto: a GPU if the job requested one (gpus), else the CPU. On a cluster, a missing GPU is an error."
     )
-    batch: int = key(8, "Images (vlm.answers: samples) per batch; halved on low memory.", unit="images", ge=1, le=1024)
+    batch: int = key(
+        8, "Images (vlm.answers: samples) per batch; halved if memory is low.", unit="images", ge=1, le=1024
+    )
     batches: dict[Batched, Annotated[int, Limits(ge=1, le=1024)]] = key(
-        dict, "{engine: images per batch}, in place of `batch`; autoencoder and sam: 4.", unit="images"
+        dict, "{engine: images per batch}, replaces `batch`; default of autoencoder and sam: 4.", unit="images"
     )
     channels_last: bool = key(False, "Whether diffusion models use the memory layout channels_last.")
     compile: bool = key(False, "Whether to compile the U-Net of diffusion models (takes minutes in each job).")
     cudnn: Literal["deterministic", "fastest"] = key(
-        "deterministic", "cuDNN's algorithms in diffusion models. fastest: rounding may change from run to run."
+        "deterministic", "cuDNN's algorithms in diffusion models. fastest: results may differ by rounding."
     )
-    gpus: int = key(1, "GPUs per deepspeed training; other large nets request one; 0: none.", unit="GPUs", ge=0, le=8)
+    gpus: int = key(1, "GPUs of a deepspeed training; other jobs use one; 0: no GPUs.", unit="GPUs", ge=0, le=8)
     keep_features: bool = key(False, "Whether trainings keep frozen encoders' outputs on disk, to encode images once.")
     failures_in_row: int = key(
         5, "Number of consecutive images with the same error after which a job ends.", unit="images", ge=2, le=1_000_000
@@ -46,8 +48,8 @@ class ComputeSettings(Section):
     checkpoint_every: int = key(
         100, "Steps between two checkpoints of a training (RadVLM's authors: 200).", unit="steps", ge=1, le=1_000_000
     )
-    time_to_stop: int = key(600, "Time from the last checkpoint to the job's limit.", unit="seconds", ge=30, le=1800)
-    time_to_answer: int = key(600, "Time that a training waits for a silent process.", unit="seconds", ge=10, le=86_400)
-    max_runtime: int = key(1440, "Maximum time of a job (your partitions' limit).", unit="minutes", ge=60, le=100_000)
-    max_memory_mb: int = key(180_000, "Maximum memory of a job (`sinfo -o %m`).", unit="MB", ge=2000, le=10_000_000)
+    time_to_stop: int = key(600, "Time before a job's limit to save a training.", unit="seconds", ge=30, le=1800)
+    time_to_answer: int = key(600, "Time after which a silent process is an error.", unit="seconds", ge=10, le=86_400)
+    max_runtime: int = key(1440, "Maximum time of jobs (your partitions' limit).", unit="minutes", ge=60, le=100_000)
+    max_memory_mb: int = key(180_000, "Maximum memory of jobs (`sinfo -o %m`).", unit="MB", ge=2000, le=10_000_000)
     container: str = key("", "Apptainer image, for --sdm conda apptainer (docs/how-to/containers.md); empty: none.")

@@ -118,7 +118,8 @@ def load_strict(net: nn.Module, path: str | Path) -> None:
 
 
 def describe_misfit(net_shapes: dict[str, tuple[int, ...]], file_shapes: dict[str, tuple[int, ...]]) -> str:
-    """Return a clause on how the tensors of a file and of a net ({name: shape}) differ; "" if they do not."""
+    """Return a clause that describes how a file's tensors differ from a net's, both {name: shape}; "" if they are
+    equal."""
     missing, unknown = net_shapes.keys() - file_shapes.keys(), file_shapes.keys() - net_shapes.keys()
     differing = {name for name in net_shapes.keys() & file_shapes.keys() if net_shapes[name] != file_shapes[name]}
     for clause, names in (("it lacks", missing), ("the net has no", unknown), ("the shape differs for", differing)):

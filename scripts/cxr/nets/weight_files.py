@@ -76,7 +76,8 @@ class WeightFiles:
         return self._get[name]()
 
     def select_prefix(self, prefix: str) -> "WeightFiles":
-        """Return the tensors whose names begin with ``prefix``, without it, as a view that closes with this object."""
+        """Return a view of the tensors whose names begin with ``prefix``, which is removed. It closes with this
+        object."""
         part = WeightFiles(*self.sources)
         full_names = {name.removeprefix(prefix): name for name in self.shapes if name.startswith(prefix)}
         part.shapes = {short: self.shapes[name] for short, name in full_names.items()}

@@ -49,7 +49,7 @@ def image_file_url(path: str | Path) -> str:
 
 
 def escape_json_for_script(data: dict) -> str:
-    """Return JSON in which a browser finds no markup inside a script element."""
+    """Return ``data`` as JSON that is safe inside a script element, because a browser finds no markup in it."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -64,8 +64,8 @@ def write_offline_page(
 ) -> None:
     """Write a page as one file, whose content security policy blocks every other script and all requests.
 
-    ``folder``: of ``page.html``, ``page.css`` and the ``scripts``, in their order; ``data``: what the scripts read, in
-    an element that a browser does not run; ``values``: HTML for further names in ``page.html``.
+    folder: contains ``page.html``, ``page.css`` and the ``scripts``, which run in the given order; data: input of the
+    scripts, stored as JSON; values: {name in ``page.html``: its HTML}.
     """
     files = ("page.html", "page.css", *scripts)
     page, style, *codes = ((folder / name).read_text(encoding="utf-8") for name in files)

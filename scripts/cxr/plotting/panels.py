@@ -17,7 +17,7 @@ LESION_COLOURS = {lesion.name: lesion.colour for lesion in LESION_TYPES}
 POSITIVE, NEGATIVE = BLUE, ORANGE
 """Colours of positive and negative pairs."""
 KEPT_COLOUR, DROPPED_COLOUR = SKY, ORANGE
-"""Colours of productive boxes, and of boxes that failed a condition."""
+"""Colours of boxes that met all conditions (productive boxes), and of boxes that failed a condition."""
 SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
 """Style of the background of a text on an image."""
 LEAST_BRIGHTEST = 64
@@ -48,7 +48,7 @@ def draw_outline(axes: Axes, mask: np.ndarray, colour: str, fill: float = 0.0) -
 
 
 def draw_masks(axes: Axes, masks: Mapping[str, np.ndarray], colours: Mapping[str, str], fill: float = 0.0) -> None:
-    """Draw the outlines of named masks, and a legend."""
+    """Draw the outlines of masks, {name: mask}, and a legend."""
     for name, mask in masks.items():
         draw_outline(axes, mask, colours[name], fill)
     draw_legend(axes, {name: colours[name] for name in masks})

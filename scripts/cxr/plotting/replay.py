@@ -19,8 +19,8 @@ Boxes = Sequence[Sequence[float]]
 
 @dataclass(frozen=True)
 class Turn:
-    """A question and its answer, or why there is none (``failure``). Boxes: x1, y1, x2, y2 as fractions of the image;
-    ``mask``: bool (H, W), of the image's size."""
+    """A question and its answer, or the reason why there is none (``failure``). Boxes: x1, y1, x2, y2 as fractions of
+    the image; ``mask``: bool (H, W), of the image's size."""
 
     question: str
     answer: str

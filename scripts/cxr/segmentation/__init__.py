@@ -1,1 +1,1 @@
-"""Segmenting the regions that [SEG] tokens of a language model refer to (LISA): projection, SAM, frames, losses."""
+"""Segmentation of the region that a language model's [SEG] token refers to (LISA): projection, SAM, images, losses."""

@@ -37,7 +37,8 @@ def make_empty(build: Callable[[], Module], dtype: torch.dtype = torch.float32) 
 
 
 def build_sam(config: SamConfig) -> SamModel:
-    """Return a SAM with random weights from torch's generator. Sets :data:`DECODER_EPS` in ``config``."""
+    """Return a SAM with random weights from torch's generator. Sets the epsilon of ``config`` to
+    :data:`DECODER_EPS`."""
     config.mask_decoder_config.layer_norm_eps = DECODER_EPS
     sam = SamModel(config)
     # a second name for a tensor of SAM; it is only used for point prompts
@@ -71,8 +72,8 @@ Frame = tuple[tuple[int, int], tuple[int, int]]  # (rows, columns) of an image i
 def resize_logits(logits: torch.Tensor, side: int, resized: tuple[int, int], target: tuple[int, int]) -> torch.Tensor:
     """Resize logits (n, h, w) of SAM's decoder to float32 (n, H, W), ``target`` = (H, W), as SAM's postprocessing does.
 
-    The logits are resized to (side, side), cropped to ``resized``, the (rows, columns) of the image in this square, and
-    resized to the target; both times bilinearly. A wrong ``resized`` reproduces the mismatch in ROSALIA's code.
+    The logits are resized to (side, side), cropped to ``resized``, and resized to the target, both times bilinearly.
+    ``resized`` is the (rows, columns) of the image in the square. ROSALIA's code passes a wrong ``resized``.
     """
     how = {"mode": "bilinear", "align_corners": False}
     square = functional.interpolate(logits[:, None].float(), (side, side), **how)

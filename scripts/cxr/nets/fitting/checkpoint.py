@@ -24,7 +24,10 @@ Gather = Callable[[str, str], torch.Tensor]
 def write_checkpoint(
     folder: Path, shapes: dict[str, tuple[int, ...]], gather: Gather, state: dict, steps: int, is_writer: bool
 ) -> None:
-    """Write a checkpoint atomically, in the process ``is_writer``; ``steps``: steps taken, 0 if no moments exist."""
+    """Write a checkpoint atomically; all processes must call this.
+
+    is_writer: whether this process writes the file; steps: number of AdamW's steps, 0 if no moments exist.
+    """
     parts = (WEIGHT, *MOMENTS) if steps else (WEIGHT,)
     kinds = {f"{part}/{name}": (shape, torch.float32) for part in parts for name, shape in shapes.items()}
 

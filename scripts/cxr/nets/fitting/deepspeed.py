@@ -87,7 +87,7 @@ class Runner:
 
     @property
     def _flat_weights(self) -> list[torch.Tensor]:
-        """This process's partition of the float32 weights."""
+        """Return this process's partition of the float32 weights."""
         if self.stage == 2:
             return self.optimiser.single_partition_of_fp32_groups
         return self.optimiser.fp32_partitioned_groups_flat

@@ -65,10 +65,11 @@ class TrainingLoop:
         raise NotImplementedError
 
     def after_update(self) -> None:
-        """Called after each step, when the last row of the log is the step's; may change the log."""
+        """Do work after each step, such as changing the log, whose last row is that of the step. By default, do
+        nothing."""
 
     def after_resume(self) -> None:
-        """Called after a checkpoint was loaded, to restore the state that :meth:`after_update` uses."""
+        """Restore the state that :meth:`after_update` uses, after a checkpoint was loaded. By default, do nothing."""
 
     def run(self) -> TrainingLog:
         """Train to the last step, starting from the last checkpoint if there is one; return the log."""
