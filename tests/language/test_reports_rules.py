@@ -501,3 +501,17 @@ def test_statements(text, comparison, lungs):
     tuples = STRUCTURE(texts)
     assert statements.comparison_only(texts, tuples) is comparison
     assert statements.mentions_lungs(texts, tuples) is lungs
+
+
+@pytest.mark.parametrize(
+    ("text", "presence"),
+    [
+        ("The edema has gone from severe to mild.", "positive"),
+        ("Consolidation has gone from bad to worse.", "positive"),
+        ("The effusions have gone down.", "positive"),
+        ("The edema has gone from the left base.", "negative"),
+        ("The effusion has gone.", "negative"),
+    ],
+)
+def test_what_has_gone_from_one_grade_to_another_is_there(text, presence):
+    assert [row["presence"] for row in tuples_of(text)] == [presence]
