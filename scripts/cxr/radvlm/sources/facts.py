@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from cxr.annotations import label_tables
-from cxr.base.columns import Column, Columns, edge_columns, schema
+from cxr.base.columns import Column, Columns, read_columns, schema
 from cxr.base.conservation import ALL, CONSERVED, CountRow, counted_rows
 from cxr.base.errors import UserError
 from cxr.base.seeds import stable_hash
@@ -18,34 +18,9 @@ from cxr.base.tables import write_excluded, write_lines, write_rows, write_table
 from cxr.geometry.boxes import CORNERS
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, VALUES, load_label_names, resolve_uncertain
 
-IMAGE_COLUMNS: Columns = {
-    "source": Column(pl.String, "Name of the source."),
-    "image_id": Column(pl.String, "Image id."),
-    "study_id": Column(pl.String, "Study id; the image id where the source names no study."),
-    "subject_id": Column(pl.String, "Patient id; the image id where the source names no patient."),
-    "split": Column(pl.String, "train, validate or test."),
-    "view": Column(pl.String, "View code, such as PA or AP; null if unknown."),
-    "sex": Column(pl.String, "F or M; null if the source does not state it."),
-    "rows": Column(pl.Int64, "Height of the original image; null if the source does not state it.", "pixels"),
-    "columns": Column(pl.Int64, "Width of the original image; null if the source does not state it.", "pixels"),
-    "path": Column(pl.String, "Path of the image file."),
-    "frames": Column(pl.String, "Source whose frames contain the image; own: the cohort."),
-}
-FACT_COLUMNS: Columns = {
-    "fact_id": Column(pl.String, "Stable hash of source, image, kind, name, group, reader and box."),
-    "image_id": Column(pl.String, "Image id."),
-    "kind": Column(pl.String, "Kind of fact: label, box (of a finding), region or phrase."),
-    "name": Column(pl.String, "Name of the label, finding or region, or text of the phrase."),
-    "value": Column(
-        pl.String, "Label value after radvlm.sources.uncertain: present, absent or uncertain; null for boxes."
-    ),
-    "stated": Column(pl.String, "Label value in the source: present, absent or uncertain; null for boxes."),
-    "group": Column(pl.String, "Id that the boxes of one phrase, or of one finding of an image, share."),
-    "reader": Column(
-        pl.String, "Annotator of a label, or of a box that was fused with others; no task uses such facts."
-    ),
-    **edge_columns(" of the box; null if the fact has no box", "original pixels"),
-}
+RESOURCE_FILES = ("columns/radvlm_sources.toml",)
+IMAGE_COLUMNS = read_columns("radvlm_sources", "images")
+FACT_COLUMNS = read_columns("radvlm_sources", "facts")
 COUNT_COLUMNS: Columns = {"what": Column(pl.String, "What is counted."), "number": Column(pl.Int64, "Number.")}
 IMAGES_SCHEMA, FACTS_SCHEMA = schema(IMAGE_COLUMNS), schema(FACT_COLUMNS)
 
