@@ -249,7 +249,7 @@ def test_a_folder_that_is_no_result_of_ils_is_one_sentence(tmp_path):
     with pytest.raises(UserError, match=r"sets\.a\.anatomy: there is no folder"):
         find_film_files("a", keys, [])
     keys["anatomy"] = str(tmp_path)
-    with pytest.raises(UserError, match=r"has no anatomy/\*\.h5: give the folder results of a run"):
+    with pytest.raises(UserError, match=r"has no anatomy/\*\.h5: give the results folder of a run"):
         find_film_files("a", keys, [])
     for name in ("anatomy/00.h5", "frames/00.h5", "organs/00.h5", "cohort/00.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -211,7 +211,7 @@ def test_a_mix_takes_the_pairs_and_masks_of_its_threshold_set_or_of_the_release(
     assert plan.ils_files("all", "own")["pairs"] == [
         f"results/dataset/mimic_ils/{split}.jsonl" for split in ("train", "validate", "test")
     ]
-    with pytest.raises(ValueError, match=r"radvlm.instructions.mixes.all names 'mimic_ils', but the sets are default"):
+    with pytest.raises(ValueError, match=r"radvlm.instructions.mixes.all names 'mimic_ils', but the threshold sets"):
         parse_section(Settings, told)
 
 

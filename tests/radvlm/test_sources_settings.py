@@ -38,7 +38,7 @@ def test_a_wrong_setting_is_one_sentence(sources, sentence):
         ({"format": "chexpert", "path": "nowhere"}, ".x.path: there is no folder 'nowhere'"),
         ({"format": "nih", "path": "nowhere.csv"}, ".x.path: there is no file 'nowhere.csv'"),
         ({"format": "vindr", "path": ".", "pictures": "gone"}, ".x.pictures: there is no folder 'gone'"),
-        ({"format": "vindr", "path": ".", "subject": "("}, ".x.subject is '(', no regular expression"),
+        ({"format": "vindr", "path": ".", "subject": "("}, ".x.subject is '(', which is no regular expression"),
         ({"format": "vindr", "path": ".", "subject": "a"}, ".x.subject is 'a', which has no group"),
     ],
 )  # fmt: skip

@@ -159,5 +159,5 @@ def test_every_format_has_its_terms():
 
 def test_a_mix_that_is_not_there_is_one_sentence():
     chosen = read({"release": {"mixes": ["other"]}})
-    with pytest.raises(UserError, match=r"release.mixes names 'other', but the mixes of radvlm.instructions are all"):
+    with pytest.raises(UserError, match=r"release.mixes names 'other', but radvlm.instructions has the mixes all"):
         RadvlmPlan(chosen, ["00"])

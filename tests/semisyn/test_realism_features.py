@@ -286,7 +286,7 @@ def test_real_boxes_are_measured_on_the_frame(tmp_path):
 
 def test_a_selection_by_metrics_that_nothing_gives_is_refused():
     told = {"semisyn": {"selection": {"metrics": ["fid", "c2st"]}}}
-    with pytest.raises(UserError, match=r"metrics is fid, c2st, of which semisyn.realism gives none: choose of ap1070"):
+    with pytest.raises(UserError, match=r"metrics is fid, c2st, but semisyn.realism computes only ap1070"):
         RealismPlan(read(told, []), ["00"])
     told["semisyn"]["selection"]["metrics"].append("auroc")
     assert RealismPlan(read(told, []), ["00"]).real == {}

@@ -78,7 +78,7 @@ def test_a_run_with_a_head_begins_from_it_and_no_other_run():
 def test_without_the_base_there_is_no_head_of_it():
     tuning = {"runs": {"masks": HEAD | {"init": "random"}}}
     settings = parse_section(Vlm, {"tuning": tuning, "answers": {"sets": {}}})
-    told = "init is 'random', and seg_start 'base' is the head of the base: set vlm.tuning.onevision_tiny.seg_start to"
+    told = "init is 'random', while seg_start 'base' needs init 'base': set vlm.tuning.onevision_tiny.seg_start to"
     with pytest.raises(UserError, match=f"runs.masks.segmentation is 'head', but {told} lite"):
         VlmPlan(settings, "cpu", 0, ["all"])
     tuning["onevision_tiny"] = {"seg_start": "lite"}

@@ -258,8 +258,8 @@ def test_the_smaller_limit_of_a_run_holds(run, side):
 @pytest.mark.parametrize(
     ("run", "answers", "sentence"),
     [
-        ({"lines": "medground:dataset"}, {}, "lines is 'medground:dataset', whose original images are not known: name"),
-        ({}, {"sets": {"mine": __file__}}, "vlm.answers.sets.mine, which it is asked too, is a file, whose original"),
+        ({"lines": "medground:dataset"}, {}, "lines is 'medground:dataset', whose original images are not known: set"),
+        ({}, {"sets": {"mine": __file__}}, "the run is also asked vlm.answers.sets.mine, a file whose original images"),
     ],
 )
 def test_originals_that_nobody_names_are_refused(run, answers, sentence):

@@ -26,8 +26,8 @@ def test_lines_of_a_mix_are_its_files():
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("radvlm:none", r"k is 'radvlm:none', but radvlm.instructions.mixes has all, few: name one, or add it there"),
-        ("radvlm:all/dev", r"k is 'radvlm:all/dev', but a mix has train, validate, test, exchanged: name one of them"),
+        ("radvlm:none", r"k is 'radvlm:none', but radvlm.instructions.mixes has all, few: name one of them, or add"),
+        ("radvlm:all/dev", r"k is 'radvlm:all/dev', but a mix has the files train, validate, test, exchanged: name"),
     ],
 )
 def test_an_unknown_mix_or_file_is_one_sentence(given, sentence):
@@ -203,7 +203,7 @@ def test_a_runs_own_keys_are_its_tunings_alone():
             {"engine": "tiny", "lines": "medground:dataset", "tasks": ["classification"]},
             r"tasks is \['classification'\], but lines is 'medground:dataset', whose lines have no task: leave tasks",
         ),
-        ({"tasks": ["grounding"]}, "tasks has 'grounding', which is no task: choose from report_generation, "),
+        ({"tasks": ["grounding"]}, "tasks has 'grounding', which is not a task: choose from report_generation, "),
         ({"engine": "tiny", "init": "random"}, "init is 'random', but the engine tiny has no such choice: leave init"),
         ({"init": "zeros"}, "Input should be '', 'base' or 'random'"),
         ({"updates": -1}, "greater than or equal to 0"),

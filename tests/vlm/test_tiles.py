@@ -242,10 +242,10 @@ def test_a_value_that_cannot_be_is_one_sentence(tuning, sentence):
 def test_vllm_knows_nine_tiles_and_no_adapter(given, base, tmp_path):
     """It counts features by 9 tiles whatever a model says, and so would show it others than it has learnt."""
     few, adapter = {"onevision_tiny": {"tiles": "anyres_max_4"}}, {"onevision": {"method": "lora"}}
-    told = r"onevision_tiny\.tiles is 'anyres_max_4', but vlm\.answers\.engine is 'vllm', which takes anyres_max_9"
+    told = r"onevision_tiny\.tiles is 'anyres_max_4', but vlm\.answers\.engine 'vllm' always uses anyres_max_9: set"
     with pytest.raises(UserError, match=told):
         planned(few, "vllm", engine="onevision_tiny")
-    told = r"onevision\.method is 'lora', but vlm\.answers\.engine is 'vllm', which asks no adapter of onevision: set"
+    told = r"onevision\.method is 'lora', but vlm\.answers\.engine is 'vllm', which cannot load an adapter of onevision"
     with pytest.raises(UserError, match=told):
         planned(adapter, "vllm", engine="onevision", model=str(base))
     assert planned({"onevision_tiny": {"grid": 1}}, "vllm", engine="onevision_tiny").engine == "vllm"

@@ -270,7 +270,7 @@ def test_the_sentences_name_the_stage_and_some_ids(folder):
 
 def test_results_without_a_record_are_refused_in_one_sentence():
     refuse_unrecorded([])
-    with pytest.raises(UserError, match=r"^results/a: no record tells .* --touch first"):
+    with pytest.raises(UserError, match=r"^results/a: there is no record .* --touch first"):
         refuse_unrecorded(["results/a"])
     with pytest.raises(UserError, match=r"^results/a and 2 other results: no record"):
         refuse_unrecorded(["results/a", "results/b", "results/c"])

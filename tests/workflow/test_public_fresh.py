@@ -143,7 +143,7 @@ def test_a_study_is_added_by_a_command_with_relative_paths(copied):
     command += ["--directory", copied.name, "--configfile", f"{copied.name}/mine.yaml"]
     done = subprocess.run(command, cwd=copied.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("the cohort has changed: it is made first, then the rest is planned") == 1
+    assert done.stderr.count("the cohort has changed: it is made first, then all other jobs are planned") == 1
     shard = f"{shard_of(f'p{STUDIES}', SHARDS):02}"
     changed = {path.stem for path, moment in before.items() if path.stat().st_mtime_ns != moment}
     assert {shard} <= changed < {path.stem for path in before}  # that of a subject whose split moves too

@@ -382,7 +382,7 @@ def test_a_copy_of_the_results_alone_is_compared_like_the_original(planner, fini
     for more in (["--dry-run"], []):
         status, printed = planner.ask([*words, *more, "--", *run.asked])
         assert status == 1
-        refusals = re.findall(r"^cxr-ils: results/\S+ and \d+ other results: no record tells", printed, re.M)
+        refusals = re.findall(r"^cxr-ils: results/\S+ and \d+ other results: there is no record", printed, re.M)
         assert len(refusals) == 1, printed
         assert "Nothing to be done" not in printed
     planner.run(copy, copied.settings, "--touch", "--", *run.asked)
@@ -451,11 +451,11 @@ def test_a_changed_cohort_is_not_run_blindly(planner, tmp_path):
         file.write("s,s,j,j.png,s.txt\n")
     (tmp_path / "i.png").unlink()
     printed = planner.run(tmp_path, run.settings, "--dry-run", "--no-hooks", "--", *ASKED)
-    assert printed.count("the cohort has changed: a run makes it first and plans again") == 1
+    assert printed.count("the cohort has changed: a run makes it first and then plans again") == 1
     assert sum("shard" in job.wildcards for job in jobs_of(printed)) == 16
     done = snakemake(tmp_path, "all", check=False, root=planner.root)
     assert done.returncode == 1
-    assert "the cohort has changed: it is made first, then the rest is planned" in done.stderr
+    assert "the cohort has changed: it is made first, then all other jobs are planned" in done.stderr
     assert re.findall(r"Error in rule (\w+)", done.stderr) == ["cohort_shards"]  # no image exists
     assert "frames_shard" not in done.stderr
 

@@ -319,6 +319,6 @@ def test_an_answer_must_fit_into_the_context_of_a_model_that_is_used():
     short = {"llm": {"context": 2048}}
     assert settings.read(short).llm.context == 2048
     with pytest.raises(
-        settings.SettingsError, match=r"reports.llm.structuring.max_tokens is 4096, which fills llm.context \(2048\)"
+        settings.SettingsError, match=r"reports.llm.structuring.max_tokens is 4096, but llm.context, .*, is 2048"
     ):
         settings.read(short | {"reports": {"engine": "vllm"}})

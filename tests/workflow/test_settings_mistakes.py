@@ -152,9 +152,12 @@ def refused(changes: dict) -> str:
             {"organs.lite.behind_heart": "maybe"},
             "organs.lite.behind_heart is 'maybe', which is wrong: give true or false; the default is true.",
         ),
-        ({"organs": 5}, "organs is 5, which is wrong: give keys below it, one per line."),
+        ({"organs": 5}, "organs is 5, which is wrong: write its keys below it, one per line."),
         ({"organs.engin": "lite"}, "organs.engin is not a setting (did you mean engine?): remove it or choose one of "),
-        ({"thresholds.sets": {0.5: {}}}, "thresholds.sets names '0.5', which is not a valid name: put it in quotes."),
+        (
+            {"thresholds.sets": {0.5: {}}},
+            "thresholds.sets has the key '0.5', which is not a valid name: put it in quotes.",
+        ),
         ({"inference.size": 100}, "inference.size is 100, which is wrong: give a multiple of 8; the default is 1024."),
         (
             {"review.experts": ["A B"]},
@@ -247,16 +250,16 @@ def test_a_text_given_on_the_command_line_is_read_without_a_file():
     [
         (
             "cohort: {source: embedded}\nseed: 1\ncohort: {shards: 2}\n",
-            "cohort stands twice in mine.yaml, on lines 1 and 3, and only the last would count: join the two.",
+            "cohort stands twice in mine.yaml, on lines 1 and 3, and only the last would count: merge them.",
         ),
         (
             "thresholds:\n  sets:\n    mine: {}\n    other: {}\n    mine: {}\n",
-            "thresholds.sets.mine stands twice in mine.yaml, on lines 3 and 5, and only the last would count: join the "
-            "two.",
+            "thresholds.sets.mine stands twice in mine.yaml, on lines 3 and 5, and only the last would count: "
+            "merge them.",
         ),
         (
             '{"seed": 1, "seed": 2}',
-            "seed stands twice in mine.yaml, on lines 1 and 1, and only the last would count: join the two.",
+            "seed stands twice in mine.yaml, on lines 1 and 1, and only the last would count: merge them.",
         ),
     ],
 )

@@ -126,13 +126,13 @@ SHORT = {"known": {"short": {}}, "sinfo": HOUR}
         (
             {"sinfo": HOUR}, FRAMES,
             "4 h 00 min, 4,000 MB, 2 cores; goes to short, which grants 1 h 00 min: write max_runtime: 60 below short "
-            "in partitions.yaml, then it goes to big",
+            "in partitions.yaml, so that it goes to big",
         ),
         ({"sinfo": HOUR, "known": KNOWN | {"short": {"max_runtime": 60}}}, FRAMES, ""),
         (
             {"known": {"short": {}, "big": {}}}, ANOMALY,
-            "no partition of partitions.yaml takes it for its max_gpu, and SLURM's default is short: write max_gpu: 1 "
-            "or more below one with GPUs",
+            "no partition of partitions.yaml takes it, because of max_gpu, and SLURM's default is short: write "
+            "max_gpu: 1 or more below a partition with GPUs",
         ),
         (SHORT, FRAMES, "set compute.max_runtime: 60, or name a partition that grants more"),
         (SHORT | {"sinfo": NODES.replace("1-00:00:00", "59")}, FRAMES, "grants 0 h 59 min: name a partition that"),
@@ -143,7 +143,7 @@ SHORT = {"known": {"short": {}}, "sinfo": HOUR}
             "set group-components of organs-cpu: 1 and compute.max_runtime: 60, or",
         ),
         (SHORT | {"sinfo": NODES.replace("1-00", "02")}, CHAIN, "grants 2 h 00 min: set compute.max_runtime: 85, or"),
-        ({"known": {"short": {"max_runtime": "2h"}}}, FRAMES, "for its max_runtime, and SLURM's default is short"),
+        ({"known": {"short": {"max_runtime": "2h"}}}, FRAMES, "because of max_runtime, and SLURM's default is short"),
         ({"known": {"short": {"max_runtime": "2h"}}}, FRAMES, ": set compute.max_runtime: 120, or name"),
         ({"known": {"short": {"max_mem_mb": 2000}}}, FRAMES, "max_mem_mb, and SLURM's default is short: raise max_mem"),
         ({}, replace(ANOMALY, minutes=4321), "72 h 01 min, 8,000 MB, 2 cores, 1 GPUs; goes to big, which grants 72"),
@@ -167,7 +167,7 @@ def test_the_last_try_may_ask_for_more_time_than_is_granted(lacks, found):
     last = [replace(FRAMES, minutes=720, memory_mb=12000), replace(ANOMALY, minutes=1440)]
     assert lacks(sinfo=short, last=last, known=KNOWN) == {
         "job frames": "12 h 00 min, 12,000 MB, 2 cores at try 3; goes to short, which grants 4 h 00 min: write "
-        "max_runtime: 240 below short in partitions.yaml, then it goes to big"
+        "max_runtime: 240 below short in partitions.yaml, so that it goes to big"
     }
     last = [replace(SHARDS, minutes=360, members=(("organs_shard", 45),) * 8)]
     two = NODES.replace("1-00:00:00", "2:00:00")
@@ -233,8 +233,8 @@ def test_what_is_ok_is_counted(found):
 @pytest.mark.parametrize(
     ("ways", "programs", "inside", "good", "words"),
     [
-        ((), set(), False, True, "jobs run in the one of Snakemake"),
-        (("env-modules",), set(), False, True, "jobs run in the one of Snakemake"),
+        ((), set(), False, True, "jobs run in the environment of Snakemake"),
+        (("env-modules",), set(), False, True, "jobs run in the environment of Snakemake"),
         (("conda", "apptainer"), {"conda", "apptainer"}, False, True, "here: conda, apptainer"),
         (("conda", "apptainer"), {"apptainer"}, True, True, "here: apptainer"),
         (("conda", "apptainer"), {"apptainer"}, False, False, "add `--conda-base-path /opt/conda`"),
@@ -286,11 +286,11 @@ def test_what_a_profile_leaves_out_has_the_executors_default(tmp_path, text, exp
     ("text", "words"),
     [
         (None, "there is no"),
-        ("a: [", "is not YAML at line 1: correct it"),
+        ("a: [", "is not valid YAML at line 1: correct it"),
         ("- sdm", "is not a list of `key: value`"),
-        ("retries: often", "retries is 'often': write a whole number from 0 on"),
+        ("retries: often", "retries is 'often': write a whole number of at least 0"),
         ("retries: -1", "retries is -1"),
-        ("slurm-init-seconds-before-status-checks: 0", "status-checks is 0: write a whole number from 1 on"),
+        ("slurm-init-seconds-before-status-checks: 0", "status-checks is 0: write a whole number of at least 1"),
         ("default-resources: 5", "default-resources is not a list of `name: value`"),
     ],
 )
@@ -302,21 +302,21 @@ def test_a_mistake_in_the_profile_is_one_sentence(tmp_path, text, words):
     ("text", "words"),
     [
         (None, "there is no"),
-        ("", "names no partition: write those of `sinfo` below `partitions:`"),
+        ("", "names no partition: write those that `sinfo` lists below `partitions:`"),
         ("partitions:", "names no partition"),
         ("partitions: {}", "names no partition"),
         ("partitions: [cpu]", "names no partition"),
-        ("partitions:\n  cpu:\n", "cpu is None: write `cpu: {}` for one without limits"),
+        ("partitions:\n  cpu:\n", "cpu is None: write `cpu: {}` for a partition without limits"),
         ("partitions: {cpu: 5}", "cpu is 5: write `cpu: {}`"),
         ("partitions: {7: {}}", "write the partition 7 in quotes"),
         (
             "partitions: {gpu: {max_gpus: 8}}",
-            "gpu has max_gpus, which the executor does not know: max_runtime, max_mem_mb",
+            "gpu has max_gpus, which the executor does not know: use max_runtime, max_mem_mb",
         ),
         ("partitions: {gpu: {max_gpu: many}}", "max_gpu of gpu is 'many': write a number"),
         ("partitions: {gpu: {max_mem_mb: }}", "max_mem_mb of gpu is None"),
         ("partitions: {cpu: {max_runtime: soon}}", "Invalid time format: 'soon'"),
-        ("partitions: {cpu: {}", "is not YAML"),
+        ("partitions: {cpu: {}", "is not valid YAML"),
     ],
 )
 def test_a_mistake_in_the_partitions_is_one_sentence(tmp_path, text, words):

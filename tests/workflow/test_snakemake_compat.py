@@ -206,7 +206,7 @@ def test_a_missing_conda_is_one_sentence_before_any_job(tmp_path, monkeypatch):
     with pytest.raises(subprocess.CalledProcessError) as caught:
         run(tmp_path, "--sdm", "conda", "--dry-run")
     printed = caught.value.stdout + caught.value.stderr
-    assert "conda is not found, and sdm: conda makes" in printed
+    assert "there is no conda on PATH, but `sdm: conda` needs it" in printed
     assert "add --sdm env-modules" in printed
     run(tmp_path, "--sdm", "env-modules", "--dry-run")
 

@@ -1,1 +1,1 @@
-"""Modules for the rules and the command line, which no stage imports: settings, params, code digests, checks."""
+"""Code of the Snakefile and its rules: settings, options of stages, code digests, checks. No stage imports it."""

@@ -1,4 +1,4 @@
-"""Before a run is planned, find the images and reports that have changed since a job read them."""
+"""Find the images and reports that have changed since a job read them. This happens before a run is planned."""
 
 import json
 import os
@@ -14,18 +14,18 @@ from cxr.base.source_files import read_state, sizes_and_times
 from cxr.base.tables import read_table
 
 TABLES = Path("results/cohort/files_read")
-"""Folder of the tables of states that jobs have written."""
+"""Folder of the tables in which jobs note the state of each file that they read: size, time and CRC-32."""
 CHECKED = Path(".snakemake/cxr-ils-files.json")
-"""Files that were read again because their size or time differs: {path: [size, time, CRC-32]}."""
+"""Files whose size or time differs from the noted state, with their present state: {path: [size, time, CRC-32]}."""
 THREADS = 16
-"""A shared file system answers late, so files are looked at in parallel."""
+"""Number of files that are looked at in parallel, because a shared file system answers slowly."""
 SHOWN_IDS = 3
 NOUNS = {"reports": ("report has", "reports have"), "cohort": ("file has", "files have")}
-"""What a stage reads, where it is not images."""
+"""{stage: singular and plural for the files that it reads, with the verb}. All other stages read images."""
 
 
 class _Comparison(NamedTuple):
-    """Ids of a table's changed files and of those that are missing now, and the number of all that were there."""
+    """Ids of the changed files of a table, ids of the missing ones, and the number of files that once existed."""
 
     changed: list[str]
     missing: list[str]
@@ -33,11 +33,11 @@ class _Comparison(NamedTuple):
 
 
 class ChangedFiles:
-    """The files that differ from the tables of states (``base.source_files``) below a folder.
+    """The files that differ from the states that the tables below the folder ``tables`` note (``base.source_files``).
 
     changed: {table: ids of its changed files}. deleted: {table: ids of its deleted reports}. damaged: tables that
-    cannot be read. missing: {table: number of its files that existed and are gone}, whose results stay: images, which
-    may be deleted to save space, and the reports if all of them are gone at once, as on a disk that is not mounted.
+    cannot be read. missing: {table: number of its missing files whose results stay}. Images may be deleted to save
+    space, so they are missing, not deleted. Reports are missing if all are gone, as if their disk were not mounted.
     """
 
     def __init__(self, tables: Path = TABLES, checked: Path = CHECKED):
@@ -66,11 +66,11 @@ class ChangedFiles:
 
     @property
     def outdated(self) -> set[str]:
-        """Tables whose jobs must run again."""
+        """Return the tables whose jobs must run again."""
         return {*self.changed, *self.deleted, *self.damaged}
 
     def _compare(self, table: str) -> _Comparison | None:
-        """Return how the present files differ from a table; None if it is damaged."""
+        """Return how the present files differ from the states in a table, or None if the table is damaged."""
         states = _read_states(table)
         if states is None:
             return None
@@ -90,7 +90,7 @@ class ChangedFiles:
         return entry[2]
 
     def accept(self, tables: Iterable[str]) -> None:
-        """Count the present files of some tables as unchanged, as ``--touch`` asks."""
+        """Treat the present files of some tables as unchanged from now on, as a run with ``--touch`` does."""
         for table in tables:
             states = _read_states(table)
             for (_, path, head_bytes, _, _, crc32), present in () if states is None else _differing(states):
@@ -104,11 +104,11 @@ class ChangedFiles:
         try:
             new.write_text(json.dumps(self._checked), encoding="utf-8")
             os.replace(new, self._file)
-        except OSError:  # the folder may not be written: they are read again the next time
+        except OSError:  # the folder is not writable, so the files will be read again the next time
             new.unlink(missing_ok=True)
 
     def sentences(self, tables: Iterable[str]) -> list[str]:
-        """Return the sentences about some tables: about each stage with changed files, and about missing ones."""
+        """Return sentences for the user about the changed, deleted and missing files of some tables, by stage."""
         tables = set(tables)
         sentences = [
             f"{stage}: {count_phrase(len(ids), *NOUNS.get(stage, ('image has', 'images have')))} changed since this "
@@ -130,7 +130,7 @@ class ChangedFiles:
 
 
 def _ids_by_stage(ids_by_table: Mapping[str, Iterable[str]], tables: set[str]) -> list[tuple[str, list[str]]]:
-    """Return (stage, its distinct ids in order) of the stages of some tables, where there are ids."""
+    """Return (stage, sorted distinct ids) for each stage that has ids in ``tables``."""
     ids_by_stage: dict[str, set[str]] = {}
     for table in ids_by_table.keys() & tables:
         ids_by_stage.setdefault(_stage(table), set()).update(ids_by_table[table])
@@ -146,7 +146,7 @@ def _pronoun(ids: list[str]) -> str:
 
 
 def _read_states(table: str) -> pl.DataFrame | None:
-    """Return a table of states; None if it is damaged."""
+    """Return a table of the noted states of files, or None if it is damaged."""
     try:
         return read_table(table)
     except StoreError:
@@ -154,10 +154,10 @@ def _read_states(table: str) -> pl.DataFrame | None:
 
 
 def _differing(states: pl.DataFrame) -> list[tuple[tuple, tuple]]:
-    """Return (row, present size and time) of the files whose size or time differs."""
+    """Return (row of the table, (present size, present time)) for each file whose size or time has changed."""
     present = sizes_and_times(states["path"].to_list())
     recorded = [*zip(states["size"].to_list(), states["modified_ns"].to_list(), strict=True)]
-    if present == recorded:  # by far the most common case, which makes no row
+    if present == recorded:  # by far the most common case, in which building rows would only cost time
         return []
     return [
         (row, current_state)
@@ -171,7 +171,7 @@ def _key(path: str, head_bytes: int | None) -> str:
 
 
 def _stage(table: str, tables: Path = TABLES) -> str:
-    """Return the stage that wrote a table: "reports" of results/cohort/files_read/reports_structured/00.parquet."""
+    """Return the stage that wrote a table: "reports" for results/cohort/files_read/reports_structured/00.parquet."""
     return Path(table).relative_to(tables).with_suffix("").parts[0].partition("_")[0]
 
 

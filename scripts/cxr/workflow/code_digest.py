@@ -1,12 +1,13 @@
-"""Digest the code behind a rule.
+"""Digest the code that a rule runs.
 
 Snakemake tracks a script by its modification time and does not track its imports. ``code_digest`` covers the script,
-every local module that it imports (transitively) and the resource files that these declare, by meaning and relative
-path. So an edit re-runs exactly the stages that use it, and a touch, clone, copy or reworded comment re-runs nothing.
+every local module that it imports directly or indirectly, and the resource files that these modules declare. It
+depends on the relative path and the meaning of each file. So an edit reruns exactly the stages that use the code. A
+new modification time, a copy of the repository or a reworded comment reruns nothing.
 
-The meaning of a file is its code without docstrings, comments and layout, the data of YAML, the names and types of
-declared columns, or the bytes of others. The serialisation is our own, because Python's differs between versions.
-Fields without a value are left out, so that new fields of a new version change no digest.
+The meaning of a Python file is its code without docstrings, comments and layout. The meaning of a YAML file is its
+data, and of a file in resources/columns the names and types of the columns. Of any other file, all bytes count. The
+text form of Python code is defined here, because that of Python's ``ast`` differs between versions of Python.
 """
 
 import ast
@@ -29,16 +30,16 @@ from cxr.base.paths import RESOURCES, SCRIPTS
 from cxr.base.resources import SAFE_LOADER
 
 VERSION = 1
-"""Version of the rules below; a new version changes every digest."""
+"""Version of the method in this module. A new version changes every digest."""
 SETTLED_NS = 2_000_000_000
-"""Age above which size and time prove a file unchanged; clocks of file systems are coarse."""
+"""Minimum age in nanoseconds at which equal size and time prove a file unchanged, as file times can be coarse."""
 _IMPORT = re.compile(r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?import\b[ \t]*(?:\([^)]*\)|[^\n]*))", re.MULTILINE)
 _NOT_CUT = re.compile(r"[:;][ \t]*(?:from|import)\b|\b(?:from|import)\b[^\n]*\\\n")
-"""An import that shares its line with other code, or continues after a backslash."""
+"""Pattern of an import that shares its line with other code or continues after a backslash, so _IMPORT misses it."""
 
 
 def meaning_digest(path: Path) -> bytes:
-    """Return the digest of a file's meaning, or of its bytes if it cannot be parsed."""
+    """Return the SHA-256 digest of a file's meaning, or of its bytes if the file cannot be parsed."""
     content = path.read_bytes()
     try:
         if path.suffix == ".py":
@@ -70,10 +71,10 @@ def _tokens(node: ast.AST) -> Iterator[str]:
 
 
 def _counted_field(node: ast.AST, name: str) -> object:
-    """Return a field of a node that counts.
+    """Return the part of a syntax node's field ``name`` that counts for the digest.
 
-    Of ``Column(type, sentence, unit)`` only the type counts, because the rest only documents. A setting's
-    ``name: type = key(default, sentence)`` counts by its name and type, because jobs receive the values.
+    Of ``Column(type, sentence, unit)`` only the type counts, because sentence and unit are documentation. Of a
+    setting ``name: type = key(default, sentence)`` only name and type count, because jobs receive the value.
     """
     value = getattr(node, name, None)
     if isinstance(node, ast.AnnAssign) and name == "value" and isinstance(value, ast.Call):
@@ -84,12 +85,12 @@ def _counted_field(node: ast.AST, name: str) -> object:
 
 
 def _is_docstring(node: ast.AST) -> bool:
-    """Return whether a statement is a bare string: a docstring of a name, module, class or function."""
+    """Return whether a statement is only a string, as a docstring is."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 class DigestCache:
-    """Digests by path, size and time, kept in a file, so that a cluster's jobs need not parse every module."""
+    """File digests with the size and time of each file, stored on disk, so that jobs need not parse every module."""
 
     def __init__(self, file: Path | None = None):
         self._file = file
@@ -100,7 +101,7 @@ class DigestCache:
             if cache_content.get("version") == VERSION:
                 self._held = dict(cache_content["files"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            pass  # it is rewritten
+            pass  # a damaged file is written anew
 
     def digest(self, path: Path) -> bytes:
         """Return the digest of a file's meaning."""
@@ -114,7 +115,7 @@ class DigestCache:
         return bytes.fromhex(entry[2])
 
     def keep(self) -> None:
-        """Write the digests if there are new ones and the file's folder is writable."""
+        """Write the digests to disk if there are new ones and the folder is writable."""
         if self._file is None or self._used.items() <= self._held.items():
             return
         new = self._file.with_name(f"{self._file.name}.{os.getpid()}.new")
@@ -126,7 +127,7 @@ class DigestCache:
 
 
 def combine_digests(digests: Iterable[tuple[str, bytes]]) -> str:
-    """Return one digest of named digests, 16 hexadecimal digits."""
+    """Return one digest, with 16 hexadecimal digits, of several (name, digest)."""
     hasher = hashlib.sha256()
     for name, digest in sorted(digests):
         hasher.update(name.encode() + b"\0" + digest)
@@ -136,11 +137,11 @@ def combine_digests(digests: Iterable[tuple[str, bytes]]) -> str:
 _known = DigestCache()
 
 
-# The rules' digests share most modules. Reading and parsing them for each rule took most of the workflow's parse time,
-# so every file is read once per process.
+# Most modules belong to the digests of many rules. Every file is read only once per process, because reading it for
+# each rule would take most of the time to load the Snakefile.
 @cache
 def module_file(name: str, root: Path) -> Path | None:
-    """Return the file of a module below ``root``, None if there is none."""
+    """Return the path of a module's file below ``root``, or None if there is no such file."""
     base = root.joinpath(*name.split("."))
     return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
 
@@ -165,8 +166,8 @@ def _names_in(source: str) -> frozenset[str]:
 def _imports_in(source: str) -> ast.Module:
     """Return the parsed import statements of a source, or the whole source if they cannot be cut out.
 
-    Every job of a cluster does this at its start, and parsing whole modules took half of that time. A line of a string
-    that looks like an import counts as one: a digest may cover a module too many, never one too few.
+    Every job of a cluster calls this function at its start, and parsing whole modules would double the time. A line of
+    a string that looks like an import is taken for one, so a digest may cover a module too many but never one too few.
     """
     try:
         if not _NOT_CUT.search(source):
@@ -177,7 +178,7 @@ def _imports_in(source: str) -> ast.Module:
 
 
 def local_sources(script: Path, root: Path = SCRIPTS) -> list[Path]:
-    """Return ``script`` and every module under ``root`` that it imports, directly or not, sorted."""
+    """Return ``script`` and the files of all modules under ``root`` that it imports directly or indirectly, sorted."""
     sources, waiting = {script}, [script]
     while waiting:
         new_sources = _local_imports(waiting.pop(), root) - sources
@@ -188,7 +189,7 @@ def local_sources(script: Path, root: Path = SCRIPTS) -> list[Path]:
 
 @cache
 def _local_imports(path: Path, root: Path) -> frozenset[Path]:
-    """Return the modules under ``root`` that a file imports directly, and their packages."""
+    """Return the files of the modules under ``root`` that a file imports directly, and of their packages."""
     top_names, files = {entry.stem for entry in root.iterdir()}, set()
     for name in imported_names(path):
         parts = name.split(".")
@@ -203,20 +204,20 @@ def _meaning(path: Path) -> bytes:
 
 
 def load_digests(file: Path) -> None:
-    """Reuse the digests of unchanged files from ``file``; :func:`save_digests` writes it. Call it before any digest."""
+    """Load digests of unchanged files from ``file``, if it exists. To be called before any digest is made."""
     global _known
     _known = DigestCache(file)
 
 
 def save_digests() -> None:
-    """Write the file that :func:`load_digests` named."""
+    """Write the digests to the file that was given to :func:`load_digests`."""
     _known.keep()
 
 
 def resource_files(source: Path) -> list[Path]:
     """Return the files of ``resources/`` that a module declares: ``RESOURCE_FILES = ("organs/lite.onnx", "lexicon")``.
 
-    A folder means every file in it.
+    For a folder, return every file in it.
     """
     paths = [RESOURCES / name for name in _declared(source)]
     return [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
@@ -224,7 +225,7 @@ def resource_files(source: Path) -> list[Path]:
 
 @cache
 def _declared(source: Path) -> tuple[str, ...]:
-    if "RESOURCE_FILES" not in source.read_text(encoding="utf-8"):  # parsing every module would double the parse
+    if "RESOURCE_FILES" not in source.read_text(encoding="utf-8"):  # parsing every module would take too long
         return ()
     declaration = read_assignments(source).get("RESOURCE_FILES")
     return () if declaration is None else tuple(ast.literal_eval(declaration))
@@ -232,10 +233,10 @@ def _declared(source: Path) -> tuple[str, ...]:
 
 @cache
 def code_digest(script: str, *modules: str) -> str:
-    """Digest a script of ``scripts/``, the modules that it imports, and the resource files that these declare.
+    """Return a digest of a script in ``scripts/``, of the modules that it imports, and of their resource files.
 
-    ``modules`` names modules imported only at run time, such as an engine: ``"cxr.imaging.organs.lite"``. Of an engine
-    of an installed package, every file of that package counts.
+    ``modules``: names of modules that are imported only at run time, such as the engine "cxr.imaging.organs.lite". If
+    an engine belongs to an installed package, all files of this package count.
     """
     installed = {name: module for name in modules if (module := installed_module(name))}
     files = digested_files(script, *(name for name in modules if name not in installed))
@@ -257,14 +258,14 @@ def digested_files(script: str, *modules: str) -> set[Path]:
 
 
 def installed_module(name: str) -> str:
-    """Return the module of an engine of an installed package, "" if ``name`` is a module under scripts/."""
+    """Return the module of an installed package that implements the engine ``name``, "" for a module in scripts/."""
     package, _, engine = name.rpartition(".")
     is_built_in = module_file(name, SCRIPTS) is not None
     return "" if is_built_in else installed_engines(package.rpartition(".")[2]).get(engine, "")
 
 
 def packages_folder(module: str) -> Path:
-    """Return the folder that holds an installed module's package; it is not imported: libraries may be missing."""
+    """Return the folder that contains an installed module's package, without an import, as libraries may be missing."""
     spec = importlib.util.find_spec(module.partition(".")[0])
     if spec is None or spec.origin is None:
         raise UserError(f"the entry point of an engine names the module {module}, which is not installed: install it")
@@ -272,7 +273,7 @@ def packages_folder(module: str) -> Path:
 
 
 def installed_files(module: str) -> dict[str, Path]:
-    """Return {path below the folder of packages: file} of the package of an installed module."""
+    """Return {path relative to the packages' folder: file} for all files of the package of an installed module."""
     folder, top = packages_folder(module), module.partition(".")[0]
     files = [*(folder / top).rglob("*"), folder / f"{top}.py"]
     return {path.relative_to(folder).as_posix(): path for path in files if path.is_file() and path.suffix != ".pyc"}

@@ -1,16 +1,16 @@
-"""Read an engine's declarations, which the workflow needs before any job.
+"""Read the declarations of an engine, which the workflow needs before any job.
 
-Its module declares them in literals, which are read without importing it (only the job's environment may have its
-libraries):
+An engine is one implementation of a stage. Its module assigns literals to the names below. They are read without
+importing the module, because only the job's environment may have the module's libraries.
 
-INPUTS: {name: path} of files that it reads besides its stage's inputs; other rules make them.
-INSTEAD: the name of one of its own settings: a folder that replaces all ``INPUTS`` if it is given.
-FILES: names of its own settings that are a user's files, where they are given; they become inputs.
-SOURCES: the same for files that only the engine's own rules read.
-GPU: whether it needs a GPU.
+INPUTS: {name: path} of files that the engine reads besides its stage's inputs. Other rules make these files.
+INSTEAD: the name of an engine's setting for a folder. If the user gives this folder, it replaces all ``INPUTS``.
+FILES: names of the engine's settings for files of the user. The given files become inputs of the stage's rule.
+SOURCES: like ``FILES``, but for files that only additional rules of the engine read.
+GPU: whether the engine needs a GPU.
 
-A stage is named by its section of the settings: "organs", "semisyn.editing". Only rule files use this module, and no
-stage: an edit here re-runs nothing by itself.
+A stage is named by its section of the settings: "organs", "semisyn.editing". Only rule files use this module, so an
+edit here reruns no job by itself.
 """
 
 import ast
@@ -27,7 +27,7 @@ from cxr.workflow.settings import Settings
 
 @cache
 def find_package(stage: str) -> str:
-    """Return the package of a stage: "cxr.imaging.organs" of "organs", "cxr.semisyn.editing" of "semisyn.editing"."""
+    """Return the package of a stage: "cxr.imaging.organs" for "organs", "cxr.semisyn.editing" for "semisyn.editing"."""
     if "." in stage:
         return f"cxr.{stage}"
     (folder,) = (SCRIPTS / "cxr").glob(f"*/{stage}/__init__.py")
@@ -35,7 +35,7 @@ def find_package(stage: str) -> str:
 
 
 def read_declaration(package: str, name: str, constant: str, default: object) -> object:
-    """Return a literal that an engine's module declares, without importing the module."""
+    """Return the literal that the module ``package.name`` assigns to ``constant``, or ``default`` if it does not."""
     node = _assigned(package, name).get(constant)
     return default if node is None else ast.literal_eval(node)
 
@@ -55,9 +55,9 @@ def _engine_source(package: str, name: str) -> Path | None:
 
 
 def environment_file(stage: str, engine: str) -> str:
-    """Return the conda environment of a stage's engine, relative to a rule file.
+    """Return the path of the conda environment file of a stage's engine, relative to a rule file.
 
-    That of an installed engine is the file environment.yaml beside its module.
+    For an engine of an installed package, the file is environment.yaml beside the engine's module.
     """
     package = find_package(stage)
     if installed_module(f"{package}.{engine}") and (source := _engine_source(package, engine)):
@@ -66,7 +66,7 @@ def environment_file(stage: str, engine: str) -> str:
 
 
 def num_gpus(stage: str, engine: str, settings: Settings) -> int:
-    """Return 1 if the engine's net needs a GPU and GPUs are available, else 0; only a training can use several."""
+    """Return the number of GPUs of an engine's job: 1 if it needs a GPU and ``compute.gpus`` allows one, else 0."""
     return min(1, settings.compute.gpus) if read_declaration(find_package(stage), engine, "GPU", False) else 0
 
 
@@ -86,9 +86,10 @@ def engine_inputs(stage: str, engine: str, section: Mapping) -> dict[str, str]:
 
 
 def users_files(stage: str, engine: str, section: Mapping, constant: str = "FILES") -> dict[str, str]:
-    """Return {setting: path} of the user's files of an engine that are given; ``constant``: FILES or SOURCES.
+    """Return {setting: path} of the files that the user gives to an engine in its settings.
 
-    ``section``: as of :func:`engine_inputs`. Raises UserError for a missing file.
+    ``section``: the stage's settings. ``constant``: the declaration that lists the settings for files, FILES or
+    SOURCES. Raises UserError for a missing file.
     """
     values = _engine_settings(section, engine)
     names = [name for name in read_declaration(find_package(stage), engine, constant, ()) if values.get(name)]
@@ -96,6 +97,6 @@ def users_files(stage: str, engine: str, section: Mapping, constant: str = "FILE
 
 
 def _engine_settings(section: Mapping, engine: str) -> Mapping:
-    """Return the engine's settings in its stage's; ``boxes.table`` is a path, the engine table has none."""
+    """Return an engine's settings, {} if it has none. ``boxes.table`` is a path, so the engine ``table`` has none."""
     values = section.get(engine)
     return values if isinstance(values, Mapping) else {}

@@ -1,4 +1,4 @@
-"""Check that a run may work in its folder: permissions, other runs, jobs in SLURM's queue, the lock of a killed run."""
+"""Check that a run can work in its folder, which has permissions, other runs, SLURM jobs and perhaps an old lock."""
 
 import os
 import platform
@@ -12,9 +12,9 @@ from cxr.base.errors import UserError
 
 RUN_FOLDERS = (".snakemake", "results", "logs")
 RUN_NAME = re.compile(r"(?:[\w-]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""Job names of one run, given by the executor: a prefix and a UUID."""
+"""Name that the executor gives to all SLURM jobs of a run: a prefix and a UUID."""
 PATIENCE_S = 20
-"""Longest time for SLURM to answer, seconds."""
+"""Maximum time in seconds for SLURM to answer."""
 
 
 def refuse_unwritable(directory: Path, names: tuple[str, ...] = RUN_FOLDERS) -> None:
@@ -36,29 +36,29 @@ def refuse_unwritable(directory: Path, names: tuple[str, ...] = RUN_FOLDERS) -> 
 
 
 def describe_lock(directory: Path, arguments: list[str], python: str) -> str:
-    """Return advice on a folder's lock; ``arguments``, ``python``: how Snakemake was started."""
+    """Return a message about a locked folder. ``arguments``, ``python``: Snakemake's command line and interpreter."""
     if at_work := running_snakemakes(directory):
-        return f"{directory} is in use: Snakemake works in it as process {at_work[0]}; wait for that, or end it"
+        return f"{directory} is in use by the Snakemake process {at_work[0]}: wait until it has ended, or end it"
     command = shlex.join([*snakemake_command(arguments, python), *arguments[1:], "--unlock"])
     advice = (
-        f"{directory} is locked by a run that was killed: no Snakemake on {platform.node()} works in it. If none does "
-        f"on another machine either, free it with\n\n    {command}\n\nand start again: finished files stay, "
-        "half-finished ones are remade"
+        f"{directory} is locked by a run that was killed: no Snakemake on {platform.node()} works in it. If none works "
+        f"in it on another machine either, unlock it with\n\n    {command}\n\nand start again. Finished files stay, "
+        "and unfinished ones are made again"
     )
     try:
         refuse_orphans(directory, submits=False)
     except UserError as error:
-        return f"{advice}. First: {error}"
+        return f"{advice}. Before that: {error}"
     return advice
 
 
 def snakemake_command(arguments: list[str], python: str) -> list[str]:
-    """Return the words that start Snakemake again; ``arguments``, ``python``: how it was started."""
+    """Return the first words of a command that starts Snakemake again, from its ``arguments`` and interpreter."""
     return [arguments[0]] if Path(arguments[0]).name == "snakemake" else [python, "-m", "snakemake"]
 
 
 def running_snakemakes(directory: Path) -> list[int]:
-    """Return the Snakemake processes on this machine that work in a folder, without this one and its parent."""
+    """Return the ids of other Snakemake processes on this machine that work in a folder, without this one's parent."""
     folder, process_ids = os.path.realpath(directory), []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -74,9 +74,9 @@ def running_snakemakes(directory: Path) -> list[int]:
 def refuse_orphans(directory: str | Path, submits: bool) -> None:
     """Raise UserError if SLURM jobs of an earlier run still work in ``directory``.
 
-    Snakemake killed with -9 leaves its jobs in the queue. A new run does not know them and would submit the same work
-    again, so that two jobs would write one file. A run that ``submits`` to SLURM is also refused while SLURM does not
-    answer, because such jobs may exist. A run on this machine only is accepted, because SLURM may be gone for good.
+    A Snakemake killed with -9 leaves its jobs in the queue. A new run does not know these jobs and would submit the
+    same work again, so two jobs would write one file. If SLURM does not answer, a run that ``submits`` jobs to SLURM is
+    refused, because old jobs may exist. A run on this machine alone is accepted.
     """
     try:
         names = find_orphans(Path(directory))
@@ -94,8 +94,7 @@ def refuse_orphans(directory: str | Path, submits: bool) -> None:
 def find_orphans(directory: Path) -> list[str]:
     """Return the names of the runs whose jobs are in SLURM's queue and work in ``directory``.
 
-    A job's working directory is the folder where Snakemake was started or its ``--directory``, whatever the executor's
-    settings. Returns nothing if SLURM is not installed. Raises UserError if it does not answer.
+    The list is empty if SLURM is not installed. Raises UserError if SLURM does not answer.
     """
     if not shutil.which("squeue"):
         return []

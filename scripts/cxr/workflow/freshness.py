@@ -1,4 +1,4 @@
-"""Keep results up to date beyond what Snakemake sees: changed images and reports, a changed cohort, copied results."""
+"""Handle changes that Snakemake does not see: changed images and reports, a changed cohort, copied results."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ PLAN_TARGET = "plan"
 
 
 def keep_fresh(workflow, plan: Plan) -> None:
-    """Check around the planning of a run that its results are, or will be, those of the present files and settings."""
+    """Make Snakemake check before and after its planning that all results fit the present files and settings."""
     checks = _Checks(workflow, plan)
     compat.around_planning(workflow, checks.before, checks.after)
 
@@ -25,7 +25,7 @@ class _Checks:
         self.workflow, self.plan = workflow, plan
 
     def before(self, dag) -> None:
-        """Let the jobs run again whose images or reports have changed. With --touch, record what has no record."""
+        """Rerun the jobs whose images or reports have changed. With --touch, record the results without a record."""
         self.files = ChangedFiles()
         if compat.is_touch_run(self.workflow):
             compat.force_outputs(dag, set(map(str, Path("results").rglob("*"))) - set(compat.Records().outputs()))
@@ -33,10 +33,10 @@ class _Checks:
             compat.force_outputs(dag, self.files.outdated)
 
     def after(self, dag) -> None:
-        """Report what has changed, refuse results without a record, and make a changed cohort first.
+        """Print which files have changed, refuse results without a record, and make a changed cohort first.
 
-        For the target ``clean_old``, remove the results of earlier settings instead. The target ``plan`` itself says
-        what would be refused.
+        For the target ``clean_old``, remove the results of earlier settings instead. For the target ``plan``, refuse
+        nothing, because the plan lists the refusals.
         """
         targets = compat.requested_targets(self.workflow)
         if TARGET in targets:
@@ -54,31 +54,31 @@ class _Checks:
             compat.print_message(sentence)
         if PLAN_TARGET not in targets:
             refuse_unrecorded(compat.unrecorded_outputs(dag))
-        if self.plan.settings.cohort.source != "embedded":  # else the run makes the images and reports too
+        if self.plan.settings.cohort.source != "embedded":  # an embedded cohort has no files of the user
             self._make_cohort_first(dag)
 
     def _make_cohort_first(self, dag) -> None:
         """Run a changed cohort alone before its shards' jobs are planned.
 
-        Snakemake plans ahead: it treats every shard of a regenerated cohort as changed and would run all of them
-        through every stage. Once the cohort is made, most of its shards have the same bytes and are not run again.
-        Raises UserError if the cohort would change at each run.
+        Snakemake plans all jobs before the first one, so it would rerun every shard of a cohort that is made again. If
+        the cohort is made before the planning, shards with the same bytes are not rerun. Raises UserError if the cohort
+        has changed again since it was made just before this run.
         """
         reruns = blind_reruns(compat.planned_jobs(dag, self.files.outdated))
         if not reruns:
             return
         if compat.is_dry_run(self.workflow) or PLAN_TARGET in compat.requested_targets(self.workflow):
             compat.print_message(
-                "the cohort has changed: a run makes it first and plans again, so that of the jobs below only those "
-                "run whose studies have changed"
+                "the cohort has changed: a run makes it first and then plans again, so only those of the jobs below "
+                "will run whose studies have changed"
             )
         elif os.environ.get(compat.TARGET_DONE):
             raise UserError(
-                f"the cohort has changed again, and {reruns} finished jobs of its shards would run again: start again "
-                "when nothing writes into its files"
+                f"the cohort has changed again, and {reruns} finished jobs of its shards would run again: start the "
+                "run again when no program writes into the cohort's files"
             )
         else:
-            compat.print_message("the cohort has changed: it is made first, then the rest is planned")
+            compat.print_message("the cohort has changed: it is made first, then all other jobs are planned")
             compat.run_target_first(self.workflow, "cohort")
 
 
@@ -87,16 +87,16 @@ def refuse_unrecorded(outputs: list[str]) -> None:
     if outputs:
         suffix = f" and {len(outputs) - 1} other results" if len(outputs) > 1 else ""
         raise UserError(
-            f"{outputs[0]}{suffix}: no record tells with which settings they were made, as after a copy without "
-            "results/records: copy that folder too; or, if you know that they fit the present settings, run the same "
-            "command with --touch first; or delete them"
+            f"{outputs[0]}{suffix}: there is no record of the settings that they were made with, as after a copy "
+            "without results/records: copy that folder too, or delete these results. If you know that they fit the "
+            "present settings, run the same command with --touch first"
         )
 
 
 def blind_reruns(planned: list[compat.Planned]) -> int:
-    """Return how many finished jobs of shards would run again only because the cohort is made in the same run.
+    """Return the number of finished jobs of shards that would rerun only because the same run makes the cohort.
 
-    0 if the user requested the cohort with ``--forcerun`` or ``--forceall``.
+    Return 0 if the user requested the cohort with ``--forcerun`` or ``--forceall``.
     """
     if not any(job.rule == "cohort_shards" and not job.forced for job in planned):
         return 0

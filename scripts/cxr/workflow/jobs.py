@@ -1,4 +1,4 @@
-"""Helpers of rules: a job's function, resources that grow with each try, the warning before a time limit."""
+"""Helpers for rules: params with a job's function, resources that grow with each try, options for sbatch."""
 
 import ast
 from collections.abc import Callable, Mapping
@@ -11,26 +11,25 @@ SCRIPT = "job.py"
 
 
 def job(function: str, *modules: str) -> dict[str, str]:
-    """Return the params that name a rule's function and the digest of the code behind it.
+    """Return the params of a rule: the function that its jobs call, and a digest of the code of that function.
 
-    ``function``: "ils.masks.sweep.run_shard", below ``cxr``; ``modules``: modules that it imports by a name in the
-    settings, such as an engine: "imaging.organs.lite". A change of the code's meaning re-runs the rule.
+    ``function``: its path below ``cxr``, such as "ils.masks.sweep.run_shard". ``modules``: modules that are imported by
+    a name in the settings, such as an engine, "imaging.organs.lite". The rule reruns if the code's meaning changes.
     """
     return {"function": function, "code": digest_modules(function.rpartition(".")[0], *modules)}
 
 
 def digest_modules(*modules: str) -> str:
-    """Return the digest of the code that a job of these modules, below ``cxr``, depends on."""
+    """Return the digest of all code that a job depends on if it runs these modules below ``cxr``."""
     return code_digest(SCRIPT, *(f"cxr.{name}" for name in modules))
 
 
 def grow_with_tries(amount: int | Callable[[object], int], most: int) -> Callable:
     """Return a rule's resource: ``amount`` at the first try, twice that at the second and so on, up to ``most``.
 
-    ``amount`` may depend on the job's wildcards.
-
-    A job that ran out of memory or time is tried again with more, as often as the profile's ``retries`` says. A try
-    must not ask for more than a partition allows or a node has: SLURM would refuse it or never start it.
+    ``amount``: a number, or a function of the job's wildcards. A job that ran out of memory or time is tried again with
+    more, as often as the profile's ``retries`` says. SLURM would refuse or never start a job that asks for more than a
+    partition or node has, which ``most`` prevents.
     """
     first = amount if callable(amount) else lambda wildcards: amount
     return lambda wildcards, attempt: min(first(wildcards) * attempt, most)
@@ -39,9 +38,10 @@ def grow_with_tries(amount: int | Callable[[object], int], most: int) -> Callabl
 def warning_options(defaults: Mapping | None, seconds: int) -> str:
     """Return the sbatch options that warn a job by SIGURG ``seconds`` before its time limit.
 
-    The warning goes to all processes of the job's step and ends none without a handler. SIGTERM or SIGUSR1 would end
-    the shell that the executor starts there, and SLURM kills the rest of a step whose first process ended.
-    ``defaults``: the profile's default-resources; a rule's own slurm_extra would replace theirs, so both are returned.
+    SIGURG goes to all processes of the job and does not end those without a handler. SIGTERM or SIGUSR1 would end the
+    shell that the executor starts, and then SLURM would kill the job's other processes.
+    ``defaults``: the profile's default-resources. Their slurm_extra is added to the options, because a rule's
+    slurm_extra replaces it.
     """
     slurm_extra = (defaults or {}).get("slurm_extra")
     raw = "" if slurm_extra is None else str(getattr(slurm_extra, "raw", slurm_extra) or "")
@@ -53,8 +53,8 @@ def warning_options(defaults: Mapping | None, seconds: int) -> str:
 
 
 def digest_existing(paths: list[str]) -> dict[str, str]:
-    """Return {path: digest of its content} of the existing files.
+    """Return {path: digest of its content} of the files in ``paths`` that exist.
 
-    As a param it re-runs a rule when one of them appears, changes or disappears, without making them its inputs.
+    As a param of a rule, this reruns the rule if a file appears, changes or disappears, although it is no input.
     """
     return {path: sha256(Path(path).read_bytes()).hexdigest()[:16] for path in paths if Path(path).is_file()}

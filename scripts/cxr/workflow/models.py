@@ -1,6 +1,6 @@
 """Models that jobs load, and the jobs that ask a language model.
 
-A model is a name on the Hugging Face hub, or a folder that must exist before any job.
+A setting gives a model as a name on the Hugging Face hub or as a folder. The folder must exist before any job.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +12,14 @@ from cxr.workflow.settings import Settings
 
 RULES = "rules"
 ANSWER_KEYS = ("transport", "model", "revision", "context", "max_tokens", "temperature")
-"""Keys that a language model's answer depends on."""
+"""Settings that a language model's answer depends on."""
 
 
 def model_options(settings: Settings, key: str, model: Mapping) -> dict:
-    """Return what an answer depends on. ``model``: settings of the section ``key``, before those of ``llm``."""
+    """Return the options that a language model's answer depends on.
+
+    ``key``: section of the model's settings, for messages. ``model``: its values, which take precedence over ``llm``.
+    """
     values = settings.llm.as_dict() | model
     return {name: values[name] for name in ANSWER_KEYS} | {"key": key, "seed": settings.seed}
 
@@ -24,38 +27,42 @@ def model_options(settings: Settings, key: str, model: Mapping) -> dict:
 class ModelJobs:
     """The jobs that ask a language model.
 
-    A job that loads the model does so once, for all files; the clients of a server are one job for each.
+    If the job itself loads the model, one job processes all files, so the model is loaded once. If a server runs the
+    model, each file has its own job.
     """
 
     def __init__(self, llm: LlmSettings, values: Mapping[str, Sequence[str]], *, is_asked: bool = True):
-        """``values``: {wildcard: all its values}; ``is_asked``: whether the model is used."""
+        """``values``: {wildcard of the jobs' rule: all its values}. ``is_asked``: whether the model is used."""
         self.loads_model = is_asked and llm.transport == "offline"
         self.gpus = llm.gpus if self.loads_model else 0
-        # {wildcard: its values in one job}, "{wildcard}" for those of the rule
+        # {wildcard: its values in one job}; "{wildcard}" stands for the value in the path of the rule's output
         is_one_job = self.loads_model and all(values.values())
         self.wildcards = values if is_one_job else {name: [f"{{{name}}}"] for name in values}
 
     def name(self, pattern: str) -> str:
-        """Return a job's name in its log's path: the parts of ``pattern`` with wildcards of the rule, else "all"."""
+        """Return the name of a job for the path of its log, from a ``pattern`` such as "{source}/{shard}".
+
+        If one job processes all values of the wildcards, the name is "all".
+        """
         rule_wildcards = [name for name, values in self.wildcards.items() if list(values) == [f"{{{name}}}"]]
         parts = [part for part in pattern.split("/") if any(name in part for name in rule_wildcards)]
         return "/".join(parts) or "all"
 
     def values(self, wildcards: object) -> dict[str, list[str]]:
-        """Return {wildcard: its values} of a job with the rule's ``wildcards``."""
+        """Return {wildcard: values that the job processes}. ``wildcards``: the wildcards of the job's rule."""
         rule_values = dict(wildcards.items())
         return {name: [value.format(**rule_values) for value in values] for name, values in self.wildcards.items()}
 
 
 def check_models(settings: Settings) -> None:
-    """Raise UserError for a model of a chosen engine that is named by a path where no folder is."""
+    """Raise UserError if a setting in use names a model by a path at which there is no folder."""
     for key, model in _loaded_models(settings):
         if is_path(model):
             existing_folder(key, model)
 
 
 def is_path(model: str) -> bool:
-    """Return whether a setting names a model by a path instead of a name on the hub.
+    """Return whether ``model`` is a path and not a name on the Hugging Face hub.
 
     A path starts with ".", "/" or "~", has more than two parts, or its first part is an existing folder.
     """
@@ -64,7 +71,7 @@ def is_path(model: str) -> bool:
 
 
 def _loaded_models(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield (key, model) of the models that jobs load."""
+    """Yield (key of the setting, model) for each model that jobs load."""
     if settings.llm.transport == "offline":
         yield from _language_models(settings)
     tuning = settings.vlm.tuning
@@ -82,7 +89,7 @@ def _loaded_models(settings: Settings) -> Iterator[tuple[str, str]]:
 
 
 def _language_models(settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield (key, model) of the language models that are asked."""
+    """Yield (key of the setting, model) for each language model that is asked."""
     reports, medground, radvlm = settings.reports, settings.medground, settings.radvlm
     conversations, evaluation = radvlm.conversations, radvlm.evaluation
     converses, has_judge = conversations.engine != RULES, evaluation.judge == "vllm"

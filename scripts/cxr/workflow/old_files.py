@@ -1,8 +1,7 @@
-"""Find, name and remove results of earlier settings: files that a run has made and that the present settings do not.
+"""Find and remove results of earlier settings: files of a run that no rule would make under the present settings.
 
-After ``cohort.shards: 8`` became 2, ``results/reports/02.jsonl`` would otherwise stay beside 00 and 01 with the same
-studies. Only files count that Snakemake has a record of, so that a user's own file is never touched, and only those
-that no rule could make under the present settings, whatever the target.
+For example, if ``cohort.shards`` changes from 8 to 2, ``results/reports/02.jsonl`` would otherwise stay, although 00
+and 01 now hold its studies. Only files with a Snakemake record are removed, so a user's own file is never touched.
 """
 
 import os
@@ -21,7 +20,7 @@ COHORT = "results/cohort/images.parquet"
 class OldFiles:
     """The existing results of earlier settings, with the logs and benchmarks of their jobs.
 
-    ``shards_of``: function of a path and the wildcards of its rule that returns the shards that there are.
+    ``shards_of``: function that returns the present shards for the path of a result and the wildcards of its rule.
     """
 
     def __init__(self, workflow, shards_of: Callable[[str, Mapping], Collection[str]]):
@@ -36,7 +35,7 @@ class OldFiles:
         self.paths = sorted({*old, *logs_and_benchmarks})
 
     def announce(self) -> None:
-        """Print one sentence about them, if there are any."""
+        """Print the number and size of these files and how to remove them, if there are any."""
         if self.paths:
             many = len(self.paths) > 1
             compat.print_message(
@@ -46,10 +45,10 @@ class OldFiles:
             )
 
     def clean(self, cohort_options: dict, is_dry_run: bool) -> None:
-        """List them and, but for a dry run, remove them.
+        """Print the paths of these files and, except in a dry run, remove the files.
 
-        Raises UserError if another run works in this folder, or if the cohort was made with other settings than
-        ``cohort_options``: then the present settings are not those of the results, and what lies there is in use.
+        Raises UserError if another run works in this folder. Also raises it if the cohort was made with other settings
+        than ``cohort_options``, because results that are still in use would then be taken for old ones.
         """
         params = self._records.params(COHORT)
         if params and repr(cohort_options) not in params:
@@ -59,7 +58,7 @@ class OldFiles:
             )
         if not is_dry_run:
             if running_snakemakes(Path.cwd()):
-                raise UserError("another Snakemake works in this folder: wait for that, or end it")
+                raise UserError("another Snakemake works in this folder: wait until it has ended, or end it")
             refuse_orphans(Path.cwd(), submits=False)
         for path in self.paths:
             compat.print_message(path)
@@ -76,7 +75,7 @@ class OldFiles:
 
 
 def benchmark_of(log: str) -> str:
-    """Return the benchmark file of the job that writes a log: "results/benchmarks/a/00.tsv" of "logs/a/00.log"."""
+    """Return the benchmark file of the job that writes a log: "results/benchmarks/a/00.tsv" for "logs/a/00.log"."""
     return str(Path("results/benchmarks", Path(log).relative_to("logs")).with_suffix(".tsv"))
 
 
@@ -94,7 +93,7 @@ def _is_folder(path: str | Path) -> bool:
 
 
 def _size(path: str) -> int:
-    """Return the bytes of a file, a link itself or all files of a folder."""
+    """Return the size in bytes of a file, of a link itself, or of all files in a folder."""
     if not _is_folder(path):
         return os.lstat(path).st_size
     return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(path) for name in names)

@@ -1,4 +1,4 @@
-"""Convert the settings to the options of each stage: builtins, and only the keys that the stage depends on."""
+"""Convert the settings to the options of each stage: plain Python values, and only those that the stage depends on."""
 
 from collections.abc import Iterable
 from typing import get_args
@@ -19,18 +19,18 @@ from cxr.workflow.plan_semisyn import semisyn_options
 from cxr.workflow.settings import Settings
 
 READING_KEYS = ("sections", "section_overrides", "scrub", "max_characters")
-"""Options of the stage ``reports`` that decide which text every engine reads."""
+"""Options of the stage ``reports`` that decide which text of a report is read, whatever the engine."""
 DECODING_KEYS = ("window", "percentiles", "burned_in")
 """Options of the stage ``frames`` that say how an image file is decoded."""
 ENGINE_STAGES = ("reports", "organs", "anomaly", "anatomy", "boxes", "paraphrase", "training")
-"""The stages with a choice of engines."""
+"""Stages that offer a choice of engines, which are alternative implementations of the stage."""
 REQUEST_KEYS = ("image", "instruction", "questions", "run", "study")
-"""Keys of --config that are requests of `snakemake predict`, `vlm_ask` and `explain`, not settings."""
+"""Keys of ``--config`` that are not settings but inputs of the targets ``predict``, ``vlm_ask`` and ``explain``."""
 EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
 
 
 def stage_options(settings: Settings) -> dict[str, dict]:
-    """Return {stage: options}: the params of the stage's rule, the fields of its options' class."""
+    """Return {stage: options}. The stage's rule passes them as params to the fields of the stage's options class."""
     plain = settings.as_dict()
     options = _image_options(settings, plain) | _report_options(settings, plain) | _ils_options(settings, plain)
     options |= _page_options(settings, plain) | _review_options(plain) | semisyn_options(settings.semisyn, plain)
@@ -89,7 +89,7 @@ def _ils_options(settings: Settings, plain: dict) -> dict[str, dict]:
     paraphraser = model_options(settings, "paraphrase.llm", llm) if paraphrase["engine"] == "vllm" else {}
     recipe = engine_options(settings.training)
     del recipe["runs"]
-    # a model is asked in the number type of its training; split and persona are wildcards
+    # a model answers in the number type (dtype) of its training; split and persona are wildcards of the rules
     asking = {"dtype": training[training["engine"]]["dtype"], "persona": "", "seed": seed}
     return {
         "masks": _pick(dataset, ReportLogic.declared()),
@@ -106,7 +106,7 @@ def _ils_options(settings: Settings, plain: dict) -> dict[str, dict]:
 
 
 def _page_options(settings: Settings, plain: dict) -> dict[str, dict]:
-    """Return the options of tables, figures, pages, the sweep over thresholds, and the agreement with references."""
+    """Return {stage: options} of tables, figures, pages, the threshold sweep and the comparison with annotations."""
     seed, figures = plain["seed"], plain["figures"]
     dpi, synthetic = {"dpi": figures["dpi"]}, settings.cohort.source == "embedded"
     thresholds, grid = settings.thresholds, settings.thresholds.grid
@@ -126,7 +126,7 @@ def _page_options(settings: Settings, plain: dict) -> dict[str, dict]:
 
 
 def _review_options(plain: dict) -> dict[str, dict]:
-    """Return the options of the pages, sheets and tables on which experts judge pairs, and MedGround's queries."""
+    """Return {stage: options} of the expert review of ILS's pairs and MedGround's queries: pages, sheets, tables."""
     review, synthetic = plain["review"], {"synthetic": plain["cohort"]["source"] == "embedded"}
     shared = {"experts": review["experts"], "seed": plain["seed"]}
     return {
@@ -139,20 +139,23 @@ def _review_options(plain: dict) -> dict[str, dict]:
 
 
 def cohort_options(options: dict[str, dict]) -> dict:
-    """Return the options of the cohort's rule, of those of all stages.
+    """Return the options of the cohort's rule from ``options``, those of all stages: all but ``manifest``.
 
-    The manifest may be another rule's output, so the rule names it among its inputs.
+    The manifest may be another rule's output, so the cohort's rule lists the manifest as an input instead.
     """
     return {key: value for key, value in options["cohort"].items() if key != "manifest"}
 
 
 def text_withheld(plain: dict) -> bool:
-    """Whether pages must not quote reports (``release.withhold``); the embedded cohort's may always be quoted."""
+    """Return whether pages must not quote reports, by ``release.withhold`` of the settings ``plain``.
+
+    Reports of the embedded synthetic cohort may always be quoted.
+    """
     return plain["cohort"]["source"] != "embedded" and "report_text" in plain["release"]["withhold"]
 
 
 def engine_options(section: Section) -> dict:
-    """Return the settings of a stage with engines, without those of the engines that are not chosen."""
+    """Return the settings of a stage as a dict, without the sections of the engines that are not chosen."""
     engines = get_args(type(section).declared()["engine"][0])
     values = section.as_dict()
     sections = [name for name in engines if isinstance(values.get(name), dict)]
@@ -160,9 +163,9 @@ def engine_options(section: Section) -> dict:
 
 
 def check_files(settings: Settings, image: str) -> None:
-    """Raise UserError for a missing file or folder in the settings of the model half or the whole run.
+    """Raise UserError if the settings of training, references, release, evaluation or models name a missing file.
 
-    ``image``: the image of `snakemake predict`, or "".
+    ``image``: path of the image for the target ``predict``, which is checked too, or "".
     """
     for name, run in settings.training.runs.items():
         if run.lines:

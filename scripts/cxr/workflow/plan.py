@@ -1,4 +1,4 @@
-"""The plan: one namespace with everything that the rules take from the settings, made at the parse."""
+"""The plan of a run: one object with all values that the rules derive from the settings."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,14 +23,14 @@ from cxr.workflow.settings import Settings, read
 
 
 class WeightsPlan:
-    """What the rules that fetch published weights take from the settings."""
+    """Options and files of the rules that fetch or convert published model weights."""
 
     def __init__(self, settings: Settings, engine_files: Mapping[str, dict], ils: IlsPlan, vlm: VlmPlan):
-        """``engine_files``: inputs of engines. Raises UserError for a model that no rule can fetch."""
+        """``engine_files``: {stage: input files of its engine}. Raises UserError for weights that no rule can make."""
         folder, pins = settings.weights.folder, settings.weights.sha256
         heads = {f"vlm.tuning.runs.{name}": dict(enumerate(vlm.runs[name]["sam"])) for name in vlm.with_head}
         inputs = {stage: files for stage, files in engine_files.items() if stage != "training"}
-        # artefacts that engines and runs read
+        # weights (artefacts) that the chosen engines and runs need
         self.needed = select_converted(inputs | ils.starts | heads)
         user_by_artefact = {
             Path(files["lisa"]).name: f"training.runs.{name}"
@@ -46,18 +46,18 @@ class WeightsPlan:
         if head_keys := [key for key, files in heads.items() if files]:
             user_by_artefact["sam"] = f"{head_keys[0]}.segmentation 'head'"
         check_placed(self.needed, folder, user_by_artefact)
-        # {artefact: its rule's options, files that the user placed}
+        # {artefact: options of its rule}, and {artefact: files that the user placed by hand}
         self.options, self.placed = rule_params(pins, folder), list_placed_files(folder)
         # {model of the catalogue that a setting names: its files and options}
         self.models = plan_models(_used_models(settings), pins)
 
 
 def _used_models(settings: Settings) -> dict[str, tuple[str, str]]:
-    """Return {setting: (model, revision)} of the models of runs and annotators, without those behind a server."""
+    """Return {setting: (model, revision)} of the models that jobs load for vision-language runs and annotators."""
     runs = {f"vlm.tuning.runs.{name}": run for name, run in settings.vlm.tuning.runs.items()}
     evaluation = settings.radvlm.evaluation
     annotators = [name for name in evaluation.annotators if name != "green" or settings.llm.transport == "offline"]
-    # not every annotator has a section of the evaluation
+    # some annotators have no section in radvlm.evaluation
     sections = {f"radvlm.evaluation.{name}": getattr(evaluation, name, None) for name in annotators}
     return {
         f"{key}.model": (section.model, getattr(section, "revision", ""))
@@ -67,29 +67,30 @@ def _used_models(settings: Settings) -> dict[str, tuple[str, str]]:
 
 
 class Plan:
-    """Everything that a rule may read. Paths are relative to Snakemake's working directory.
+    """All values that a rule may use. Paths are relative to Snakemake's working directory.
 
-    A rule takes only its own stage's ``options``, so that a change reruns only that stage and its successors.
+    A rule uses only the ``options`` of its own stage, so that a changed setting reruns only this stage and later ones.
     """
 
     def __init__(self, config: dict, configfiles: Sequence[Path]):
-        """Read the settings ``config`` of ``configfiles``.
+        """Derive the plan from ``config``, which Snakemake read from ``configfiles`` and the command line.
 
         Raises SettingsError or UserError for a wrong setting, before any job.
         """
         settings = read({key: value for key, value in config.items() if key not in REQUEST_KEYS}, configfiles)
         self.settings, self.splits = settings, SPLITS
-        # {stage: its settings as builtins}
+        # {stage: its options as plain Python values}
         self.options = options = params.stage_options(settings)
         cohort = CohortSettings.from_dict({key: value for key, value in options["cohort"].items() if key != "seed"})
-        # a job makes the embedded cohort's manifest
+        # the manifest of the embedded cohort does not exist yet, because a job makes it
         (check_lists if settings.cohort.source == "embedded" else check_inputs)(cohort)
-        # {name: files that the cohort is read from}
+        # {name of an input: files that the cohort is read from}
         self.cohort_files = source_files(cohort)
-        # shards of the cohort; {threshold set: its thresholds}; threshold sets that are built
+        # names of the cohort's shards; {threshold set: its thresholds}; threshold sets whose dataset is built
         self.shards, self.sets = shard_names(cohort.shards), options["ablation"]["sets"]
         self.build = settings.thresholds.build
-        # {stage: its engine, its environment, files that it reads besides the stage's inputs, files of its own rules}
+        # {stage: its engine}, {stage: its conda environment}, {stage: files that the engine reads besides the stage's
+        # inputs}; engine_sources: {stage: files that additional rules of the engine read}
         self.engines = {stage: options[stage]["engine"] for stage in ENGINE_STAGES}
         self.environments = {stage: environment_file(stage, engine) for stage, engine in self.engines.items()}
         self.engine_files = {stage: engine_inputs(stage, name, options[stage]) for stage, name in self.engines.items()}
@@ -116,15 +117,15 @@ class Plan:
         net_files |= {name: annotator.files for name, annotator in self.evaluation.annotators.items()}
         self.weights = WeightsPlan(settings, net_files, self.ils, self.vlm)
         params.check_files(settings, self.ils.request["image"])
-        # vision-language runs whose answers to MedGround's zero-shot sources are scored
+        # vision-language models whose answers to MedGround's zero-shot sources are scored
         uses = {source["use"] for source in self.medground.sources.values()}
         self.zero_shot_runs = self.vlm.asked_runs("medground_zero_shot") if "zero_shot" in uses else []
         # the request of `snakemake vlm_ask`
         self.vlm_request = read_request(config, self.vlm)
         self.reporting = ReportingPlan(settings, config, self.ils.runs, self.ils.evaluated)
-        # jobs in which a language model reads reports
+        # the jobs in which a language model reads reports
         self.structuring = ModelJobs(settings.llm, {"shard": self.shards})
-        # {stage: GPUs of a job}; {stage: its SLURM group}, where GPU and CPU jobs never share one
+        # {stage: GPUs of a job}; {stage: its SLURM group}, which holds either GPU jobs or CPU jobs
         self.gpus = self._stage_gpus()
         self.groups = self._groups()
 
@@ -138,8 +139,8 @@ class Plan:
     def _groups(self) -> dict[str, str]:
         """Return {stage: its SLURM group}.
 
-        The stages that SemiSynCXR runs again on edited images have groups of their own: together with the jobs on the
-        cohort's images, a group would wait for itself.
+        SemiSynCXR runs some stages again on edited images, and these jobs have other groups. In one group with the
+        jobs on the cohort's images they would depend on their own group, which could then never start.
         """
         device = {stage: "gpu" if count else "cpu" for stage, count in self.gpus.items()}
         groups = {stage: f"{stage}-{name}" for stage, name in device.items()}
@@ -149,7 +150,7 @@ class Plan:
         return groups
 
     def image_shards(self, system: str) -> list[str]:
-        """Return the shards that hold the images of a system's lines; for "", a user's file of lines, MedGround's."""
+        """Return the files with the images of a system's samples. For the samples of a user (""), use MedGround's."""
         if system == "radvlm":
             return self.radvlm.all_frames()
         return [
@@ -159,20 +160,20 @@ class Plan:
         ]
 
     def image_folders(self, system: str) -> dict[str, str]:
-        """Return {source: folder of its image shards} of a system's lines, where a source may use another's images."""
+        """Return {source: folder with its images}. It is {} for systems whose sources all have their own images."""
         return self.radvlm.folders if system == "radvlm" else {}
 
     def original_tables(self, run: str) -> list[str]:
-        """Return the tables with the image files of a vision-language run's samples; none if it sees frames."""
+        """Return the tables that list the original image files for a vision-language run, [] if it sees frames."""
         sources = self.radvlm.sources if self.vlm.runs[run]["options"]["original"] else []
         return [f"results/radvlm/sources/{source}/images.parquet" for source in sources]
 
     def segmentation_masks(self, run: str) -> list[str]:
-        """Return the shards of the masks that a vision-language run's [SEG] stands for; none without a head."""
+        """Return the files with the masks for [SEG] in a vision-language run's samples, [] without a head."""
         return self.radvlm.segmentation_masks(self.vlm.runs[run]["mix"]) if run in self.vlm.with_head else []
 
     def shards_of(self, path: str, wildcards: Mapping[str, str]) -> list[str]:
-        """Return the shards of a result that is made shard by shard; ``wildcards``: those of its rule."""
+        """Return the names of all shards of the result at ``path``. ``wildcards``: the wildcards of its rule."""
         if path.startswith("results/medground/"):
             return self.medground.shards
         if path.startswith("results/semisyn/"):
@@ -181,5 +182,5 @@ class Plan:
         return self.shards
 
     def built(self, wildcards: object) -> list[str]:
-        """Return :attr:`build`, as an input function: listing the files of all sets at each parse doubles its time."""
+        """Return :attr:`build`. As an input function it is called late, which halves the time to read the Snakefile."""
         return self.build

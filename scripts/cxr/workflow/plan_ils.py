@@ -1,4 +1,4 @@
-"""ILS's part of the plan: its runs, the files that their pairs use, and the models that are evaluated."""
+"""ILS's part of the plan of a run: the models of ``training.runs``, files of their pairs, and the evaluated models."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -11,15 +11,18 @@ from cxr.workflow.settings import MIMIC_ILS, Settings
 
 PACKAGE = "cxr.ils.training"
 PUBLISHED_ENGINE = "rosalia"
-"""Engine of ``training`` whose settings are used to ask a published model."""
+"""Engine of ``training`` whose settings are used to run a published model."""
 BUNDLED = "lite"
-"""The ``weights`` of a run that are part of this repository, and their engine: no rule downloads them."""
+"""Value of ``weights`` for the model in this repository, which no rule downloads, and also the name of its engine."""
 PAPER_MODELS = {"lisa": "LISA-7B"}
-"""Published models with their own scores in the paper; all other models are shown beside ROSALIA's."""
+"""{``weights`` of a run: model of the paper whose scores are shown beside it}. For all others this is ROSALIA."""
 
 
 class IlsPlan:
-    """What ILS's rules take from the settings. Paths are relative to Snakemake's working directory."""
+    """Models and files for ILS's rules, from the settings. Paths are relative to Snakemake's working directory.
+
+    A run is one model of ``training.runs``. An other model is one of ``evaluation.predictions``.
+    """
 
     def __init__(
         self,
@@ -30,47 +33,49 @@ class IlsPlan:
         other_rows: Mapping[str, dict],
         vlm_runs: Collection[str],
     ):
-        """``config``: requests of --config; ``engine_files``: inputs of the engine of training.
+        """Derive the plan from the settings.
 
-        ``other_rows``: models of other systems that are evaluated too; ``vlm_runs``: runs that another target asks.
+        ``config``: values of --config. ``engine_files``: input files of the training engine. ``other_rows``: models of
+        other systems that are evaluated too, as :func:`evaluated_models` returns them. ``vlm_runs``: names of
+        vision-language models.
         """
         # {run: its rules' options}, see :func:`run_options`
         self.runs = runs = run_options(settings)
-        # runs that are trained, whose model is part of this repository, and whose model is published
+        # runs that are trained; untrained runs with the model of this repository; untrained runs with a published model
         self.trained = [name for name in runs if runs[name]["trained"]]
         self.bundled = [name for name in runs if runs[name]["weights"] == BUNDLED]
         self.published = [name for name in runs if name not in (*self.trained, *self.bundled)]
-        # {run: files that its model is made from}
+        # {run: files from which its model is made}
         self.starts = {name: _start_files(run, engine_files) for name, run in runs.items()}
-        # {dataset: masks, frames, pictures: files that its pairs use}
+        # {threshold set: {"masks", "frames", "pictures": files that its pairs use}}
         self.data = _pair_files(settings, shards)
-        # {run or other model: its test set, predictions, masks, and the paper's model}
+        # {run or other model: its test set, predictions, masks and model of the paper}
         self.evaluated = evaluated_models(settings, runs) | dict(other_rows)
         # {other model: its settings}
         self.predictions = settings.evaluation.predictions
-        # in which models are asked, and personas in whose wordings they are asked too
+        # the split that models answer; personas whose paraphrases they answer too
         self.split = settings.inference.split
         self.personas = settings.paraphrase.personas if settings.inference.paraphrases else []
-        # of `snakemake predict`
+        # request of `snakemake predict`
         self.request = read_request(config, runs, vlm_runs)
-        # {run: GPUs of asking it}; {run or "training": memory of its engine's model}
+        # {run: GPUs of its inference}; {run or "training": memory of its engine's model in MB}
         self.gpus = {name: num_gpus("training", run["engine"], settings) for name, run in runs.items()}
         engines = {"training": settings.training.engine} | {name: run["engine"] for name, run in runs.items()}
         self.model_mb = {name: read_declaration(PACKAGE, engine, "MODEL_MB", 0) for name, engine in engines.items()}
-        # jobs that ask the stage paraphrase's language model
+        # the jobs that ask the language model of the stage paraphrase
         asks_model = settings.paraphrase.engine == "vllm"
         self.paraphrasing = ModelJobs(settings.llm, {}, is_asked=asks_model)
-        # threshold sets in the layout of the authors' release
+        # threshold sets whose dataset is also written in the layout of the authors' release
         self.layouts = settings.thresholds.build if settings.dataset.mimic_ils_layout else []
 
 
 def run_options(settings: Settings) -> dict[str, dict]:
-    """Return {run: its rules' options}.
+    """Return {run: options of its rules}.
 
-    train, thresholds, test: the training lines, and the sets of its dataset and its test; trained: whether it is
-    trained; engine: of ``training``; weights: the model that it is or starts from; asking: options of the stage
-    inference that depend on the run; beside: the paper's model whose scores are shown beside its own; wordings: the
-    paraphrases that it is also trained on, [] for none.
+    train: JSONL file with the training pairs. thresholds, test: threshold sets for training and test. wordings: file
+    with paraphrases for the training, [] for none. trained: whether it is trained. engine: engine of ``training``.
+    weights: name of the published model that it is or starts from. asking: inference options that depend on the run.
+    beside: model of the paper whose scores are shown beside the run's.
     """
     options_by_run = {}
     for name, run in settings.training.named_runs().items():
@@ -91,7 +96,7 @@ def run_options(settings: Settings) -> dict[str, dict]:
 
 
 def _start_files(run: Mapping, engine_files: Mapping[str, str]) -> dict[str, str]:
-    """Return {name of a rule's input: file} that a run's model is made from."""
+    """Return {name of an input: file} of the files from which the model of a run is made."""
     if run["weights"] == BUNDLED:
         return {}
     fetched = {"lisa": f"results/weights/{run['weights']}"} if run["weights"] else {}
@@ -99,7 +104,10 @@ def _start_files(run: Mapping, engine_files: Mapping[str, str]) -> dict[str, str
 
 
 def _pair_files(settings: Settings, shards: Sequence[str]) -> dict[str, dict]:
-    """Return {set: masks, frames, pictures}: the files that its pairs use; pictures are a release's images."""
+    """Return {threshold set: {"masks", "frames", "pictures": files that its pairs use}}.
+
+    An imported dataset has no frames, but a table of its image files ("pictures").
+    """
     files_by_set = {
         name: {
             "masks": [f"results/masks/{name}/{shard}.h5" for shard in shards],
@@ -118,7 +126,10 @@ def _pair_files(settings: Settings, shards: Sequence[str]) -> dict[str, dict]:
 
 
 def evaluated_models(settings: Settings, runs: Mapping[str, dict]) -> dict[str, dict]:
-    """Return {run or other model: test, predictions, masks, beside}: test set, predictions, the paper's model."""
+    """Return {run or other model: {"test", "predictions", "masks", "beside"}} for the evaluation.
+
+    test: threshold set of the test. predictions, masks: files. beside: title of the row of the paper beside it.
+    """
 
     def make_row(stem: str, test: str, paper_model: str) -> dict:
         return {"test": test, "predictions": f"{stem}.jsonl", "masks": f"{stem}.h5", "beside": paper_model}
@@ -129,24 +140,24 @@ def evaluated_models(settings: Settings, runs: Mapping[str, dict]) -> dict[str, 
     }
     for name, prediction in settings.evaluation.predictions.items():
         rows[name] = make_row(f"results/evaluation/{name}/predictions", prediction.test, name)
-        if prediction.adapter == "jsonl":  # our format; masks may lie beside it, or its lines name them
+        if prediction.adapter == "jsonl":  # our format; masks are in an h5 file beside it or named in its lines
             masks_path = Path(prediction.path).with_suffix(".h5")
             rows[name] |= {"predictions": prediction.path, "masks": str(masks_path) if masks_path.is_file() else []}
     return rows
 
 
 def read_request(config: Mapping, training_runs: Collection[str], vlm_runs: Collection[str] = ()) -> dict:
-    """Return the request of `snakemake predict --config`: image, instructions, run ("" for one of ``vlm_runs``).
+    """Return the request of `snakemake predict --config` as a dict with image, instructions and run.
 
-    The default run is `base`, which needs no training, or else the first of ``training_runs``. Raises UserError for an
-    unknown run.
+    The default run is `base`, which needs no training, or else the first of ``training_runs``. For a name of
+    ``vlm_runs``, which another target asks, run is "". Raises UserError for an unknown run.
     """
     run = str(config.get("run") or (BASE if BASE in training_runs else next(iter(training_runs))))
     if run not in training_runs and run not in vlm_runs:
         choices = f"{', '.join(training_runs)} (training.runs)" + (
             f" and {', '.join(vlm_runs)} (vlm.tuning.runs)" if vlm_runs else ""
         )
-        raise UserError(f"run is {run!r}, but the runs are {choices}")
+        raise UserError(f"run is {run!r}, but the runs are {choices}: name one of them")
     instruction = config.get("instruction", [])
     return {
         "image": str(config.get("image", "")),

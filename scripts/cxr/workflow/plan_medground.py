@@ -1,4 +1,4 @@
-"""MedGround's part of the plan: its sources, their files and options, and the options of its stages."""
+"""MedGround's part of the plan of a run: its data sources with their files, and the options of its stages."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,54 +13,57 @@ from cxr.workflow.settings import Settings
 
 NUM_SHARDS = 8
 ILS_MIN_PX = 64
-"""Smallest component of a lesion mask of the kind ils, px."""
+"""Minimum area in pixels of a connected component of a lesion mask, for sources of the kind ``ils``."""
 ILS = "ils"
-"""The kind of the sources that are read from the cohort."""
+"""Kind of a source that consists of the cohort's images and their lesion masks from ILS."""
 RESULTS = "results"
 """Folder of this run's results."""
 PATH_KEYS = {"medsegbench": "npz", "lvit": "folder"}
-"""{kind of source: setting of its file or folder}; of other kinds that need one, ``manifest``."""
+"""{kind of source: name of its setting for a file or folder}. For other kinds with files the name is ``manifest``."""
 QUESTION_KEYS = ("per_image", "families", "selection")
-"""Keys of the section queries that the questions to a language model depend on."""
+"""Keys of the settings ``medground.queries`` that affect the questions to a language model."""
 EXPORT_KEYS = ("coordinates", "resized", "withhold", "allow_nd", "audited")
-"""Keys of the section dataset that only the exports depend on."""
+"""Keys of the settings ``medground.dataset`` that affect only the exports."""
 
 
 class MedgroundPlan:
-    """What MedGround's rules take from the settings. Paths are relative to Snakemake's working directory."""
+    """Files and options of MedGround's rules, from the settings. Paths are relative to the working directory."""
 
     def __init__(self, settings: Settings, shards: Sequence[str], threshold_sets: Sequence[str]):
-        """``shards``: of the cohort; ``threshold_sets``: names. Raises UserError for wrong settings."""
+        """Derive the plan from the settings. Raises UserError for wrong settings.
+
+        ``shards``: names of the cohort's shards. ``threshold_sets``: names of all threshold sets.
+        """
         section = settings.medground
         sources = section.sources.in_use(settings.cohort.source)
         # {source: its settings}
         self.sources = {name: source.as_dict() for name, source in sources.items()}
         for name, source in self.sources.items():
             _check_source(name, source, threshold_sets)
-        # of each source
+        # names of the shards of each source
         self.shards = _shard_names(self.sources, section.sources.shards, shards)
-        # sources whose queries are the sentences of their descriptions
+        # sources whose queries are the sentences of their descriptions, and sources with generated queries
         self.stated = [name for name, source in self.sources.items() if source["queries"] == "statements"]
         self.queried = [name for name in self.sources if name not in self.stated]
-        # {wildcard: its values} of the files of all sources and shards
+        # {wildcard: all its values} for files that exist for each source and shard
         self.all_shards = {"source": list(self.sources), "shard": self.shards}
         # {stage: options that all sources share}
         self.options = _stage_options(settings, self.sources, self.stated)
-        # the texts of the engine table, the user's wordings, the file of the audit
+        # files of the user, [] for none: query texts of the engine table, prompts, and votes of the audit
         self.texts = [section.queries.table] if section.queries.engine == "table" else []
         if self.texts and not Path(section.queries.table).is_dir():
             existing_file("medground.queries.table", section.queries.table)
-        # the table of the texts that became no candidate
+        # the table of the user's query texts that became no candidate query
         self.unused_texts = ["results/medground/queries/unused.parquet"] if self.texts else []
         self.prompts = [str(existing_file("medground.llm.prompts", path)) for path in [section.llm.prompts] if path]
         self.votes = [str(existing_file("medground.audit", path)) for path in [section.audit] if path]
-        # formats of the exports; what counts tokens, "" without
+        # formats of the exports; the tokenizer that counts their tokens, "" for none
         self.formats, self.tokenizer = section.dataset.export, section.dataset.tokenizer
         if self.tokenizer and not Path(self.tokenizer).is_dir():
             existing_file("medground.dataset.tokenizer", self.tokenizer)
-        # files of the engine that counts concepts, none of the lexicon
+        # model files of the engine that counts medical concepts, [] for the lexicon
         self.entities = _list_entity_files(section.dataset)
-        # {stage: ways in which its language model is asked, and jobs that ask it}
+        # ways: {stage: ways in which its language model is asked}; model_jobs: {stage: jobs that ask the model}
         mode = section.verification.mode
         modes = ["confirm", "select"] if mode == "both" else [mode]
         self.ways = {
@@ -72,36 +75,37 @@ class MedgroundPlan:
             "queries": ModelJobs(settings.llm, values, is_asked=bool(self.ways["queries"])),
             "verification": ModelJobs(settings.llm, {"asked": self.ways["verification"]} | values),
         }
-        # {source: results of ILS that its anatomy comes from}
+        # {source: result files of ILS from which its anatomy is taken}
         self.film_files = {
             name: find_film_files(name, source, shards) for name, source in self.sources.items() if source["anatomy"]
         }
 
     def group(self, *stages: str) -> str | None:
-        """Return the SLURM group of a rule that runs after ``stages``, None if one of these asks a model.
+        """Return the SLURM group of a rule that runs after ``stages``, or None if one of them asks a language model.
 
-        The job that asks runs alone. A group with rules before and after that job would wait for itself.
+        A job that asks a model is in no group. A group with jobs before and after that job would wait for itself.
         """
         return None if any(self.ways[stage] for stage in stages) else "medground"
 
     def model_options(self, stage: str, wildcards: Any) -> dict:
-        """Return the options of a job that asks a stage's language model."""
+        """Return the options of the job with these ``wildcards`` that asks the language model of a stage."""
         values = self.model_jobs[stage].values(wildcards)
         sources = [source for source in values["source"] for _ in values["shard"]]
         ways = {"ways": values["asked"]} if "asked" in values else {}
         return dict(self.options[f"{stage}_told"]) | {"shard_sources": sources} | ways
 
     def answer_files(self, stage: str, way: str, wildcards: Any) -> list[str]:
-        """Return the file of a language model's answers that a shard's rule reads.
+        """Return [file of a language model's answers for one shard], or [] if the model is not asked.
 
-        There is none if the model is not asked in this way, or if the source's queries are statements.
+        ``way``: how the model is asked, "told", "confirm" or "select". The model is not asked about sources whose
+        queries are the sentences of their descriptions.
         """
         if way not in self.ways[stage] or wildcards.source in self.stated:
             return []
         return [f"results/medground/{stage}/{wildcards.source}/{wildcards.shard}.{way}.jsonl"]
 
     def source_files(self, source: str) -> dict:
-        """Return {name: files} that a source is read from."""
+        """Return {name of an input: files} that a source is read from."""
         keys = self.sources[source]
         if keys["kind"] in EMBEDDED:
             return {}
@@ -109,7 +113,10 @@ class MedgroundPlan:
         return {path_key: keys[path_key]} | self.film_files.get(source, {})
 
     def source_pattern(self, *, cohort: bool) -> str:
-        """Return a pattern of the sources that are the cohort's, or of all others; it matches nothing if none is."""
+        """Return a regular expression for the names of the sources that are read from the cohort.
+
+        If ``cohort`` is false, it is for all other sources. It matches nothing if there are none.
+        """
         names = [re.escape(name) for name, keys in self.sources.items() if (keys["kind"] == ILS) == cohort]
         return "|".join(names) or "(?!)"
 
@@ -150,7 +157,7 @@ def _stage_options(settings: Settings, sources: Mapping[str, dict], stated: Sequ
 
 
 def _check_source(name: str, source: dict, threshold_sets: Sequence[str]) -> None:
-    """Complete the settings of a source. Raises UserError for an unknown threshold set or a missing file."""
+    """Check the settings of a source and add default classes. Raises UserError for a wrong threshold set or path."""
     key, kind = f"medground.sources.sets.{name}", source["kind"]
     if kind == ILS and source["thresholds"] not in threshold_sets:
         raise UserError(f"{key}.thresholds is {source['thresholds']!r}: choose one of {', '.join(threshold_sets)}")
@@ -162,16 +169,17 @@ def _check_source(name: str, source: dict, threshold_sets: Sequence[str]) -> Non
 
 
 def _model_options(settings: Settings, stage: str, num_images: int) -> dict:
-    """Return the options of a stage's language model; ``num_images``: of a question."""
+    """Return the options of a stage's language model. ``num_images``: number of images in one question."""
     llm = {"temperature": 0.0} | settings.medground.llm.as_dict() | getattr(settings.medground, stage).llm.as_dict()
     images = {"pictures": num_images, "picture_tokens": llm["picture_tokens"]}
     return model_options(settings, f"medground.{stage}.llm", llm) | images
 
 
 def _list_entity_files(dataset) -> list[str]:
-    """Return the files of the folders of the engine that counts concepts; none of the lexicon. Raises UserError.
+    """Return the model files of the engine that counts medical concepts, [] for the engine ``lexicon``.
 
-    spaCy writes ``config.cfg`` and ``meta.json`` there whenever it saves a pipeline.
+    Only files directly in the model folders are listed. Among them are ``config.cfg`` and ``meta.json``, which spaCy
+    writes whenever it saves a model. Raises UserError for a missing folder.
     """
     if dataset.entities == "lexicon":
         return []
@@ -184,9 +192,10 @@ def _list_entity_files(dataset) -> list[str]:
 
 
 def find_film_files(name: str, keys: Mapping, shards: Sequence[str]) -> dict[str, list[str]]:
-    """Return {name: files} of the results of ILS that a source's anatomy comes from; ``shards``: of this run's cohort.
+    """Return {name of an input: result files of ILS} from which the anatomy of a source is taken.
 
-    Raises UserError if another run's folder lacks them.
+    ``keys``: the source's settings, whose ``anatomy`` is the results folder of this run or of another one.
+    ``shards``: names of this cohort's shards. Raises UserError if another run's folder lacks a file.
     """
     folder = Path(keys["anatomy"])
     is_own_run = folder.resolve() == Path(RESULTS).resolve()
@@ -199,8 +208,8 @@ def find_film_files(name: str, keys: Mapping, shards: Sequence[str]) -> dict[str
         missing = [file for file in expected_files or ["anatomy/*.h5"] if not (folder / file).is_file()]
         if missing:
             raise UserError(
-                f"medground.sources.sets.{name}.anatomy: {keys['anatomy']!r} has no {missing[0]}: give the folder "
-                f"results of a run of `snakemake {stages[-1]}`"
+                f"medground.sources.sets.{name}.anatomy: the folder {keys['anatomy']!r} has no {missing[0]}: give the "
+                f"results folder of a run of `snakemake {stages[-1]}`"
             )
     folder = RESULTS if is_own_run else folder
     return {"film_cohort": [f"{folder}/cohort/{shard}.parquet" for shard in shards]} | {
@@ -209,16 +218,17 @@ def find_film_files(name: str, keys: Mapping, shards: Sequence[str]) -> dict[str
 
 
 def _shard_names(sets: Mapping[str, dict], num_shards: int | None, cohort: Sequence[str]) -> list[str]:
-    """Return the names of the sources' shards: the cohort's, if one of them is read from it, shard by shard.
+    """Return the names of the shards of each source: the cohort's, if one of the sources is read from the cohort.
 
-    Raises UserError if the settings ask for another number.
+    ``sets``: {source: its settings}. ``cohort``: the cohort's shards. Raises UserError if the setting ``num_shards``
+    differs from the cohort's number.
     """
     kinds = {source["kind"] for source in sets.values()}
     if ILS in kinds:
         if num_shards not in (None, len(cohort)):
             raise UserError(
-                f"medground.sources.shards is {num_shards}, but a source of kind {ILS} has the cohort's {len(cohort)}: "
-                "leave it out, or change cohort.shards"
+                f"medground.sources.shards is {num_shards}, but a source of kind {ILS} has the cohort's {len(cohort)} "
+                "shards: leave the setting out, or change cohort.shards"
             )
         return list(cohort)
     return shard_names(num_shards or (1 if kinds <= set(EMBEDDED) else NUM_SHARDS))

@@ -1,4 +1,4 @@
-"""RadVLM's part of the plan: sources, filtered text, conversations, mixes, evaluation, and masks for its answers."""
+"""RadVLM's part of the plan of a run, from its data sources to the evaluation of its models."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -20,32 +20,32 @@ from cxr.workflow.settings import Settings
 from cxr.workflow.settings.changed_keys import MIMIC_ILS
 
 WITHOUT_MODEL = (RULES, "none")
-"""Engines of the stage filtered that need no language model; they share an environment."""
+"""Engines of the stage ``filtered`` that need no language model. They share a conda environment."""
 SOURCE_TABLES = (
     "*.csv", "*.csv.gz", "*.json", "annotations/*.csv", "annotations/*.csv.gz", "chexbert_labels/*.json",
     "silver_dataset/splits/*.csv",
 )  # fmt: skip
-"""Files of a source's folder that its reader may read, and whose change reads it again; images are not among them."""
+"""Patterns of the tables in the folder of a source. If one changes, the source is read again. Images are not tables."""
 PARTS = ("train", "test")
-"""Parts of a source whose conversations are made apart, since their models may differ; validate goes with train."""
+"""Parts of a source that may get their conversations from different models. The split validate belongs to train."""
 CONVERSATION_TEMPERATURE = 0.7
-"""Sampling temperature of conversations, which are to differ."""
+"""Sampling temperature of conversations, which should vary."""
 GREEN_LIMITS = {"context": 4096, "max_tokens": 1024, "temperature": 0.0}
-"""Limits of GREEN's model, in tokens (authors' code), and its greedy decoding."""
+"""Token limits of GREEN's model (authors' code), with temperature 0 for greedy decoding."""
 TEST_SET, EXCHANGED_SET, ILS_SET = "radvlm_test", "radvlm_exchanged", "radvlm_ils"
-"""Sets of vlm.answers: test lines of a mix, the same about other images, and all pairs that ILS's evaluation scores."""
+"""Sets of questions: test samples of a mix, the same samples with other images, and the pairs of ILS's evaluation."""
 FACTS, CHEXBERT = "facts", "chexbert"
 SCORE_KEYS = ("label_match", "report_metrics", "reference", "failed")
-"""Keys that the scores depend on."""
+"""Settings of ``radvlm.evaluation`` that the scores depend on."""
 ROSALIA, RADVLM = "rosalia:", "radvlm"
 TOOL, HEAD = "tool", "head"
 
 
 class ConversationsPlan:
-    """How RadVLM's conversations are made."""
+    """Sources, files and options for making RadVLM's conversations."""
 
     def __init__(self, settings: Settings, formats: Mapping[str, str]):
-        """``formats``: {source in use: format}."""
+        """``formats``: {source in use: format of its files}."""
         section, sources = settings.radvlm.conversations, settings.radvlm.sources.list
         kinds = {
             name: ("standard", "grounded") if name == OWN else FORMATS[kind].conversations
@@ -54,18 +54,18 @@ class ConversationsPlan:
         # {source: kinds of its conversations}
         self.kinds = {name: conversations for name, conversations in kinds.items() if conversations}
         hosts = {name: sources[name].pictures for name in self.kinds if name != OWN and FORMATS[formats[name]].on_mimic}
-        # {source: the source whose images it describes}
+        # {source without images: the source whose images it describes}
         self.hosts = {name: host for name, host in hosts.items() if host in formats}
         # {part: its options}
         self.options = {part: _conversation_options(settings, part) for part in PARTS}
         is_same_model = self.options["train"]["own"] == self.options["test"]["own"]
         values = {"source": list(self.kinds), "part": list(PARTS) if is_same_model else ["{part}"]}
         self.jobs = ModelJobs(settings.llm, values, is_asked=section.engine != RULES)
-        # lines of ILS's dataset, whose masks are requested in turns
+        # JSONL files of ILS's dataset, whose masks some turns of a conversation request
         self.pairs = [f"results/dataset/{settings.thresholds.build[0]}/{split}.jsonl" for split in SPLITS]
 
     def inputs(self, source: str) -> dict[str, object]:
-        """Return {name: files} that the conversations of a source are made from."""
+        """Return {name of an input: files} from which the conversations of a source are made."""
         described = [source, *([self.hosts[source]] if source in self.hosts else [])]
         guests = [guest for guest, host in self.hosts.items() if host == source]
         return {
@@ -78,11 +78,11 @@ class ConversationsPlan:
         }
 
     def part_options(self, source: str, part: str) -> dict:
-        """Return the options of a part of a source."""
+        """Return the options for the conversations of one part of a source."""
         return self.options[part] | {"kinds": list(self.kinds[source])}
 
     def model_options(self, wildcards: object) -> dict[str, object]:
-        """Return the options of a job that loads the model; ``works``: source, part, kinds and files of its outputs."""
+        """Return the options of a job that loads the language model. "works" lists source, part, kinds and files."""
         values = self.jobs.values(wildcards)
         works = [
             {"source": source, "part": part, "kinds": list(self.kinds[source]), "files": self.inputs(source)}
@@ -92,13 +92,13 @@ class ConversationsPlan:
         return self.options[values["part"][0]] | {"works": works}
 
     def model_inputs(self, wildcards: object) -> list[str]:
-        """Return the files that such a job reads."""
+        """Return the files that a job with the language model reads."""
         files = [file for work in self.model_options(wildcards)["works"] for file in work["files"].values()]
         return sorted({path for file in files for path in ([file] if isinstance(file, str) else file)})
 
 
 def _conversation_options(settings: Settings, part: str) -> dict:
-    """Return the options of a part; ``own``: those of its language model, if it has one."""
+    """Return the options for the conversations of a part. "own" holds the options of its language model, or {}."""
     section = settings.radvlm.conversations
     changes = section.test_llm.as_dict() if part == "test" and section.test_llm.model else {}
     asks_model = section.engine != RULES
@@ -107,10 +107,10 @@ def _conversation_options(settings: Settings, part: str) -> dict:
 
 
 class RadvlmPlan:
-    """What RadVLM's rules take from the settings. Paths are relative to Snakemake's working directory."""
+    """Files and options for RadVLM's rules, from the settings. Paths are relative to Snakemake's working directory."""
 
     def __init__(self, settings: Settings, shards: Sequence[str]):
-        """``shards``: of the cohort. Raises UserError for a source with missing files."""
+        """``shards``: names of the cohort's shards. Raises UserError for a source with missing files."""
         section = settings.radvlm.sources.as_dict()
         self.seed, self.shards = settings.seed, list(shards)
         # {external source: its settings}; the sources in use; {source in use: its format}
@@ -124,14 +124,14 @@ class RadvlmPlan:
         for name in settings.release.mixes:
             if name not in mixes:
                 raise UserError(
-                    f"release.mixes names {name!r}, but the mixes of radvlm.instructions are {', '.join(mixes)}: name "
-                    "one"
+                    f"release.mixes names {name!r}, but radvlm.instructions has the mixes {', '.join(mixes)}: name one "
+                    "of them"
                 )
-        # {mix: its rows}
+        # {mix: its rows, one per task and source}
         self.mixes = _read_mixes(mixes, self.formats)
-        # the threshold set whose masks the source own has
+        # threshold set for the masks of the cohort, which is the source named own
         self.thresholds = settings.thresholds.build[0]
-        # {mix: threshold set of its ILS pairs, or the release}
+        # {mix: threshold set of its ILS pairs, or mimic_ils for an imported dataset}
         self.pairs_by_mix = {name: mix["thresholds"] or self.thresholds for name, mix in mixes.items()}
         self.own_options = {name: section[name] for name in ("labels", "weak_hedges", "uncertain")}
         self.own_options["smallest"] = Rules.min_component_px
@@ -140,7 +140,7 @@ class RadvlmPlan:
         self.filter_options = filtered.as_dict() | {"own": _shared_model(settings) if asks_filter else {}}
         filtered_sources = {"source": self.sources if len(self.sources) > 1 else []}
         self.filter_jobs = ModelJobs(settings.llm, filtered_sources, is_asked=asks_filter)
-        # that all external sources share
+        # options that all external sources share
         self.reading_options = {
             "uncertain": section["uncertain"], "split": section["split"],
             "max_characters": settings.reports.max_characters,
@@ -148,25 +148,25 @@ class RadvlmPlan:
             "seed": settings.seed, "shares": settings.cohort.split_shares(),
         }  # fmt: skip
         self.conversations = ConversationsPlan(settings, self.formats)
-        # of the model that labels the cohort, {} if rules or a table label
+        # options of the model that labels the cohort's reports, {} if rules or a table give the labels
         self.label_options = settings.radvlm.chexbert.as_dict() if section["labels"] == CHEXBERT else {}
         self.label_files = {"weights": "results/weights/chexbert.safetensors"} if self.label_options else {}
-        # modules that read sources; {source: folder of the shards that show its images}
+        # modules that read sources; {source: folder of the frames of its images}
         self.source_modules = sorted({f"radvlm.sources.{kind.reader.partition('.')[0]}" for kind in FORMATS.values()})
         self.folders = {source: str(Path(self.frames_of(source)[0]).parent) for source in self.sources}
-        # {source: family}; a source that shares its subjects with no other format is its own family
+        # {source: family}; sources of one family share their subjects
         kinds = {source: FORMATS.get(kind) for source, kind in self.formats.items()}
         self.families = {source: (kind and kind.family) or source for source, kind in kinds.items()}
 
     def source_pattern(self, *, mimic: bool) -> str:
-        """Return a pattern of the external sources about images of MIMIC-CXR, or of all others."""
+        """Return a regular expression for the external sources with images of MIMIC-CXR (``mimic``), or all others."""
         names = [
             re.escape(name) for name, source in self.declared.items() if FORMATS[source["format"]].on_mimic == mimic
         ]
         return "|".join(names) or "(?!)"
 
     def source_tables(self, source: str) -> list[str]:
-        """Return the files that a source is read from, without images and reports."""
+        """Return the tables from which a source is read, without its images and reports."""
         path = Path(self.declared[source]["path"])
         if path.is_file():
             return [str(path)]
@@ -177,30 +177,30 @@ class RadvlmPlan:
         return dict(self.reading_options) | {"name": source, "source": self.declared[source]}
 
     def frames_of(self, source: str) -> list[str]:
-        """Return the shards of frames that show the images of a source."""
+        """Return the files with the frames of a source's images."""
         is_guest = source != OWN and FORMATS[self.formats[source]].on_mimic
         name = self.declared[source]["pictures"] if is_guest else source
         folder = "results/frames" if name == OWN else f"results/radvlm/sources/{name}/frames"
         return [f"{folder}/{shard}.h5" for shard in self.shards]
 
     def all_frames(self) -> list[str]:
-        """Return the shards of frames that show the images of all sources in use."""
+        """Return the files with the frames of the images of all sources in use."""
         return sorted({path for source in self.sources for path in self.frames_of(source)})
 
     def _tasks(self, mix: str, source: str) -> set[str]:
         return {row.task for row in self.mixes[mix] if row.source == source}
 
     def conversation_sources(self, mix: str) -> list[str]:
-        """Return the sources about whose images a mix has conversations."""
+        """Return the sources from which a mix takes conversations."""
         sources = [source for source in self.sources_of(mix) if source in self.conversations.kinds]
         return [name for name in sources if any(task.startswith("conversation") for task in self._tasks(mix, name))]
 
     def sources_of(self, mix: str) -> list[str]:
-        """Return the sources that a mix has tasks of."""
+        """Return the sources from which a mix takes samples."""
         return [source for source in self.sources if self._tasks(mix, source)]
 
     def ils_files(self, mix: str, source: str) -> dict[str, list[str]]:
-        """Return the lines of ILS's dataset that a mix takes from the cohort, and their masks."""
+        """Return {"pairs", "masks": files} of the ILS dataset if a mix takes its pairs, both [] otherwise."""
         tasks = self._tasks(mix, source)
         if source != OWN or not any(task.startswith("ils_") or task == "absent_grounding" for task in tasks):
             return {"pairs": [], "masks": []}
@@ -213,30 +213,33 @@ class RadvlmPlan:
         return [f"results/masks/{thresholds}/{name}.h5" for name in names]
 
     def segmentation_masks(self, mix: str) -> list[str]:
-        """Return the shards of the cohort's masks, if it is a source, that [SEG] of a mix's samples stands for.
+        """Return the mask files for the token [SEG] in the samples of a mix: masks of ILS pairs and of conversations.
 
-        They are the masks of ILS's pairs and of conversations.
+        The list is empty if the cohort is no source.
         """
         sets = dict.fromkeys([self.thresholds, self.pairs_by_mix[mix]])
         return [path for thresholds in sets for path in self._masks_of(thresholds)] if OWN in self.sources else []
 
     def part_options(self, mix: str, source: str) -> dict:
-        """Return the options of a source's samples in a mix."""
+        """Return the options for making the samples of one source for a mix."""
         rows = [asdict(row) for row in self.mixes[mix] if row.source == source]
         return {"source": source, "rows": rows, "smallest": Rules.min_component_px, "seed": self.seed}
 
     def mix_options(self, mix: str) -> dict:
-        """Return the options of joining a mix."""
+        """Return the options for joining the samples of all sources to a mix."""
         return {"rows": list(map(asdict, self.mixes[mix])), "families": self.families, "seed": self.seed}
 
 
 def _shared_model(settings: Settings, **changes: object) -> dict:
-    """Return the options of the language model of all stages, with ``changes``."""
+    """Return the options of the language model ``radvlm.llm``, in which ``changes`` replace single settings."""
     return model_options(settings, "radvlm.llm", settings.radvlm.llm.as_dict() | changes)
 
 
 def _read_mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dict[str, list[MixRow]]:
-    """Return {mix: its rows}. Raises UserError for a task of a source that is not in use, or that cannot give it."""
+    """Return {mix: its rows}. Raises UserError for a source that is not in use or that cannot give a task.
+
+    ``formats``: {source in use: format of its files}.
+    """
     kind_by_source = {source: OWN if source == OWN else kind for source, kind in formats.items()}
     for name, mix in mixes.items():
         for task, sources in mix["tasks"].items():
@@ -244,8 +247,8 @@ def _read_mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dic
                 key = f"radvlm.instructions.mixes.{name}.tasks.{task}"
                 if source not in kind_by_source:
                     raise UserError(
-                        f"{key} names the source {source!r}, but those in use are {', '.join(kind_by_source)}: add it "
-                        "there"
+                        f"{key} names the source {source!r}, but radvlm.sources.use has only "
+                        f"{', '.join(kind_by_source)}: add it there"
                     )
                 if task.startswith("ils_") and source != OWN:
                     raise UserError(
@@ -268,30 +271,32 @@ def _check_source_files(name: str, source: Mapping[str, str]) -> None:
         groups = re.compile(source["subject"]).groups
     except re.error as error:
         raise UserError(
-            f"{key}.subject is {source['subject']!r}, no regular expression ({error}): correct it"
+            f"{key}.subject is {source['subject']!r}, which is no regular expression ({error}): correct it"
         ) from None
     if source["subject"] and not groups:
-        raise UserError(f"{key}.subject is {source['subject']!r}, which has no group: put the subject in parentheses")
+        raise UserError(
+            f"{key}.subject is {source['subject']!r}, which has no group: put the part for the subject in parentheses"
+        )
 
 
 class AnnotatorPlan:
-    """How a model annotates reports; its section is of the evaluation, or of RadVLM where other stages use it too."""
+    """Files and options of an annotator: a model that labels or scores generated reports, such as CheXbert or GREEN."""
 
     def __init__(self, name: str, settings: Settings):
-        """Raises UserError for a missing file."""
+        """``name``: name of the annotator. Raises UserError for a missing file."""
         plain = settings.radvlm.evaluation.as_dict()
         section = plain[name] if name in plain else settings.radvlm.chexbert.as_dict()
         read_constant = partial(read_declaration, "cxr.radvlm.evaluation", f"annotate_{name}")
         key, model = f"radvlm.evaluation.{name}", section["model"]
-        # that it reads besides lines and answers
+        # files that it reads besides samples and answers
         self.files = read_constant("INPUTS", {}) | {
             file: str(existing_file(f"{key}.{file}", section[file])) for file in read_constant("FILES", ())
         }
-        # of its model's folder
+        # files in its model's folder
         self.placed = [
             str(existing_file(f"{key}.model", str(Path(model) / file))) for file in read_constant("PLACED", ())
         ]
-        # ending of its environment's name; GPUs of a language model that the job loads
+        # last part of the name of its conda environment; GPUs of the language model that its job loads
         self.environment, asks_model = read_constant("ENVIRONMENT", name), read_constant("LLM", False)
         self.gpus = ModelJobs(settings.llm, {}, is_asked=asks_model).gpus
         engine = f"{name} {model.rstrip('/').rpartition('/')[2]} {section.get('revision', '')}".strip()
@@ -302,19 +307,19 @@ class AnnotatorPlan:
 
 
 class EvaluationPlan:
-    """Whose answers RadVLM's evaluation scores, by which judge, and their files."""
+    """Models, judge, annotators and files of RadVLM's evaluation."""
 
     def __init__(self, settings: Settings, vlm: VlmPlan):
-        """Without a test set in ``vlm``, no run is scored, and the lines are those of the first mix.
+        """Derive the plan. If ``vlm`` has no test set, no run is scored, and the samples are those of the first mix.
 
         Raises UserError for an unknown run or a missing file.
         """
         self.section = section = settings.radvlm.evaluation
         self.seed, self.replicates = settings.seed, settings.replicates
         mixes = settings.radvlm.instructions.mixes
-        # of vlm.tuning that are scored
+        # runs of vlm.tuning that are scored
         self.runs = section.runs if TEST_SET in vlm.sets else []
-        # runs and other models that are scored
+        # runs and other models (radvlm.evaluation.predictions) that are scored
         self.scored = [*self.runs, *section.predictions]
         for name in self.runs:
             if name not in vlm.runs:
@@ -327,18 +332,18 @@ class EvaluationPlan:
         for name, path in section.annotations.items():
             existing_file(f"radvlm.evaluation.annotations.{name}", path)
         default = f"results/radvlm/instructions/{next(iter(mixes))}/test.jsonl"
-        # of the test set: those that are asked, and all
+        # JSONL files of the test set: with the samples that are asked, and with all
         self.lines, self.all_lines = vlm.sets.get(TEST_SET, default), vlm.all_lines.get(TEST_SET, default)
-        # the training lines of the mix that is tested: blind answers are made of them
+        # training samples of the tested mix, from which blind answers (without the image) are made
         self.train_lines = str(Path(self.all_lines).with_name("train.jsonl"))
-        # lines of the same samples about other images, if they are asked
+        # [JSONL file of the same samples with other images], [] if they are not asked
         self.exchanged_lines = [vlm.sets[EXCHANGED_SET]] if EXCHANGED_SET in vlm.sets else []
-        # counts of the asked and of all lines, if not all are asked
+        # files with the numbers of asked and of all samples, [] if all are asked
         self.draw, self.exchanged_draw = vlm.draw_files(TEST_SET, "tsv"), vlm.draw_files(EXCHANGED_SET, "tsv")
-        # {run: tasks that it is tuned on, none for all}
+        # {run: tasks that it is tuned on, () for all}
         self.tasks = {name: vlm.runs[name]["options"].get("tasks", ()) for name in self.runs}
         evaluated = {Path(self.all_lines).parent.name, *(vlm.runs[name]["mix"] for name in self.runs)}
-        # that are tested or tuned on
+        # mixes that a run is tuned or tested on
         self.mixes = [mix for mix in mixes if mix in evaluated]
         asks_judge, changes = section.judge != FACTS, section.llm.as_dict() if section.llm.model else {}
         # options of the judge's language model, {} without one; its GPUs if the job loads it
@@ -346,16 +351,16 @@ class EvaluationPlan:
         self.judge_gpus = ModelJobs(settings.llm, {}, is_asked=asks_judge).gpus
         self.annotators = {name: AnnotatorPlan(name, settings) for name in section.annotators}
         sources = settings.radvlm.sources.use
-        # whose original reports are compared with
+        # sources whose original reports are the references of generated reports
         self.text_sources = [] if section.reference == "filtered" else sources
-        shows_texts = settings.cohort.source == "embedded" and list(sources) == [OWN]  # they are drawn
+        shows_texts = settings.cohort.source == "embedded" and list(sources) == [OWN]  # synthetic reports
         self.gallery = {
             "model": self.runs[0] if self.runs else "", "quality": JPEG_QUALITY, "seed": settings.seed,
             "withheld": "report_text" in settings.release.withhold and not shows_texts,
         }  # fmt: skip
 
     def answers(self, name: str) -> str:
-        """Return the answers of a run or of another model to the test lines."""
+        """Return the file with the answers of a run or of another model to the test samples."""
         is_other = name in self.section.predictions
         return (
             f"results/radvlm/evaluation/{name}/answers.jsonl"
@@ -364,9 +369,9 @@ class EvaluationPlan:
         )
 
     def exchanged_files(self, name: str) -> dict[str, Sequence[str]]:
-        """Return {input: files} about other images: their lines, a run's answers to them, and how many are asked.
+        """Return {name of an input: files} for test samples with exchanged images: samples, answers, numbers asked.
 
-        Other models are not asked about them.
+        All are [] for models that are not asked about exchanged images, such as other models.
         """
         is_asked = self.exchanged_lines and name in self.runs
         answers = [f"results/vlm/{name}/answers/{EXCHANGED_SET}.jsonl"]
@@ -374,7 +379,7 @@ class EvaluationPlan:
         return {f"exchanged_{kind}": paths if is_asked else [] for kind, paths in files.items()}
 
     def score_options(self, name: str) -> dict:
-        """Return the options of scoring a run or model."""
+        """Return the options for scoring a run or another model."""
         tasks = self.tasks.get(name, ())
         if name in self.section.predictions and not self.section.beyond:
             tasks = load_adapters()[self.section.predictions[name].adapter].tasks
@@ -384,12 +389,12 @@ class EvaluationPlan:
 
 
 class SegmentationPlan:
-    """Masks for RadVLM's answers: by ROSALIA as a tool or by a run's head, and the rows that ILS's evaluation gains."""
+    """Masks for RadVLM's answers, from ROSALIA as a tool or from a segmentation head, and their scores by ILS."""
 
     def __init__(self, settings: Settings, vlm: VlmPlan, ils_runs: Collection[str]):
-        """ILS's pairs become one more set of ``vlm``, if runs are asked them. ``ils_runs``: the runs of training.
+        """Derive the plan, and add ILS's pairs to the sets of questions of ``vlm`` if runs are asked them.
 
-        Raises UserError for an unknown segmenter, or a row with another model's name.
+        ``ils_runs``: names of ``training.runs``. Raises UserError for an unknown segmenter or a name used twice.
         """
         segmenter = settings.radvlm.evaluation.segmenter
         # ROSALIA's run, "" without one
@@ -397,21 +402,21 @@ class SegmentationPlan:
         if tool and tool not in ils_runs:
             raise UserError(
                 f"radvlm.evaluation.segmenter is {segmenter!r}, but the runs of training are {', '.join(ils_runs)}: "
-                "name one"
+                "name one of them"
             )
         scored = settings.radvlm.evaluation.runs if TEST_SET in vlm.sets else []
-        # scored runs that draw masks themselves, and those for whose answers the tool draws them
+        # scored runs with a segmentation head; scored runs for whose answers ROSALIA draws the masks
         self.heads = [run for run in scored if run in vlm.with_head]
         self.runs = [run for run in scored if tool and run not in self.heads]
-        # runs for whose answers about one image the tool draws masks
+        # runs for whose answers to vlm_ask ROSALIA draws the masks
         self.image_runs = [
             name for name, run in vlm.runs.items() if tool and run["system"] == RADVLM and name not in vlm.with_head
         ]
-        # ILS's pairs that a run is asked, "" if the cohort is no source
+        # JSONL file of the ILS pairs that a run is asked, "" if the cohort is no source
         self._thresholds, split = settings.thresholds.build[0], settings.inference.split
         self.pairs = f"results/dataset/{self._thresholds}/{split}.jsonl" if OWN in settings.radvlm.sources.use else ""
         joins = [(run, HEAD) for run in self.heads] + [(run, TOOL) for run in self.runs]
-        # {row of ILS's evaluation: (run, how its masks are made)}
+        # {row of ILS's evaluation: (run, source of its masks, tool or head)}
         self.masked = {f"{run}_{join}": (run, join) for run, join in joins if self.pairs}
         for name in self.masked:
             if name in ils_runs or name in settings.evaluation.predictions:
@@ -423,7 +428,7 @@ class SegmentationPlan:
 
     @property
     def rows(self) -> dict[str, dict]:
-        """{row of ILS's evaluation: its test set, titles and files}, beside ROSALIA's."""
+        """{row that ILS's evaluation gains: its test set, titles and files}."""
         rows = {}
         for name, (run, join) in self.masked.items():
             title = f"RadVLM + ILS, {join} ({run})"

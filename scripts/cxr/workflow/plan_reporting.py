@@ -1,4 +1,4 @@
-"""The reporting wing's part of the plan: reviews, references, the page, and what a release may publish."""
+"""The plan of a run for ``rules/reporting``: reviews, references, the page of results, and the release."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -17,9 +17,9 @@ EMBEDDED_TRUTH = "results/phantom/truth.h5"
 ENVS = SCRIPTS.parent / "envs"
 DATASET_ENGINES = ("reports", "organs", "anomaly", "anatomy", "boxes")
 PATH_KEYS = ("root", "tables", "manifest", "exclude", "chexstruct", "table", "folder", "server")
-"""Keys that name a user's file, folder or address."""
+"""Settings whose value is a file, folder or address of the user."""
 PATH_PATTERN = re.compile(r"^(?:[/~\\.]|[A-Za-z]:[\\/]|\w+://)|@")
-"""Texts that look like a path or address under any other key."""
+"""Pattern of values that look like a path or address, whatever the setting."""
 ABOUT_KEYS = ("withhold", "name", "version", "date", "licence", "creator", "cite")
 OPTIONAL_RESULTS = {
     "ablation": ("points.tsv", "curves.png", "map.png"),
@@ -34,24 +34,24 @@ OPTIONAL_RESULTS = {
         "conservation.tsv",
     ),
 }  # fmt: skip
-"""{folder of results: files that the page shows if they exist}; a bare run does not make them."""
+"""{folder of results: files that the page shows if they exist}. `snakemake` without a target does not make them."""
 
 
 class ReportingPlan:
-    """What the rules of the reporting wing take from the settings."""
+    """Files and options for the rules in ``rules/reporting``, from the settings."""
 
     def __init__(self, settings: Settings, config: dict, runs: Collection[str], scored: Collection[str]):
-        """``config``: requests of --config; ``runs``, ``scored``: ILS's runs, its evaluated models.
+        """Derive the plan. Raises UserError for missing review sheets or an unknown study.
 
-        Raises UserError for missing sheets and an unknown study.
+        ``config``: values of --config. ``runs``: names of ``training.runs``. ``scored``: models that ILS evaluates.
         """
-        # the threshold set that experts review, and their filled sheets
+        # the threshold set whose pairs experts review, and the sheets that the experts have filled
         self.reviewed_set = settings.review.thresholds or settings.thresholds.build[0]
         self.sheets = find_sheets("review.sheets", settings.review.sheets)
         self.tables = [*PAGE_TABLES, *(["truth"] if settings.cohort.source == "embedded" else [])]
-        # shown on the page if they exist
+        # results that the page shows if they exist
         self.optional_results = optional_results(runs, scored, settings.inference.paraphrases)
-        # {reference of the agreement: its rule's options}, and the modules that read them
+        # {reference with human annotations: options of its rule}, and the modules that read references
         self.references = reference_options(settings)
         formats = {reference.format for reference in settings.agreement.references.values()}
         self.reference_formats = sorted(f"annotations.{name}" for name in formats)
@@ -60,7 +60,10 @@ class ReportingPlan:
 
 
 def reference_options(settings: Settings) -> dict[str, dict]:
-    """Return {reference: its rule's options}; by default the embedded cohort's truth is the only reference."""
+    """Return {reference of the setting ``agreement.references``: options of its rule}.
+
+    If the setting is empty, the ground truth of the embedded cohort is the reference "painted".
+    """
     references = settings.agreement.references
     if not references and settings.cohort.source == "embedded":
         truth = {"format": "painted", "path": EMBEDDED_TRUTH, "classes": {}, "image_id": "{stem}", "name": "painted"}
@@ -69,7 +72,10 @@ def reference_options(settings: Settings) -> dict[str, dict]:
 
 
 def find_sheets(key: str, names: Sequence[str]) -> list[str]:
-    """Return the files, and the CSV files of the folders, that a setting names. Raises UserError for missing ones."""
+    """Return the files that the setting ``key`` names. For a folder, return its CSV files.
+
+    ``names``: value of the setting. Raises UserError for a missing file or a folder without CSV files.
+    """
     sheet_paths = []
     for name in names:
         path = Path(name)
@@ -81,9 +87,10 @@ def find_sheets(key: str, names: Sequence[str]) -> list[str]:
 
 
 def optional_results(runs: Collection[str], scored: Collection[str], reworded: bool) -> list[str]:
-    """Return the results that the page shows if they exist and that a bare run does not make.
+    """Return the results that the page shows if they exist. `snakemake` without a target does not make them.
 
-    ``runs``: the runs of ILS; ``scored``: its evaluated models; ``reworded``: whether also in other wordings.
+    ``runs``: names of ``training.runs``. ``scored``: models that ILS evaluates. ``reworded``: whether these models are
+    also asked paraphrases.
     """
     files = [f"results/{folder}/{name}" for folder, names in OPTIONAL_RESULTS.items() for name in names]
     files += ["results/evaluation/paraphrases.tsv"] if reworded else []
@@ -92,7 +99,7 @@ def optional_results(runs: Collection[str], scored: Collection[str], reworded: b
 
 
 def release_options(settings: Settings, options: dict[str, dict]) -> dict[str, dict]:
-    """Return the options of the release's rules; ``options``: of the other stages."""
+    """Return {stage: options} of the rules of a release. ``options``: {other stage: options}."""
     release = settings.release.as_dict() | {"withhold": settings.release.kinds()}
     about = {
         "seed": settings.seed,
@@ -109,7 +116,10 @@ def release_options(settings: Settings, options: dict[str, dict]) -> dict[str, d
 
 
 def without_paths(value: object, name: str = "") -> object:
-    """Return settings in which every text that names a file, folder, address or e-mail is empty."""
+    """Return settings in which every file, folder, web address and e-mail address is replaced by "".
+
+    ``value``: a setting or nested settings. ``name``: the key of ``value``.
+    """
     if isinstance(value, dict):
         return {key: without_paths(inner, key) for key, inner in value.items()}
     if isinstance(value, list):
@@ -120,7 +130,10 @@ def without_paths(value: object, name: str = "") -> object:
 
 
 def read_environments(engines: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return {environment: pins of its packages}, from ``envs/``, of the stages that lead to a dataset."""
+    """Return {environment: package versions from its file in ``envs/``} for the stages that lead to a dataset.
+
+    ``engines``: {stage: its engine}.
+    """
     pins_by_environment = {}
     for stage in STAGES:
         files = [ENVS / f"{name}.yaml" for name in (f"{stage}-{engines.get(stage)}", stage)]

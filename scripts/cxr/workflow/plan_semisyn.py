@@ -1,4 +1,4 @@
-"""SemiSynCXR's part of the plan: the options of its stages, and their input files, engines and runs."""
+"""SemiSynCXR's part of the plan of a run: options, input files, engines and detector runs of its stages."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -30,19 +30,19 @@ from cxr.workflow.settings import Settings
 COHORT = "results/cohort/images.parquet"
 IMAGES = "results/semisyn/dataset/images.parquet"
 MAX_CONFIGS = 8
-"""Maximum number of configurations that one job edits."""
+"""Maximum number of editing configurations in one job."""
 EDITING_ENGINES = ("radedit", "diffusion")
-"""Engines of the editing that have a section of their name."""
+"""Editing engines with a section of their own in the settings."""
 DETECTOR_METRICS = {"auroc", "ap1070"}
-"""Metrics that the detector gives, without real images and features."""
+"""Metrics of realism that are computed from lesion boxes, so they need neither real images nor image features."""
 TRAINING_MEGABYTES = 4000
-"""Memory of a detector's training without its images."""
+"""Memory in MB that the training of a detector needs in addition to its images."""
 
 
 def semisyn_options(system: SemisynSettings, plain: dict) -> dict[str, dict]:
-    """Return {stage: options} of SemiSynCXR as builtins; a rule takes only its own stage's.
+    """Return {stage: options} of SemiSynCXR as plain Python values.
 
-    ``system``: its settings; ``plain``: all settings as builtins.
+    ``system``: SemiSynCXR's settings. ``plain``: all settings as plain Python values.
     """
     sections, embedded = plain["semisyn"], plain["cohort"]["source"] == "embedded"
     findings, seed = {"findings": sections["findings"]}, {"seed": plain["seed"]}
@@ -99,7 +99,7 @@ def semisyn_options(system: SemisynSettings, plain: dict) -> dict[str, dict]:
 
 
 def _healthy_options(section: dict, embedded: bool) -> dict:
-    """Return the options of the healthy pool, which depends neither on findings nor on the seed."""
+    """Return the options for selecting healthy images, which depend neither on findings nor on the seed."""
     unused = {"lite", "table"} - {section["classifier"]}
     options = {name: value for name, value in section.items() if name not in (*unused, "chexpert")}
     options["splits"] = section["splits"] or (list(SPLITS) if embedded else [SPLITS[0]])
@@ -109,7 +109,7 @@ def _healthy_options(section: dict, embedded: bool) -> dict:
 
 
 def _prior_options(system: SemisynSettings, plain: dict) -> dict:
-    """Return what a fit of the priors depends on; without a fit, nothing."""
+    """Return the options for fitting the priors of position and size. They are empty if nothing is fitted."""
     name = _fitted_reference(system)
     reference = system.references[name].as_dict() if name else {"format": "", "image_id": "", "classes": {}}
     return {
@@ -120,11 +120,11 @@ def _prior_options(system: SemisynSettings, plain: dict) -> dict:
 
 
 def _detector_options(sections: dict, embedded: bool) -> dict:
-    """Return what all runs of detectors share, with only the chosen engine's section."""
+    """Return the options that all detector runs share, with the settings of the chosen engine only."""
     section, dataset = sections["detectors"], sections["dataset"]
     updates = section["updates"] or (EMBEDDED_UPDATES if embedded else UPDATES)
     return {name: section[name] for name in ("engine", "budget", "epochs")} | {
-        "updates": 0 if section["budget"] == "epochs" else updates,  # else they follow from the images
+        "updates": 0 if section["budget"] == "epochs" else updates,  # the number of images decides
         "seeds": section["seeds"] or (EMBEDDED_SEEDS if embedded else SEEDS),
         "own": section[section["engine"]],
         "kind": dataset["boxes"],
@@ -133,14 +133,14 @@ def _detector_options(sections: dict, embedded: bool) -> dict:
 
 
 def find_duplicates(configs: Mapping[str, EditingConfig]) -> dict[str, str]:
-    """Return {configuration: an earlier one that makes the same images}; only the earlier one is edited."""
+    """Return {configuration: earlier configuration that makes the same images}, so that they are made only once."""
     first: dict[tuple, str] = {}
     earlier = {name: first.setdefault(config.effective(), name) for name, config in configs.items()}
     return {name: earlier_name for name, earlier_name in earlier.items() if earlier_name != name}
 
 
 def export_options(settings: Settings, options: dict[str, dict], labels: dict[str, str]) -> dict:
-    """Return the options of the dataset's exports. ``options``: of the stages; ``labels``: {finding: its label}."""
+    """Return the options of the dataset's exports. ``options``: {stage: its options}. ``labels``: {finding: label}."""
     section, release = settings.semisyn.dataset, settings.release
     withheld = release.kinds() if section.withhold else []
     return {
@@ -156,29 +156,29 @@ def export_options(settings: Settings, options: dict[str, dict], labels: dict[st
 
 
 def reference_options(name: str, reference: ReferenceSettings) -> dict:
-    """Return what a job reads of a reference; its patients and images are files of their own."""
+    """Return the options of a reference for a job: its name and settings, without its tables of patients and images."""
     return {"name": name} | reference.as_dict(without=("patients", "images"))
 
 
 def reference_file(system: SemisynSettings, name: str) -> str:
-    """Return the file of a reference, or its folder where the format is one. Raises UserError if it is missing."""
+    """Return the path of a reference's annotations, a file or folder. Raises UserError if the path is missing."""
     reference, key = system.references[name], f"semisyn.references.{name}.path"
     return str((existing_folder if reference.format in FOLDERS else existing_file)(key, reference.path))
 
 
 def _fitted_reference(system: SemisynSettings) -> str:
-    """Return the reference that priors are fitted on, "" without a fit."""
+    """Return the name of the reference on which the priors are fitted, "" without a fit."""
     return system.priors.reference if system.priors.source == "fit" else ""
 
 
 class RealismPlan:
-    """The feature engines of the stage semisyn_realism that run.
+    """Metrics, files and GPUs of the feature engines that the stage ``semisyn_realism`` runs.
 
-    Without a reference, an engine whose every metric needs real images does not run.
+    Without a reference, an engine does not run if all its metrics need real images.
     """
 
     def __init__(self, settings: Settings, shards: Sequence[str]):
-        """``shards``: of the cohort. Raises UserError for a missing file, or a selection without a metric."""
+        """``shards``: names of the cohort's shards. Raises UserError if a file is missing or no metric is available."""
         section = settings.semisyn.realism
         metrics = {name: read_declaration("cxr.semisyn.realism", name, "METRICS", {}) for name in section.features}
         metrics = {name: names for name, names in metrics.items() if section.reference or "similarity" in names}
@@ -188,17 +188,17 @@ class RealismPlan:
         selection_metrics = settings.semisyn.selection.metrics
         if not available & set(selection_metrics):
             raise UserError(
-                f"semisyn.selection.metrics is {', '.join(selection_metrics)}, of which semisyn.realism gives none: "
-                f"choose of {', '.join(sorted(available))}, or set semisyn.realism.reference and features"
+                f"semisyn.selection.metrics is {', '.join(selection_metrics)}, but semisyn.realism computes only "
+                f"{', '.join(sorted(available))}: choose from these, or set semisyn.realism.reference and features"
             )
         # {engine: {kind of metric: its name}}
         self.metrics: dict[str, dict[str, str]] = metrics
         # {engine: its input files}
         self.files = {name: engine_inputs("semisyn.realism", name, section.as_dict()) for name in metrics}
         self.gpus = {name: num_gpus("semisyn.realism", name, settings) for name in metrics}
-        # {engine: its settings that are no files}
+        # {engine: settings that affect its features}
         self.engine_settings = {name: {"sha256": section.clip.sha256} if name == "clip" else {} for name in metrics}
-        # {input of the scores: features of the real images}
+        # {name of an input of the scoring rule: files with features of real images}
         self.real = {
             f"real_{name}": [f"results/semisyn/realism/{shard}.{name}.features.h5" for shard in shards]
             for name, names in metrics.items()
@@ -207,17 +207,18 @@ class RealismPlan:
 
 
 class DetectorsPlan:
-    """The detectors' runs, and the files that each is trained on and scored against.
+    """Detector runs, and the files that each run is trained and scored on.
 
-    A reference is used if it is learnt, scored, or if priors are fitted on its own images.
+    A reference, a set of images with boxes drawn by experts, is used if a detector is trained or scored on it. It is
+    also used if priors are fitted on it and its images are not the cohort's.
     """
 
     def __init__(
         self, settings: Settings, options: dict, sizes: Sequence[int | str], shards: Sequence[str], edited: list[str]
     ):
-        """``options``: of all runs together; ``sizes``: of the dataset; ``edited``: its shards.
+        """Derive the plan. Raises UserError for a missing file.
 
-        Raises UserError for a missing file.
+        ``options``: options that all runs share. ``sizes``: sizes of the dataset. ``edited``: files of edited images.
         """
         system, section = settings.semisyn, settings.semisyn.detectors
         self.engine = section.engine
@@ -225,7 +226,7 @@ class DetectorsPlan:
         self.gpus = num_gpus("semisyn.detectors", self.engine, settings)
         self.numbers = list(range(options["seeds"]))
         runs = section.runs or _default_runs(system, sizes)
-        # references with another role than train
+        # references with the role val or test
         self.scored = [name for name, reference in system.references.items() if reference.role in (VAL, TEST)]
         self._validated = [name for name in self.scored if system.references[name].role == VAL]
         used = {
@@ -235,20 +236,21 @@ class DetectorsPlan:
             or any(name in run.real for run in runs.values())
             or (name == _fitted_reference(system) and reference.images)
         }
-        # {used reference: its options, its file, its images where they are not the cohort's, shards of its frames}
+        # {used reference: its options}, {…: path of its annotations}, {…: path of its images, if not the cohort's};
+        # frames: {used reference: files with its frames}
         self.references = {name: reference_options(name, reference) for name, reference in used.items()}
         self.annotations = {name: reference_file(system, name) for name in used}
         self.image_sources = {name: _image_source(name, used[name]) for name in used if used[name].images}
         self._cohort = [f"results/frames/{shard}.h5" for shard in shards]
         self._own_frames = {name: f"results/semisyn/references/{name}/frames.h5" for name in self.image_sources}
         self.frames = {name: [self._own_frames[name]] if name in self._own_frames else self._cohort for name in used}
-        # modules that read the used references
+        # modules that read the annotations of used references
         self.formats = sorted({f"annotations.{reference.format}" for reference in used.values()})
         patients = [COHORT, *_patient_tables(used)]
-        # {run: its options, input files of its trainings}
+        # {run: its options}, {run: input files of its trainings}
         self.runs = {name: self._run_options(run, options, sizes) for name, run in runs.items()}
         self.inputs = {name: self._training_inputs(run, patients, edited) for name, run in runs.items()}
-        # of the check of all roles
+        # inputs of the check that no patient is in both training and test images
         self.role_inputs: dict = {"annotations": list(self.annotations.values()), "patients": patients}
         if any(run.uses_synthetic for run in runs.values()):
             self.role_inputs["images"] = IMAGES
@@ -274,16 +276,16 @@ class DetectorsPlan:
         return files
 
     def predictions(self) -> list[tuple[str, int, str, str]]:
-        """Return (run, number of the seed, reference, file) of all predictions of the scored references."""
+        """Return (run, number of the seed, reference, file) for all predictions on scored references."""
         run_keys = [(run, number, name) for run in self.runs for name in self.scored for number in self.numbers]
         return [(*run_key, "results/semisyn/detection/{}.s{}/{}.parquet".format(*run_key)) for run_key in run_keys]
 
     def listing_options(self, reference: str) -> dict:
-        """Return what the list of a reference's images depends on: neither on its labels nor on its role."""
+        """Return the options for listing a reference's images. They depend neither on its labels nor on its role."""
         return {name: self.references[reference][name] for name in ("name", "format", "path", "image_id")}
 
     def megabytes(self, run: str) -> int:
-        """Return the memory of a training: the engine lite keeps its images in memory."""
+        """Return the memory in MB for training a detector run, including the images that the engine lite keeps."""
         options = self.runs[run]
         sizes = [options["synthetic"], *[options["extra_size"]] * len(options["extra"])]
         num_findings = len(options["findings"])
@@ -292,7 +294,7 @@ class DetectorsPlan:
 
 
 def _default_runs(system: SemisynSettings, sizes: Sequence[int | str]) -> dict[str, DetectorRun]:
-    """Return the paper's runs and two controls; without a reference to learn from, runs on synthetic images alone."""
+    """Return the paper's detector runs and two controls. Without a training reference, use synthetic images only."""
     real = [name for name, reference in system.references.items() if reference.role == TRAIN]
     synthetic_alone = {"synthetic": DetectorRun(synthetic=sizes[-1])}
     if not real:
@@ -311,7 +313,7 @@ def _image_source(name: str, reference: ReferenceSettings) -> str:
 
 
 def _patient_tables(references: Mapping[str, ReferenceSettings]) -> list[str]:
-    """Return the tables of patients of references: the users' files, then those of references with own images."""
+    """Return the tables that name the patients of references: first the users' files, then the workflow's tables."""
     return [
         str(existing_file(f"semisyn.references.{name}.patients", reference.patients))
         for name, reference in references.items()
@@ -320,23 +322,23 @@ def _patient_tables(references: Mapping[str, ReferenceSettings]) -> list[str]:
 
 
 class EditingPlan:
-    """The configurations that are edited, and the engines that edit them."""
+    """Configurations of the editing, and the engines that edit images with them."""
 
     def __init__(self, settings: Settings):
-        """Raises UserError for a missing folder."""
+        """Derive the plan. Raises UserError for a missing folder."""
         system, section = settings.semisyn, settings.semisyn.editing
         duplicates = find_duplicates(system.compared)
         distinct = {name: config for name, config in system.compared.items() if name not in duplicates}
         self._engine_by_config = {name: config.engine for name, config in (section.configs | system.compared).items()}
-        # whether the stage selection decides what `chosen` stands for
+        # whether the stage semisyn_selection selects the configuration of each finding, together named `chosen`
         self.is_selected = section.choice == SELECTION
         names = distinct if self.is_selected else {section.choice.get(name, DEFAULT_CONFIG) for name in system.findings}
-        # engines of the configuration `chosen`
+        # engines of the configurations in `chosen`
         self.chosen_engines = sorted({self._engine_by_config[name] for name in names})
-        # the selection compares them; each makes other images
+        # configurations that the selection compares, without duplicates
         self.compared_configs = list(distinct)
         self.engines = sorted({*self.chosen_engines, *(self._engine_by_config[name] for name in distinct)})
-        # {engine: its input files, its GPUs, groups of compared configurations that one job edits}
+        # {engine: its input files}, {engine: its GPUs}, {engine: groups of compared configurations, one job each}
         self.files = {name: engine_inputs("semisyn.editing", name, section.as_dict()) for name in self.engines}
         self.gpus = {name: num_gpus("semisyn.editing", name, settings) for name in self.engines}
         self.groups = {name: _group_configs(name, distinct) for name in self.engines}
@@ -346,12 +348,12 @@ class EditingPlan:
         return self.chosen_engines if config == CHOSEN_CONFIG else [self._engine_by_config[config]]
 
     def ungrouped_pattern(self, engine: str) -> str:
-        """Return the pattern of an engine's configurations that are edited one by one."""
+        """Return a regular expression for the configurations of an engine that are edited one per job."""
         names = "|".join(re.escape(name) for group in self.groups[engine] for name in group)
         return (f"(?!(?:{names})/)" if names else "") + r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 
     def options(self, stage_options: dict, engine: str, configs: Sequence[str], choice: dict | str) -> dict:
-        """Return the options of an engine's edits of some configurations."""
+        """Return the options for editing images with an engine. ``choice``: {finding: its configuration} or a name."""
         return stage_options | {
             "own": stage_options["own"].get(engine, {}),
             "choice": choice,
@@ -359,9 +361,9 @@ class EditingPlan:
         }
 
     def single_options(self, stage_options: dict, engine: str) -> Callable[[Any], dict]:
-        """Return a function of a rule's wildcards that gives the options of an engine's edits of one configuration.
+        """Return a function that returns the options for editing one configuration, given by a rule's wildcards.
 
-        Another list of configurations, or another choice, changes the options of no configuration that stays.
+        The options of a configuration do not depend on other configurations, so adding one reruns no other.
         """
         choice, configs = stage_options["choice"], self.compared_configs
         if choice != SELECTION:
@@ -376,7 +378,7 @@ class EditingPlan:
 
 
 def _group_configs(engine: str, configs: Mapping[str, EditingConfig]) -> list[list[str]]:
-    """Return groups of 2 to :data:`MAX_CONFIGS` of an engine's configurations whose shared work is done once."""
+    """Return groups of 2 to :data:`MAX_CONFIGS` configurations of an engine that share part of the computation."""
     keys, groups = read_declaration("cxr.semisyn.editing", engine, "SHARED_KEYS", ()), {}
     for name, config in configs.items():
         if config.engine == engine and keys:
@@ -386,28 +388,28 @@ def _group_configs(engine: str, configs: Mapping[str, EditingConfig]) -> list[li
 
 
 class SemisynPlan:
-    """What the rules of SemiSynCXR take from the settings. Paths are relative to Snakemake's working directory."""
+    """Files and options for SemiSynCXR's rules, from the settings. Paths are relative to the working directory."""
 
     def __init__(self, settings: Settings, options: dict[str, dict], shards: list[str]):
-        """``options``: of the stages; ``shards``: of the cohort.
+        """Derive the plan. ``options``: {stage: its options}. ``shards``: names of the cohort's shards.
 
-        Raises UserError for a missing file, or a finding without a description.
+        Raises UserError for a missing file or a finding without a description.
         """
         system = settings.semisyn
-        # the user's findings, [] without; {requested finding: its label}
+        # file with findings of the user, [] for none; {requested finding: its label}
         self.findings_file, self.labels = _read_findings(system)
-        # {question: {answer: label}} of the readers' form: findings that the user adds or renames
+        # {question of the readers' form: {answer: label}} for findings that the user adds or renames
         own_labels = {name: label for name, label in self.labels.items() if FINDINGS.get(name) != label}
         self.form_labels = {"finding": own_labels} if own_labels else {}
         self.prior_files, self.prior_formats = _prior_inputs(system, self.findings_file, shards)
-        # the options are those that depend on which files exist
+        # these options depend on which files exist
         self.healthy_files, self.healthy_options = _healthy_inputs(settings)
         self.editing = EditingPlan(settings)
         self.realism = RealismPlan(settings, shards)
         self.shards = shards
-        # of every configuration but `chosen`
+        # names of the shards of every configuration except `chosen`
         self.trial_shards = [f"{part:02d}" for part in range(system.selection.parts)]
-        # of the exports, in images of all findings together, or parts of the dataset
+        # sizes of the exports: numbers of images of all findings together, or names of parts of the dataset
         self.sizes = list(PARTS) if system.dataset.sizes == "auto" else system.dataset.sizes
         self.export_options = export_options(settings, options, self.labels)
         edited = [
@@ -417,7 +419,7 @@ class SemisynPlan:
         ]
         self.detectors = DetectorsPlan(settings, options["semisyn_detectors"], self.sizes, shards, edited)
         self.detection_files, self.detection_options = _detection_inputs(system, self.detectors)
-        # {prompts, readers or realism: the file of its reference and the module that reads it, [] without one}
+        # {prompts, readers or realism: [path of its reference]}, and {…: [module that reads it]}; [] for none
         names = {stage: getattr(system, stage).reference for stage in ("prompts", "readers", "realism")}
         self.references = {stage: [reference_file(system, name)] if name else [] for stage, name in names.items()}
         self.formats = {
@@ -426,23 +428,23 @@ class SemisynPlan:
         self.readers_sheets = find_sheets("semisyn.readers.sheets", system.readers.sheets)
 
     def shards_of(self, config: str) -> list[str]:
-        """Return the shards of a configuration: the cohort's for ``chosen``, else those of the trial jobs."""
+        """Return the shard names of a configuration: the cohort's for ``chosen``, or else those of the trial edits."""
         return self.shards if config == CHOSEN_CONFIG else self.trial_shards
 
     def source_shards(self, wildcards: Any) -> list[str]:
-        """Return the cohort's shards that a shard of a configuration reads: itself, or for the few trial jobs all."""
+        """Return the cohort's shards that a shard of a configuration reads: the same one, or all for a trial shard."""
         return [wildcards.shard] if wildcards.config == CHOSEN_CONFIG else self.shards
 
     def edited_features(self, engine: str, wildcards: Any) -> list[str]:
-        """Return the features of a configuration's images by an engine."""
+        """Return the files with an engine's features of the images of a configuration."""
         stem = f"results/semisyn/realism/{wildcards.config}"
         return [f"{stem}/{shard}.{engine}.features.h5" for shard in self.shards_of(wildcards.config)]
 
 
 def _detection_inputs(system: SemisynSettings, detectors: DetectorsPlan) -> tuple[dict[str, list[str]], dict]:
-    """Return the files of the scores of detectors, and the options that say which file is what.
+    """Return ({name of an input: files}, options that name the content of each file) for the scores of detectors.
 
-    Raises UserError for predictions of an unknown reference.
+    Raises UserError for predictions on an unknown reference.
     """
     runs, files, synthetic = [], [], {}
     for run, paths_by_reference in system.detection.predictions.items():
@@ -450,7 +452,7 @@ def _detection_inputs(system: SemisynSettings, detectors: DetectorsPlan) -> tupl
             key = f"semisyn.detection.predictions.{run}.{name}"
             if name not in system.references:
                 reference_names = ", ".join(system.references) or "none"
-                raise UserError(f"{key} is of no reference: semisyn.references has {reference_names}")
+                raise UserError(f"{key} names no reference, but semisyn.references has {reference_names}: rename it")
             runs += [[run, number, name] for number in range(len(paths))]
             files += [str(existing_file(key, path)) for path in paths]
     if system.detectors.runs or not system.detection.predictions:
@@ -474,7 +476,7 @@ def _detection_inputs(system: SemisynSettings, detectors: DetectorsPlan) -> tupl
 
 
 def _read_findings(system: SemisynSettings) -> tuple[str | list, dict[str, str]]:
-    """Return the user's file of findings, [] without one, and {requested finding: its label}."""
+    """Return (file with findings of the user or [], {requested finding: label}). Raises UserError for a wrong name."""
     path = str(existing_file("semisyn.findings_file", system.findings_file)) if system.findings_file else ""
     label_by_finding = read_labels(path) if path else FINDINGS
     names_by_key = {"findings": system.findings} | {
@@ -484,7 +486,7 @@ def _read_findings(system: SemisynSettings) -> tuple[str | list, dict[str, str]]
         if unknown := [name for name in names if name not in label_by_finding]:
             raise UserError(
                 f"semisyn.{key} names {unknown[0]!r}, but the findings are {', '.join(label_by_finding)}: "
-                "correct it, or describe it in semisyn.findings_file"
+                "correct the name, or describe the finding in semisyn.findings_file"
             )
     return path or [], {name: label_by_finding[name] for name in system.findings}
 
@@ -492,7 +494,7 @@ def _read_findings(system: SemisynSettings) -> tuple[str | list, dict[str, str]]
 def _prior_inputs(
     system: SemisynSettings, findings_file: str | list, shards: list[str]
 ) -> tuple[dict[str, str | list[str]], list[str]]:
-    """Return {name: files} that the priors are made from, and the modules that read them."""
+    """Return ({name of an input: files} from which the priors are made, modules that read these files)."""
     files, formats, uses_cohort = {"findings_file": findings_file}, [], False
     if name := _fitted_reference(system):
         reference = system.references[name]
@@ -513,13 +515,13 @@ def _prior_inputs(
 
 
 def _healthy_inputs(settings: Settings) -> tuple[dict[str, str], dict]:
-    """Return {name: input file of the healthy pool}, and its options that depend on which files exist.
+    """Return ({name of an input: file}, options that depend on which files exist) for selecting healthy images.
 
-    The references that are tested on, or that priors are fitted on, must not feed training data.
+    Images of references for validation, test or priors are listed, because training data must not contain them.
     """
     system, section, cohort = settings.semisyn, settings.semisyn.healthy, settings.cohort
     table = existing_file("semisyn.healthy.chexpert", section.chexpert) if section.chexpert else None
-    if table is None and cohort.source == "mimic":  # MIMIC-CXR-JPG's, if it lies beside the other tables
+    if table is None and cohort.source == "mimic":  # the table of MIMIC-CXR-JPG, if it is beside the other tables
         folders = [Path(cohort.tables)] if cohort.tables else []
         folders.append(mimic_base(cohort.root))
         endings = ("csv", "csv.gz")
@@ -527,7 +529,7 @@ def _healthy_inputs(settings: Settings) -> tuple[dict[str, str], dict]:
         table = min(paths, default=None)
     if section.labels == "chexpert" and table is None:
         raise UserError(
-            "semisyn.healthy.labels is 'chexpert', but there is no table: name one in semisyn.healthy.chexpert"
+            "semisyn.healthy.labels is 'chexpert', but there is no such table: name one in semisyn.healthy.chexpert"
         )
     stem, uses_table = "results/reports/{shard}", table is not None and section.labels != "reports"
     files = {"reports": f"{stem}.jsonl", "reports_excluded": f"{stem}.excluded.parquet"}

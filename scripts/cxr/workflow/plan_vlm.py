@@ -1,4 +1,4 @@
-"""The plan's part on vision-language models: runs, sets of questions, and the files of both."""
+"""The plan of a run for vision-language models: their tunings, the sets of questions to them, and the files of both."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,47 +12,52 @@ from cxr.workflow.engine_files import read_declaration
 
 MEDGROUND, RADVLM = "medground:", "radvlm:"
 DATASET_FOLDERS = {MEDGROUND: "results/medground/dataset", RADVLM: "results/radvlm/instructions"}
-"""{prefix of the setting lines: folder of the system's files of lines}."""
+"""{prefix of the setting ``lines``: folder of the system's JSONL files}."""
 BASE, BASE_WITH_HEAD = "base", "base_masks"
-"""``init`` of a small model that starts from the base, and where its head starts from it too."""
+"""``init`` of a tiny model that starts from the bundled base, without and with the base's segmentation head."""
 DRAW_SHARED_WITH = {"radvlm_exchanged": "radvlm_test"}
-"""{set: the set of the same samples about their own images, whose draw it shares}."""
+"""{set whose samples are about exchanged images: set of the same samples, from which the same ones are drawn}."""
 APART = ("model", "tiles", "grid", "system_prompt", "seg_start", "seg_learning_rate")
-"""Keys of a recipe that are options of a run beside its recipe."""
+"""Keys of an engine's settings that the options of a run hold outside ``own``."""
 MIX_FILES = ("train", "validate", "test", "exchanged")
-"""Files of lines of RadVLM's mixes."""
+"""Names of the JSONL files of a RadVLM mix."""
 
 
 class VlmPlan:
-    """What the rules of vision-language models take from the settings: runs, sets of questions, and their files."""
+    """Runs, sets of questions and files for the rules of vision-language models, from the settings.
+
+    A run is a tuned or published model of ``vlm.tuning.runs``. An other model is one of ``vlm.answers.predictions``,
+    whose answers the user provides.
+    """
 
     def __init__(
         self, settings: Vlm, device: str, gpus: int, mixes: Sequence[str] = (), decoding: Mapping | None = None
     ):
-        """``device``, ``gpus``: of the section compute; ``mixes``: of RadVLM; ``decoding``: of image files.
+        """Derive the plan from the settings. Raises UserError for a missing file or an unknown mix.
 
-        Raises UserError for a missing file or an unknown mix.
+        ``device``, ``gpus``: the settings ``compute.device`` and ``compute.gpus``. ``mixes``: names of RadVLM's mixes.
+        ``decoding``: options for decoding image files.
         """
         tuning, answers = settings.tuning, settings.answers
-        # {set: its system, "" for a file}
+        # {set of questions: the system that makes it, "" for a file of the user}
         self.systems = systems = {name: system_of(lines) for name, lines in answers.sets.items()}
         # {run: its rule's options and files}, see :func:`_plan_run`
         self.runs = runs = {
             name: _plan_run(name, run, settings, mixes, decoding or {}, systems) for name, run in tuning.runs.items()
         }
-        # runs that are tuned, that are asked as published, and those with a head of masks
+        # runs that are tuned; runs that are asked as published; runs with and without a segmentation head
         self.trained = [name for name, run in runs.items() if run["trained"]]
         self.untrained = [name for name, run in runs.items() if not run["trained"]]
         self.with_head = [name for name, run in runs.items() if run["options"]["head"]]
         self.without_head = [name for name in runs if name not in self.with_head]
-        # modules of the families of all runs; those that the settings of tuned runs choose by name
+        # modules of the model families of all runs; all modules that tunings import by a name in the settings
         self.families = sorted({f"vlm.families.{run['options']['family']}" for run in runs.values()})
         runners = {runs[name]["options"]["own"]["runner"] for name in self.trained}
         heads = {f"segmentation.starts.{runs[name]['options']['head']['start']}" for name in self.with_head}
         self.tuning_modules = [*self.families, *sorted(f"nets.fitting.{name}" for name in runners), *sorted(heads)]
-        # environment of tunings: with DeepSpeed if a run is tuned by it
+        # conda environment of tunings: with DeepSpeed if a run uses it
         self.environment = "vlm_tuning-deepspeed" if "deepspeed" in runners else "vlm_tuning"
-        # {set of the settings: all its lines}; {set: the lines that are asked}
+        # {set: JSONL file of all its samples}; sets: {set: JSONL file of the samples that are asked}
         self.all_lines = {
             name: lines_file(f"vlm.answers.sets.{name}", lines, "", mixes) for name, lines in answers.sets.items()
         }
@@ -68,17 +73,18 @@ class VlmPlan:
             name: str(existing_file(f"vlm.answers.predictions.{name}.path", prediction.path))
             for name, prediction in answers.predictions.items()
         }
-        # {run or other model: the sets that it is asked}: those of a run's system and of files; for a run on a file all
+        # {run or other model: sets that it is asked}: sets of the run's system and sets from the user's files; if the
+        # run itself is tuned on a user's file, all sets
         self.sets_by_run = {
             name: [at for at, system in systems.items() if not run["system"] or system in ("", run["system"])]
             for name, run in runs.items()
         } | {name: [prediction.set] for name, prediction in answers.predictions.items()}
-        # {run: GPUs of its tuning, of asking it}; only DeepSpeed uses several
+        # {run: GPUs for asking it}; gpus: {run: GPUs for tuning it}, of which only DeepSpeed uses several
         num_gpus = {name: 0 if run.engine in TINY or device == "cpu" else gpus for name, run in tuning.runs.items()}
         self.answer_gpus = {name: min(1, count) for name, count in num_gpus.items()}
         with_deepspeed = [name for name, run in runs.items() if run["options"]["own"]["runner"] == "deepspeed"]
         self.gpus = self.answer_gpus | {name: num_gpus[name] for name in with_deepspeed}
-        # that asks the runs
+        # engine that asks the runs
         self.engine = answers.engine
         # {run or other model: options of asking it}
         self.answer_options = {name: run["asking"] for name, run in runs.items()} | {
@@ -86,34 +92,41 @@ class VlmPlan:
         }
 
     def draw_files(self, name: str, ending: str) -> list[str]:
-        """Return the file of a set's draw, if there is one: the lines that are asked (jsonl), or their counts (tsv)."""
+        """Return [file of the samples drawn from a set], or [] if all samples are asked.
+
+        ``ending``: "jsonl" for the drawn samples, "tsv" for their numbers.
+        """
         return [f"results/vlm/sets/{name}.{ending}"] if name in self.drawn_sets else []
 
     def shared_draw_lines(self, name: str) -> list[str]:
-        """Return the lines of the set whose draw a set shares, if there is one."""
+        """Return [JSONL file of the set from which the same samples are drawn], or [] if there is no such set."""
         return [self.all_lines[DRAW_SHARED_WITH[name]]] if DRAW_SHARED_WITH.get(name) in self.all_lines else []
 
     def asked_runs(self, name: str) -> list[str]:
-        """Return the runs and other models that are asked a set."""
+        """Return the names of the runs and other models that are asked the questions of a set."""
         return [run for run, sets in self.sets_by_run.items() if name in sets]
 
     def add_set(self, name: str, lines: str, system: str, runs: Sequence[str]) -> None:
-        """Add a set, of a system's lines, that some runs are asked. Raises UserError if the settings use its name."""
+        """Add a set that some runs are asked. Raises UserError if the settings already use its name.
+
+        ``lines``: the set's JSONL file. ``system``: the system that makes this file.
+        """
         if name in self.sets:
-            raise UserError(f"vlm.answers.sets has the name {name!r}, which the workflow needs itself: rename it")
+            raise UserError(f"vlm.answers.sets has the name {name!r}, which the workflow reserves: rename the set")
         self.sets[name], self.systems[name] = lines, system
         self.sets_by_run |= {run: [*self.sets_by_run[run], name] for run in runs}
 
 
 def system_of(lines: str) -> str:
-    """Return the system whose lines a setting names; "" of a file."""
+    """Return the system whose samples the setting ``lines`` names, "" if the setting names a file."""
     return next((prefix[:-1] for prefix in DATASET_FOLDERS if lines.startswith(prefix)), "")
 
 
 def lines_file(key: str, lines: str, split: str, mixes: Sequence[str] = ()) -> str:
-    """Return the file of lines that a setting names. ``mixes``: those of RadVLM.
+    """Return the path of the JSONL file that the value ``lines`` of the setting ``key`` names.
 
-    Raises UserError for a missing file, an unknown system, or an unknown mix.
+    ``split``: split to add to the path of a system's dataset, or "". ``mixes``: names of RadVLM's mixes. Raises
+    UserError for a missing file, an unknown system or an unknown mix.
     """
     for prefix, folder in DATASET_FOLDERS.items():
         if lines.startswith(prefix):
@@ -121,76 +134,81 @@ def lines_file(key: str, lines: str, split: str, mixes: Sequence[str] = ()) -> s
             mix, _, file = name.partition("/")
             if prefix == RADVLM and mix not in mixes:
                 raise UserError(
-                    f"{key} is {lines!r}, but radvlm.instructions.mixes has {', '.join(mixes)}: name one, or add it "
-                    "there"
+                    f"{key} is {lines!r}, but radvlm.instructions.mixes has {', '.join(mixes)}: name one of them, or "
+                    "add the mix there"
                 )
             if prefix == RADVLM and file not in ("", *MIX_FILES):
-                raise UserError(f"{key} is {lines!r}, but a mix has {', '.join(MIX_FILES)}: name one of them")
+                raise UserError(f"{key} is {lines!r}, but a mix has the files {', '.join(MIX_FILES)}: name one of them")
             name = "" if name == "dataset" else name.removeprefix("dataset/")
             return "/".join(filter(None, (folder, name, split))) + ".jsonl"
     if ":" in lines and not Path(lines).exists():
         raise UserError(
-            f"{key} is {lines!r}: name one of {', '.join(f'{system}…' for system in DATASET_FOLDERS)} or a file of "
-            "lines"
+            f"{key} is {lines!r}, which is no file: start it with one of {', '.join(DATASET_FOLDERS)} or name a JSONL "
+            "file"
         )
     return str(existing_file(key, lines))
 
 
 def _head_options(key: str, run: Run, recipe: Recipe, engine: str, init: str) -> dict:
-    """Return the options of a run's head of masks; {} without one.
+    """Return the options of a run's segmentation head, {} without one.
 
-    ``engine``: of vlm.answers; ``init``: what the model starts from. Raises UserError for a head that cannot be trained
-    or asked.
+    ``key``: the setting of the run, for messages. ``recipe``: settings of the run's engine. ``engine``: the setting
+    ``vlm.answers.engine``. ``init``: start of a tiny model. Raises UserError for a head that cannot be trained or used.
     """
     if run.segmentation == "none":
         return {}
     key = f"{key}.segmentation is 'head', but"
     start = getattr(recipe, "seg_start", "")
     if not start:
-        raise UserError(f"{key} the engine {run.engine} has none: take onevision or onevision_tiny, or set it to none")
+        raise UserError(
+            f"{key} the engine {run.engine} has no head: set engine to onevision or onevision_tiny, or segmentation to "
+            "none"
+        )
     if system_of(run.lines) != RADVLM[:-1]:
-        raise UserError(f"{key} lines is {run.lines!r}, and only a mix of RadVLM has masks: name one, radvlm:<mix>")
+        raise UserError(f"{key} lines is {run.lines!r}, and only a mix of RadVLM has masks: set lines to radvlm:<mix>")
     if start == BASE and init != BASE:
         raise UserError(
-            f"{key} init is {init!r}, and seg_start 'base' is the head of the base: set "
-            f"vlm.tuning.{run.engine}.seg_start to lite"
+            f"{key} init is {init!r}, while seg_start 'base' needs init 'base': set vlm.tuning.{run.engine}.seg_start "
+            "to lite"
         )
     if engine == "vllm":
-        raise UserError(f"{key} vlm.answers.engine is 'vllm', which gives no masks: set that to transformers")
+        raise UserError(f"{key} vlm.answers.engine is 'vllm', which gives no masks: set the engine to transformers")
     return {"start": start, "learning_rate": getattr(recipe, "seg_learning_rate", None)}
 
 
 def _check_vllm(engine: str, family: str, recipe: Recipe) -> None:
-    """Raise UserError for a tuned run that vLLM cannot ask."""
+    """Raise UserError for a tuned model that vLLM cannot run, because of its image tiles or its LoRA adapter."""
     tiles, vllm_tiles = getattr(recipe, "tiles", ""), read_declaration("cxr.vlm.families", family, "VLLM_TILES", "")
     if tiles != vllm_tiles:
         raise UserError(
-            f"vlm.tuning.{engine}.tiles is {tiles!r}, but vlm.answers.engine is 'vllm', which takes {vllm_tiles} for "
-            "every model: set tiles to that, or vlm.answers.engine to transformers"
+            f"vlm.tuning.{engine}.tiles is {tiles!r}, but vlm.answers.engine 'vllm' always uses {vllm_tiles}: "
+            f"set tiles to {vllm_tiles}, or vlm.answers.engine to transformers"
         )
     if recipe.method == "lora" and not read_declaration("cxr.vlm.families", family, "VLLM_ADAPTERS", True):
         raise UserError(
-            f"vlm.tuning.{engine}.method is 'lora', but vlm.answers.engine is 'vllm', which asks no adapter of "
+            f"vlm.tuning.{engine}.method is 'lora', but vlm.answers.engine is 'vllm', which cannot load an adapter of "
             f"{family}: set method to full, or vlm.answers.engine to transformers"
         )
 
 
 def _image_options(key: str, run: Run, side: int, decoding: Mapping, sets: Mapping[str, str]) -> dict:
-    """Return the options of the images that a run sees: the longest side, 0 for any, and how originals are decoded.
+    """Return {"side": longest side of a run's images in pixels, 0 for any, "original": options to decode image files}.
 
-    ``sets``: {set: its system}. Raises UserError for originals of lines or sets whose image files are not known.
+    "original" is {} if the run sees frames. ``side``: the side of the engine's settings. ``sets``: {set: its system}.
+    Raises UserError if the run shall see original images that are not known for its samples.
     """
     if run.pictures == "frame":
         return {"side": side, "original": {}}
     if system_of(run.lines) != RADVLM[:-1]:
         raise UserError(
-            f"{key}.pictures is 'original', but lines is {run.lines!r}, whose original images are not known: name a "
-            "mix of RadVLM, radvlm:<mix>, or set it to frame"
+            f"{key}.pictures is 'original', but lines is {run.lines!r}, whose original images are not known: set lines "
+            "to a mix of RadVLM, radvlm:<mix>, or pictures to frame"
         )
     if loose := [name for name, system in sets.items() if not system]:
         raise UserError(
-            f"{key}.pictures is 'original', but vlm.answers.sets.{loose[0]}, which it is asked too, is a file, whose "
-            "original images are not known: name a file of a mix, radvlm:<mix>/<file>, or set it to frame"
+            f"{key}.pictures is 'original', but the run is also asked vlm.answers.sets.{loose[0]}, a file whose "
+            "original images are not known: change the set to a file of a mix, radvlm:<mix>/<file>, or pictures to "
+            "frame"
         )
     return {"side": min(filter(None, (side, run.picture_px)), default=0), "original": dict(decoding)}
 
@@ -198,10 +216,10 @@ def _image_options(key: str, run: Run, side: int, decoding: Mapping, sets: Mappi
 def _plan_run(
     name: str, run: Run, settings: Vlm, mixes: Sequence[str], decoding: Mapping, systems: Mapping[str, str]
 ) -> dict:
-    """Return a run's options, the files that its rule reads, and what other parts of the plan need of it.
+    """Return a dict about a run: its options, the files that its rule reads, its system, and options for asking it.
 
-    ``mixes``, ``decoding``: as of :class:`VlmPlan`; ``systems``: {set: its system}. Raises UserError for settings
-    that do not fit each other.
+    ``mixes``, ``decoding``: see :class:`VlmPlan`. ``systems``: {set: its system}. Raises UserError for settings that do
+    not fit each other.
     """
     key, recipe, answers = f"vlm.tuning.runs.{name}", getattr(settings.tuning, run.engine), settings.answers
     family = recipe.family or run.engine
@@ -212,7 +230,7 @@ def _plan_run(
     if run.trained and answers.engine == "vllm":
         _check_vllm(run.engine, family, recipe)
     if unknown := sorted(set(run.tasks) - set(TASKS)):
-        raise UserError(f"{key}.tasks has {unknown[0]!r}, which is no task: choose from {', '.join(TASKS)}")
+        raise UserError(f"{key}.tasks has {unknown[0]!r}, which is not a task: choose from {', '.join(TASKS)}")
     is_folder = bool(run.model) and Path(run.model).is_dir()
     options = {
         "engine": "tiny" if run.engine in TINY else run.engine,
@@ -250,10 +268,11 @@ def _plan_run(
 
 
 def read_request(config: Mapping, vlm: VlmPlan) -> dict:
-    """Return the request of `snakemake vlm_ask --config`.
+    """Return the request of `snakemake vlm_ask --config` as a dict.
 
-    image; questions; run, "" for one that another target asks; referring: whether the run knows only one turn. The
-    default run is RadVLM's first, or else the first of all.
+    image: path of the image. questions: list of texts. run: name of the run, by default the first of RadVLM or else
+    the first of all; "" for a name that ``vlm`` does not have. referring: whether the run is tuned on MedGround and
+    therefore answers only one question.
     """
     radvlm_runs = [name for name, run in vlm.runs.items() if run["system"] == RADVLM[:-1]]
     run = str(config.get("run") or next(iter([*radvlm_runs, *vlm.runs]), ""))

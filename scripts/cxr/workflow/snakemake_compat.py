@@ -1,6 +1,6 @@
-"""The only module that uses Snakemake's internals; tested with 9.27.1, the version in requirements/.
+"""All uses of Snakemake's internal functions, tested with version 9.27.1 of requirements/.
 
-If a version of Snakemake lacks an internal, a warning says what is lost, and the run continues.
+If another version of Snakemake lacks a function, a warning says what no longer works, and the run continues.
 """
 
 import base64
@@ -24,19 +24,19 @@ from cxr.workflow.folder import describe_lock, snakemake_command
 log = logging.getLogger("cxr")
 
 RECORDS = Path("results/records")
-"""Folder of Snakemake's records of finished jobs: params, inputs and checksums of each output."""
+"""Folder of Snakemake's records: one per output, with the params, inputs and checksums of the job that made it."""
 
 LOCAL_RULES = "Rules that run where Snakemake was started: "
-"""Beginning of the line in which a dry run for a cluster names its local rules."""
+"""Beginning of the line in which a dry run for a cluster names the rules that do not run on the cluster."""
 ONLY_TARGET, TARGET_DONE = "CXR_ILS_ONLY_TARGET", "CXR_ILS_TARGET_DONE"
-"""Environment variables: the only target that a run makes, and the target that was made before the run."""
+"""Environment variables of a run: the only target that it may make, and the target that was made just before it."""
 
 
 class Planned(NamedTuple):
     """A job that Snakemake is about to run.
 
-    wing: folder of its rule below ``rules/``; num_gpus: GPUs that it asks for; forced: it was asked for with --forcerun
-    or --forceall.
+    wing: folder of its rule below ``rules/``. input: {name: path}, without inputs of several files. num_gpus: GPUs that
+    it asks for. forced: whether the user asked for it with --forcerun or --forceall.
     """
 
     rule: str
@@ -49,13 +49,13 @@ class Planned(NamedTuple):
 
     @property
     def by_shard(self) -> bool:
-        """Return whether it is of one shard."""
+        """Return whether the job processes a single shard."""
         return "shard" in self.wildcards
 
 
 @contextmanager
 def _guard_internals(lost: str) -> Iterator[None]:
-    """Continue with a warning about what is ``lost`` if an internal is missing or different."""
+    """Catch errors of missing or changed internals, and log a warning that ends with the consequence ``lost``."""
     try:
         yield
     except (AttributeError, ImportError, TypeError, KeyError) as error:
@@ -65,8 +65,8 @@ def _guard_internals(lost: str) -> Iterator[None]:
 def print_group_errors() -> None:
     """Make Snakemake print why a group of jobs failed, as it does for a single job.
 
-    Snakemake 9.27 drops the executor's message for a group. For jobs that SLURM refuses (a limit of the partition, no
-    fitting node) it would only print that they failed, with an empty log.
+    Snakemake 9.27 drops the executor's message for a group. If SLURM refuses a group because of a limit, Snakemake
+    would only print that the group failed, and the log would be empty.
     """
     with _guard_internals("why a group of jobs failed is not printed; see its SLURM log"):
         from snakemake.jobs import GroupJob  # imported here, because only a workflow needs it
@@ -86,7 +86,7 @@ def print_group_errors() -> None:
 
 
 def explain_locks() -> None:
-    """Make Snakemake name the holder of a folder's lock, and the full command that frees it."""
+    """Make Snakemake's message about a locked folder name the process that uses it, or the command that unlocks it."""
     with _guard_internals("a locked folder is reported in Snakemake's own words"):
         from snakemake.exceptions import LockException, WorkflowError  # imported here, because only a workflow needs it
 
@@ -97,9 +97,9 @@ def explain_locks() -> None:
 
 
 def store_records_in_results() -> None:
-    """Make Snakemake keep its records of finished jobs in results/, so that a copy of that folder has them.
+    """Make Snakemake keep its records of finished jobs in results/, so that a copy of this folder contains them.
 
-    A job on a cluster writes its record itself too, because it may outlive the Snakemake that would do so.
+    A job on a cluster also writes its own record, because the main Snakemake process may end before the job does.
     """
     lost = "records stay in .snakemake/metadata: copy that folder together with results/"
     with _guard_internals(lost):
@@ -125,7 +125,7 @@ def store_records_in_results() -> None:
 
 
 class _Variant:
-    """An object with other values of some attributes."""
+    """A view of an object in which some attributes have other values."""
 
     def __init__(self, original: object, **changed: object):
         self._original = original
@@ -138,8 +138,8 @@ class _Variant:
 def around_planning(workflow, before: Callable, after: Callable) -> None:
     """Call ``before(dag)`` before Snakemake decides which jobs run, and ``after(dag)`` once it has decided.
 
-    Only in the process that runs or dry-runs the workflow: not in those of jobs, and not for --unlock, --summary, ….
-    A UserError ends the run with its sentence.
+    The calls are made only by the process that runs or dry-runs the workflow. Processes of jobs and commands such as
+    --unlock or --summary make none. A UserError of either function ends the run with its message.
     """
     with _guard_internals("changed reports and images are not noticed, nor results without records"):
         build = workflow._build_dag
@@ -167,7 +167,7 @@ def _check_or_exit(check: Callable, dag) -> None:
 
 
 def unrecorded_outputs(dag) -> list[str]:
-    """Return the existing outputs that no planned job makes again and that Snakemake has no record of."""
+    """Return the existing outputs that have no record of Snakemake and that no planned job makes again, sorted."""
     with _guard_internals("results without records are not noticed"):
         records = dag.workflow.persistence
         jobs = [job for job in dag.jobs if dag.reason(job).no_metadata and not dag.needrun(job)]
@@ -178,23 +178,23 @@ def unrecorded_outputs(dag) -> list[str]:
 
 
 class Records:
-    """Snakemake's records of the outputs that it has made, whether they still exist or not."""
+    """Snakemake's records of all outputs that it has made, including outputs that no longer exist."""
 
     def __init__(self, folder: Path = RECORDS):
         self._files: dict[str, Path] = {}
         for path in folder.rglob("*"):
-            with suppress(ValueError):  # no record
+            with suppress(ValueError):  # a file that is no record
                 if path.is_file():
                     # a record's path is the output's in base64, cut into names that start with "@"
                     coded = "".join(part.removeprefix("@") for part in path.relative_to(folder).parts)
                     self._files[base64.urlsafe_b64decode(coded).decode()] = path
 
     def outputs(self) -> list[str]:
-        """Return all outputs."""
+        """Return the paths of all recorded outputs."""
         return list(self._files)
 
     def logs(self, output: str) -> list[str]:
-        """Return the logs of the job that made an output."""
+        """Return the paths of the logs of the job that made an output."""
         return self._record(output).get("log") or []
 
     def params(self, output: str) -> list[str]:
@@ -214,9 +214,9 @@ class Records:
 
 
 def output_test(workflow, shards_of: Callable[[str, Mapping], Collection[str]]) -> Callable[[str], bool]:
-    """Return a function of a path: whether a rule could make it.
+    """Return a function that tells for a path whether a rule could make this file under the present settings.
 
-    ``shards_of``: function of a path and the wildcards of its rule that returns the shards that there are.
+    ``shards_of``: function that returns the present shards for a path and the wildcards of its rule.
     """
     with _guard_internals("results of earlier settings are not found"):
         outputs = [(output.constant_prefix(), output) for rule in workflow.rules for output in rule.output]
@@ -231,21 +231,21 @@ def output_test(workflow, shards_of: Callable[[str, Mapping], Collection[str]]) 
 
 
 def register_serial_groups(workflow) -> None:
-    """Make a group ask for the memory and cores of its largest job and the time of all.
+    """Make a group of jobs ask SLURM for the memory and cores of its largest job and for the time of all its jobs.
 
-    The executor runs a group's jobs one after the other, but counts their resources as if they ran at once. This limit,
-    with ``serial: 1`` for each job from the profile, prevents that. The limit is set here because a job on a node does
-    not see the profile's limits.
+    The executor runs a group's jobs one after the other, but would add up their memory and cores. The resource
+    ``serial`` prevents this: each job takes 1, from the profile, and the limit here is 1. The limit is not in the
+    profile because a job on a node does not see the profile's limits.
     """
     with _guard_internals("groups of jobs ask SLURM for more than they need"):
         workflow.register_resource("serial", 1)
 
 
 def use_all_cores(workflow) -> None:
-    """Let a run on this machine take all its cores if neither --cores nor --jobs says how many.
+    """Let a run on this machine use all cores if neither --cores nor --jobs is given.
 
-    `cores: all` in a profile would also be obeyed where it does harm: it limits the threads of a cluster's jobs to the
-    cores of the login node, and outvotes --jobs.
+    `cores: all` in a profile would do harm on a cluster. It would limit the threads of jobs to the number of cores of
+    the login node, and it would override --jobs.
     """
     with _guard_internals("snakemake without --cores stops, so add --cores all"):
         from snakemake.cli import parse_cores  # imported here, because only a workflow needs it
@@ -255,9 +255,9 @@ def use_all_cores(workflow) -> None:
 
 
 def refuse_missing_conda(workflow) -> None:
-    """Raise UserError if the run makes environments with conda, and there is none.
+    """Raise UserError if the run makes environments with conda but conda is not installed.
 
-    Snakemake's own error names no remedy.
+    Snakemake's error does not say what to do.
     """
     with _guard_internals("a missing conda is reported in Snakemake's own words"):
         from snakemake.settings.types import DeploymentMethod  # imported here, because only a workflow needs it
@@ -266,8 +266,8 @@ def refuse_missing_conda(workflow) -> None:
         needs_conda = DeploymentMethod.CONDA in settings.deployment_method and not settings.conda_base_path
         if workflow.is_main_process and needs_conda and not shutil.which("conda"):
             raise UserError(
-                "conda is not found, and sdm: conda makes the environments of the stages with it, which a dry run "
-                "looks up too: add conda's folder bin to PATH, or add --sdm env-modules to use the packages here"
+                "there is no conda on PATH, but `sdm: conda` needs it for the stages' environments, even in a dry run: "
+                "add conda's folder bin to PATH, or add --sdm env-modules to use the packages of this environment"
             )
 
 
@@ -293,9 +293,9 @@ def is_touch_run(workflow) -> bool:
 
 
 def planned_jobs(dag, changed: Collection[str] = ()) -> list[Planned]:
-    """Return the planned jobs in the order of their rules (Snakemake's order varies); [] if they are unknown.
+    """Return the planned jobs in the order of the rules in the workflow, or [] if they cannot be read.
 
-    ``changed``: outputs that :func:`force_outputs` has named: their jobs do not count as forced by the user.
+    ``changed``: outputs given to :func:`force_outputs`. Their jobs do not count as forced by the user.
     """
     with _guard_internals("the planned jobs are not checked before the run"):
         planned = [
@@ -324,11 +324,11 @@ def print_message(text: str) -> None:
 
 
 def when_planned(workflow, action: Callable[[], None], target: str, unknown: Callable[[str], str]) -> None:
-    """Call ``action`` once the jobs are known, where there is no ``onstart``, and if ``target`` is asked for.
+    """Call ``action`` once the jobs are known, in runs without ``onstart`` and in runs with the target ``target``.
 
-    A dry run has none, nor has a workflow that another one uses as a module. With --no-hooks it is not called, as
-    ``onstart`` is not. Where a file was asked for that no rule makes, end with the sentence ``unknown(path)``, if it
-    returns one.
+    Dry runs, and workflows that another workflow uses as a module, have no ``onstart``. With --no-hooks, ``action`` is
+    not called. If a requested file is made by no rule, end with the sentence that ``unknown(path)`` returns, unless it
+    is empty.
     """
     with _guard_internals("a dry run does not refuse what the run would refuse"):
         from snakemake.exceptions import MissingRuleException  # imported here, because only a workflow needs it
@@ -352,7 +352,7 @@ def when_planned(workflow, action: Callable[[], None], target: str, unknown: Cal
 
 
 def force_outputs(dag, outputs: Collection[str]) -> None:
-    """Make Snakemake run the jobs that make some outputs, if the targets need them. Call it before the planning."""
+    """Make Snakemake rerun the jobs of ``outputs`` that the targets need. To be called before the planning."""
     with _guard_internals("changed reports and images are not noticed"):
         dag.forcefiles.update(outputs)
 
@@ -379,11 +379,10 @@ def requested_targets(workflow) -> set[str]:
 
 
 def run_target_first(workflow, target: str) -> None:
-    """Run a target alone with the options of this run, then start this run anew in place of this process.
+    """Run ``target`` alone with the options of this run, then restart this run in place of this process.
 
-    Both start where this run was started (``rundir``), because its arguments may be relative paths.
-
-    Raises UserError if Snakemake was not started from its command line. Ends with the target's status if that fails.
+    Both start in the folder where this run was started, because its arguments may be relative paths. If the target
+    fails, end with its status. Raises UserError if Snakemake was not started from its command line.
     """
     if Path(sys.argv[0]).name not in ("snakemake", "__main__.py"):
         raise UserError(f"run `snakemake {target}` with the same options first, then this again")
@@ -397,9 +396,9 @@ def run_target_first(workflow, target: str) -> None:
 
 
 def take_only_target(workflow) -> None:
-    """Replace this run's targets by the one that :func:`run_target_first` set, and end when the run that set it ends.
+    """Replace the targets of a run that :func:`run_target_first` has started by the target that it asks for.
 
-    Exits if that is not possible, because the run would make all its targets instead.
+    This run then ends when its starter ends. If the target cannot be set, exit, because the run would make all targets.
     """
     target = os.environ.pop(ONLY_TARGET, "")
     if not target:
@@ -418,7 +417,7 @@ def take_only_target(workflow) -> None:
 
 
 def show_full_dry_runs(workflow) -> None:
-    """Make a dry run show the inputs, outputs and reason of each job, not only its message."""
+    """Make a dry run show the inputs, the outputs and the reason of each job instead of the rule's message."""
     with _guard_internals("a dry run shows only the messages of jobs"):
         if workflow.output_settings.dryrun:
             for rule in workflow.rules:
@@ -426,7 +425,7 @@ def show_full_dry_runs(workflow) -> None:
 
 
 def name_local_rules(workflow) -> None:
-    """Make a dry run for a cluster name the rules that never go there; Snakemake says so only in a run."""
+    """Make a dry run for a cluster print the rules that do not run there. Snakemake prints them only in a real run."""
     with _guard_internals("jobs that run where Snakemake was started are taken for jobs of the cluster"):
         from snakemake.logging import logger
 

@@ -1,4 +1,4 @@
-"""What happens before the first job: mistakes are refused, and the plan is printed."""
+"""Steps before the first job: refuse mistakes, and print the plan of the run."""
 
 import re
 import sys
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def start_run(plan: Plan, workflow) -> None:
-    """Refuse what cannot end well, and print the plan of the jobs; end here if that is all that was asked for.
+    """Print the plan of the jobs, and end the run with a message if it would fail. The target ``plan`` also ends here.
 
-    It is called when the jobs are known: by a run before its first job, by a dry run before it lists them.
+    A run calls this function before its first job, a dry run before it lists the jobs.
     """
     try:
         if compat.is_touch_run(workflow):
@@ -40,16 +40,19 @@ def start_run(plan: Plan, workflow) -> None:
 
 
 def _forecast(plan: Plan, planned: Sequence[compat.Planned]) -> "Forecast":
-    # imported here: every job of a cluster parses the workflow, and none needs what a forecast needs
+    # imported here, because every job of a cluster reads the Snakefile and none needs these modules
     from cxr.workflow.forecast.forecast import make_forecast
 
     return make_forecast(plan, planned)
 
 
 def describe_plan(plan: Plan, planned: Sequence[compat.Planned], unrecorded: list[str]) -> str:
-    """Return the plan of all systems, with what would be refused; ``unrecorded``: results that have no record."""
+    """Return the printed text of the target ``plan``: the forecast of all systems, and why a run would be refused.
+
+    ``planned``: the jobs of a run. ``unrecorded``: existing results without a record of Snakemake.
+    """
     if not any(job.output for job in planned):
-        return "Nothing is to be done: all four systems are finished."
+        return "There is nothing to do: all four systems are finished."
     forecast = _forecast(plan, planned)
     sentences = [*forecast.refusals]
     try:
@@ -61,9 +64,9 @@ def describe_plan(plan: Plan, planned: Sequence[compat.Planned], unrecorded: lis
 
 
 def describe_unknown_name(plan: Plan, path: str) -> str:
-    """Return a sentence if a path of results bears a name that the settings do not declare, else ""."""
+    """Return a sentence if the path of a result contains a name that the settings do not declare, else ""."""
     detectors = plan.semisyn.detectors.runs
-    # (folder that is named, kind of its name, the names that there are, settings that declare them)
+    # (pattern of paths, kind of the name in them, declared names, settings that declare them)
     declarations: list[tuple[str, str, Iterable[str], str]] = [
         ("(?:masks|dataset|figures|review|release|paraphrase)/([^/]+)/", "threshold set", plan.sets,
          "thresholds.sets and thresholds.grid"),

@@ -1,1 +1,1 @@
-"""The forecast of a run: what goes in, what each system makes of it, what that costs, and what would be refused."""
+"""The forecast of a run: its input, the output of each system, the costs, and reasons to refuse the run."""

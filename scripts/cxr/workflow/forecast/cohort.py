@@ -1,4 +1,4 @@
-"""What goes into a run: images, subjects per split, X-rays with a frame, and reports that can be read."""
+"""Forecast of a run's input: numbers of images, and of subjects, X-rays and readable reports in each split."""
 
 import logging
 from collections import Counter
@@ -24,20 +24,21 @@ from cxr.language.reports import language, reading, vocabulary
 
 IMAGES = "results/cohort/images.parquet"
 SAMPLE = 300
-"""Images, and reports, that are looked at before the stages have read them all."""
+"""Number of images, and of reports, that are read for an estimate while the stages have not yet read all."""
 THREADS = 8
-"""Files that are opened at once: on a shared file system each takes milliseconds."""
+"""Number of files that are opened at once, because a shared file system answers slowly."""
 COLUMNS = dict.fromkeys(("image_id", "study_id", "subject_id", "view", "path", "report_path"), pl.String)
 COLUMNS |= {"report_missing": pl.Boolean, "findings": pl.String, "impression": pl.String}
 
 
 @dataclass(frozen=True)
 class CohortForecast:
-    """What goes in.
+    """Size of a run's input, counted or estimated.
 
-    num_images: of the tables, the excluded ones among them. num_subjects, num_xrays, num_reports: {split: number} of
-    subjects that can be used, of X-rays that become frames, and of those whose report can be read. share_pa: fraction
-    of the X-rays whose view is PA. basis: what the numbers come from. sample: rows of X-rays, with their reports.
+    num_images: images in the tables, including images that will be excluded. num_subjects: {split: usable subjects}.
+    num_xrays: {split: X-rays that become frames}. num_reports: {split: X-rays whose report can be read}. share_pa:
+    fraction of X-rays with the view PA. basis: text that names the source of the numbers. sample: some of the X-rays,
+    one row each, with their reports.
     """
 
     num_images: int
@@ -52,11 +53,11 @@ class CohortForecast:
 def forecast_cohort(
     source: str, options: Mapping[str, Mapping], shards: Sequence[str], remade: set[str], decoded: float
 ) -> CohortForecast:
-    """Return what goes in.
+    """Return the size of a run's input: counted from finished results, or estimated from the user's tables.
 
-    source: ``cohort.source`` of the settings. options: {stage: its options}. remade: files that the run makes or
-    rewrites. decoded: fraction of the studies with an accepted image that have one which decodes. Raises UserError for
-    a table of the user's that cannot be read.
+    source: the setting ``cohort.source``. options: {stage: its options}. remade: files that the run makes or rewrites.
+    decoded: expected fraction of studies with a decodable image, among studies with an accepted image. Raises UserError
+    if a table of the user cannot be read.
     """
     tables = [IMAGES, *(f"results/cohort/{shard}.parquet" for shard in shards)]
     if all(is_finished(path, remade) for path in tables):
@@ -67,7 +68,7 @@ def forecast_cohort(
 
 
 def _from_results(options: Mapping, shards: Sequence[str], remade: set[str], decoded: float) -> CohortForecast:
-    """Return the counts of the finished cohort, and of frames and reports if their exclusions are finished."""
+    """Return the counts of the finished cohort. Frames and reports are estimated until their stages are finished."""
     num_images = pl.scan_parquet(IMAGES).select(pl.len()).collect().item()
     accepted = pl.concat([read_table(f"results/cohort/{shard}.parquet") for shard in shards])
     without_frame, unread = (_excluded(stage, shards, remade) for stage in ("frames", "reports"))
@@ -88,7 +89,7 @@ def _from_results(options: Mapping, shards: Sequence[str], remade: set[str], dec
 
 
 def _from_phantom(options: Mapping) -> CohortForecast:
-    """Return what the embedded cohort will hold: it is planned before it is drawn."""
+    """Return the counts of the embedded synthetic cohort, whose images are planned before they are drawn."""
     plans = make_plan(options["seed"], options["subjects"], options["studies"])
     plans += healthy_plans(options["seed"], options["healthy"])
     rows = [
@@ -112,7 +113,7 @@ def _from_phantom(options: Mapping) -> CohortForecast:
 
 
 def _from_tables(options: Mapping, decoded: float) -> CohortForecast:
-    """Return the counts by the user's tables, and by the headers and reports of a sample of studies."""
+    """Return estimates from the user's tables and from the image headers and reports of a sample of studies."""
     values = dict(options["cohort"])
     seed = values.pop("seed")
     cohort = CohortSettings.from_dict(values)
@@ -151,7 +152,7 @@ def _basis(headers: str, sample: pl.DataFrame, xrays: pl.DataFrame) -> str:
 
 
 def _table(rows: Sequence[Row], splits: Mapping[str, str], views: list[str]) -> pl.DataFrame:
-    """Return rows of the cohort stage as a table, each with its split and its rank in its study."""
+    """Return rows of the cohort stage as a table, with added columns for the split and the rank in the study."""
     rank = rank_in_study(rows, views)
     columns = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
     columns |= {"split": [splits[row.subject_id] for row in rows], "rank": [rank[row.image_id] for row in rows]}
@@ -159,12 +160,12 @@ def _table(rows: Sequence[Row], splits: Mapping[str, str], views: list[str]) -> 
 
 
 def _of_studies(accepted: pl.DataFrame, per_study: str) -> pl.DataFrame:
-    """Return the rows that become frames: the first of each study, or all."""
+    """Return the rows that become frames: with ``per_study`` "first" the first image of each study, else all."""
     return accepted.sort("study_id", "rank").unique("study_id", keep="first") if per_study == "first" else accepted
 
 
 def _sampled_studies(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of so many studies that :data:`SAMPLE` images are reached, or all rows."""
+    """Return all rows of pseudo-randomly chosen studies, until there are at least :data:`SAMPLE` rows."""
     if len(rows) <= SAMPLE:
         return list(rows)
     by_study: dict[str, list[Row]] = {}
@@ -179,13 +180,13 @@ def _sampled_studies(rows: Sequence[Row]) -> list[Row]:
 
 
 def _sample(xrays: pl.DataFrame) -> pl.DataFrame:
-    """Return at most :data:`SAMPLE` rows, chosen by the study's id."""
+    """Return at most :data:`SAMPLE` rows, chosen pseudo-randomly by a hash of the study's id."""
     order = sorted(range(len(xrays)), key=lambda place: stable_hash("sample", xrays["study_id"][place]))
     return xrays[sorted(order[:SAMPLE])]
 
 
 def _excluded(stage: str, shards: Sequence[str], remade: set[str]) -> pl.DataFrame | None:
-    """Return the image_id of all images that a stage excluded; None if it is not finished."""
+    """Return a table with the image_id of each image that a stage excluded, or None if the stage is not finished."""
     paths = [f"results/{stage}/{shard}.excluded.parquet" for shard in shards]
     if not all(is_finished(path, remade) for path in paths):
         return None
@@ -193,7 +194,7 @@ def _excluded(stage: str, shards: Sequence[str], remade: set[str]) -> pl.DataFra
 
 
 def is_finished(path: str, remade: set[str]) -> bool:
-    """Return whether a table is there, and the run does not make it again."""
+    """Return whether a table exists and the run does not make it again. ``remade``: files that the run makes."""
     return path not in remade and Path(path).is_file() and Path(path).stat().st_size > 0
 
 
@@ -213,7 +214,7 @@ def _share_pa(xrays: pl.DataFrame) -> float:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave warnings about the user's tables to the job that reads them."""
+    """Silence warnings about the user's tables, because the job that reads the tables will log them."""
     logger = logging.getLogger("cxr")
     was_disabled, logger.disabled = logger.disabled, True
     try:
@@ -223,10 +224,10 @@ def _quiet() -> Iterator[None]:
 
 
 def share_readable(rows: Sequence[Mapping], options: Mapping) -> float:
-    """Return the fraction of reports that can be read: those with words in a section that is used, in English.
+    """Return the fraction of reports that can be read: English reports with words in a section that is used.
 
-    rows: rows of the cohort's shards, one a study; options: of the stage reports. The rules engine is not loaded; what
-    it refuses besides is rare.
+    rows: rows of the cohort, one per study. options: options of the stage ``reports``. The fraction is approximate,
+    because the rules engine, which refuses a few more reports, is not loaded.
     """
     if not rows:
         return 0.0
@@ -246,10 +247,10 @@ def share_readable(rows: Sequence[Mapping], options: Mapping) -> float:
 
 
 def share_without_finding(rows: Sequence[Mapping], options: Mapping, devices: str) -> float:
-    """Return the fraction of readable reports that state no finding, as the healthy pool needs them.
+    """Return the fraction of readable reports that state no finding, so that SemiSynCXR may use their images.
 
-    rows, options: as of :func:`share_readable`; devices: ``semisyn.healthy.devices``. The rules engine is loaded, which
-    takes seconds.
+    rows, options: see :func:`share_readable`. devices: the setting ``semisyn.healthy.devices``. The call takes seconds,
+    because it loads the rules engine.
     """
     from cxr.language.reports.read_reports import ReportsOptions, make_reader, study_line
     from cxr.semisyn.healthy.labels import ReportLabels
@@ -262,9 +263,9 @@ def share_without_finding(rows: Sequence[Mapping], options: Mapping, devices: st
 
 
 def share_handed_over(rows: Sequence[Mapping], options: Mapping) -> float:
-    """Return the fraction of reports that the rules hand over to a language model.
+    """Return the fraction of reports that the rules engine passes on to a language model.
 
-    rows, options: as of :func:`share_readable`. The rules engine is loaded, which takes seconds.
+    rows, options: see :func:`share_readable`. The call takes seconds, because it loads the rules engine.
     """
     from cxr.language.reports.read_reports import ReportsOptions, find_hand_over, make_reader
 

@@ -1,4 +1,4 @@
-"""What the systems will make: finished lines and tables are counted, the rest is estimated from what goes in."""
+"""Forecast of each system's output. Finished files are counted, and all others are estimated from the run's input."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -19,31 +19,31 @@ RESOURCE_FILES = ("costs.yaml",)
 MEDGROUND, RADVLM = "results/medground/dataset/", "results/radvlm/instructions/"
 HEALTHY = "results/semisyn/healthy/images.parquet"
 DRAWN_SPLITS = {"train": 0.6, "validate": 0.1, "test": 0.3}
-"""Fractions of MedGround's drawn pictures in the splits, about."""
+"""Approximate fractions of MedGround's synthetic images in the splits."""
 EXACT_BYTES, PEEKED_BYTES = 50_000_000, 10_000_000
-"""Size up to which the lines of a file are counted, and bytes by which those of a larger one are estimated."""
+"""Largest size in bytes of a file whose lines are all counted, and bytes read to estimate those of a larger file."""
 
 
 def unit_costs() -> dict:
-    """Return the unit costs."""
+    """Return the content of ``resources/costs.yaml``: measured costs per image, report, line and so on."""
     return load_resource(RESOURCE_FILES[0])
 
 
 def yield_of(name: str) -> float:
-    """Return how many things of a name come of one that goes in."""
+    """Return a yield of ``resources/costs.yaml``: the expected output per unit of input, such as pairs per report."""
     return unit_costs()["forecast"]["yields"][name]["number"]
 
 
 @dataclass(frozen=True)
 class SystemCounts:
-    """What the systems will make; an estimate is no whole number.
+    """Expected output of each system. Estimates may be fractional.
 
-    model_reports: reports that a language model reads. pairs: {threshold set: {split: number}} of ILS. num_healthy:
-    X-rays that findings are put into, which are counted once their table is finished (is_healthy_counted); num_asked:
-    images of each finding; edits: jobs of all findings; exported_images: {size: number}. queries: {split: number} of
-    MedGround. mix_lines: {mix: {split: number}} of RadVLM. training_pairs, test_pairs: {run of ROSALIA: number}.
-    tuning_updates: {run: number} of vision-language models; questions: {set: number} that they are asked.
-    detector_updates: of one training of a detector.
+    model_reports: reports that a language model reads. pairs: {threshold set: {split: pairs of ILS}}. num_healthy:
+    healthy X-rays for SemiSynCXR, estimated unless is_healthy_counted. num_asked: edited images per finding. edits:
+    edits for all findings together. exported_images: {size of a SemiSynCXR dataset: images}. queries: {split: queries
+    of MedGround}. mix_lines: {mix of RadVLM: {split: lines}}. training_pairs, test_pairs: {run of ROSALIA: pairs}.
+    tuning_updates: {run of a vision-language model: optimizer updates}. questions: {set: questions to such a model}.
+    detector_updates: optimizer updates in one training of a detector.
     """
 
     model_reports: float = 0.0
@@ -63,7 +63,7 @@ class SystemCounts:
 
 
 def count_systems(plan: Plan, cohort: CohortForecast, remade: set[str], systems: set[str]) -> SystemCounts:
-    """Return what the systems will make. remade: files that the run makes or rewrites; systems: those that run."""
+    """Return the expected output. remade: files that the run makes or rewrites. systems: systems with planned jobs."""
     pairs = {
         name: _of_splits(f"results/dataset/{name}", remade, lambda split: cohort.num_reports[split] * yield_of("pairs"))
         for name in dict.fromkeys([*plan.build, *(run["thresholds"] for run in plan.ils.runs.values())])
@@ -99,7 +99,7 @@ def count_systems(plan: Plan, cohort: CohortForecast, remade: set[str], systems:
 
 
 def _model_reports(plan: Plan, cohort: CohortForecast, remade: set[str]) -> float:
-    """Return the reports that a language model reads: all, or those of a sample that the rules hand over."""
+    """Return the number of reports that a language model reads: 0, all, or those that the rules engine passes on."""
     num_xrays, sample = sum(cohort.num_xrays.values()), cohort.sample
     if f"results/reports/structured/{plan.shards[0]}.jsonl" not in remade:
         return 0.0
@@ -111,7 +111,7 @@ def _model_reports(plan: Plan, cohort: CohortForecast, remade: set[str]) -> floa
 
 
 def _of_splits(folder: str, remade: set[str], estimate: Callable[[str], float]) -> dict[str, float]:
-    """Return {split: lines} of a folder's finished files, which may be empty; else what ``estimate(split)`` says."""
+    """Return {split: number of lines} of a folder's JSONL files. For an unfinished file use ``estimate(split)``."""
     paths = {split: Path(f"{folder}/{split}.jsonl") for split in SPLITS}
     return {
         split: num_lines(path) if str(path) not in remade and path.is_file() else estimate(split)
@@ -120,7 +120,7 @@ def _of_splits(folder: str, remade: set[str], estimate: Callable[[str], float]) 
 
 
 def num_lines(path: Path) -> int:
-    """Return the lines of a file; of a large one, about."""
+    """Return the number of lines of a file. For a file above :data:`EXACT_BYTES` the number is an estimate."""
     size = path.stat().st_size
     with open(path, "rb") as file:
         if size <= EXACT_BYTES:
@@ -129,7 +129,7 @@ def num_lines(path: Path) -> int:
 
 
 def _healthy(plan: Plan, cohort: CohortForecast, remade: set[str]) -> float:
-    """Return the healthy X-rays: of the finished table, else by the reports of a sample, else by a usual share."""
+    """Return the number of healthy X-rays in the finished table, or an estimate from reports or from usual yields."""
     if is_finished(HEALTHY, remade):
         return float(pl.scan_parquet(HEALTHY).select(pl.len()).collect().item())
     options = plan.options["semisyn_healthy"]
@@ -146,7 +146,7 @@ def _healthy(plan: Plan, cohort: CohortForecast, remade: set[str]) -> float:
 
 
 def _queries(plan: Plan, cohort: CohortForecast, split: str) -> float:
-    """Return MedGround's lines of a split; of the sources of files, of which nothing is known before, none."""
+    """Return MedGround's expected lines in a split. Sources from the user's files are not counted, as unknown."""
     kinds = [keys["kind"] for keys in plan.medground.sources.values() if keys["use"] == "dataset"]
     of_cohort = cohort.num_reports[split] * yield_of("queries") * kinds.count("ils")
     num_drawn = plan.settings.medground.sources.cells * kinds.count("cells")
@@ -154,14 +154,17 @@ def _queries(plan: Plan, cohort: CohortForecast, split: str) -> float:
 
 
 def _mix_lines(plan: Plan, cohort: CohortForecast, split: str) -> float:
-    """Return the lines of a mix in a split; of the external sources, of which nothing is known before, none."""
+    """Return the expected lines of a RadVLM mix in a split. External sources are not counted, as unknown."""
     if OWN not in plan.radvlm.sources:
         return 0.0
     return cohort.num_reports[split] * yield_of("train_lines" if split == "train" else "other_lines")
 
 
 def _of_lines(path: str, lines: Mapping[str, Mapping[str, Mapping[str, float]]]) -> float:
-    """Return the lines of a file of a system, or of a user's file. lines: {folder: {mix or "": {split: lines}}}."""
+    """Return the number of lines of the file ``path``, of a system or a user.
+
+    lines: {folder of MedGround or RadVLM: {mix, "" for MedGround: {split: expected number of lines}}}.
+    """
     split = {"exchanged": "test"}.get(Path(path).stem, Path(path).stem)
     if path.startswith(MEDGROUND):
         return lines[MEDGROUND][""].get(split, 0.0)
@@ -171,13 +174,13 @@ def _of_lines(path: str, lines: Mapping[str, Mapping[str, Mapping[str, float]]])
 
 
 def _updates(run: Mapping, lines: Mapping) -> int:
-    """Return the updates of a vision-language run."""
+    """Return the number of optimizer updates in the tuning of a vision-language model."""
     recipe = run["options"]["own"]
     return recipe["updates"] or math.ceil(recipe["epochs"] * _of_lines(run["train"], lines) / recipe["batch"])
 
 
 def _questions(plan: Plan, name: str, path: str, lines: Mapping) -> float:
-    """Return the samples of a set that a run is asked: at most so many of each of its tasks."""
+    """Return the number of samples of a set that a run is asked: at most ``vlm.answers.most`` of each task."""
     number = _of_lines(path, lines)
     tasks = {row.task for row in plan.radvlm.mixes.get(Path(path).parent.name, ())} or {name}
     return min(number, plan.vlm.most * len(tasks)) if plan.vlm.most else number

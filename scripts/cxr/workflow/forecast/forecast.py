@@ -1,6 +1,6 @@
-"""The forecast of a run: its costs and the text that is printed before its first job.
+"""The costs of a run, and the text of the forecast that is printed before the first job.
 
-Core and GPU seconds and bytes of jobs follow from the unit costs in ``resources/costs.yaml``.
+Core seconds, GPU seconds and bytes of each job are computed from the unit costs in ``resources/costs.yaml``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ OF_WING = {"imaging": "images", "language": "images", "rules": "images"}
 
 @dataclass(frozen=True)
 class Cost:
-    """Of some jobs: their number, core seconds, GPU seconds, bytes of their results, and jobs of unknown cost."""
+    """Cost of some jobs: number of jobs, core seconds, GPU seconds, bytes of results, number of unmeasured jobs."""
 
     num_jobs: int = 0
     core_s: float = 0.0
@@ -45,7 +45,8 @@ def total(costs: Iterable[Cost]) -> Cost:
 def cost_of(job: Planned, counts: Mapping[str, float | Mapping[str, float]], plan: Plan) -> Cost:
     """Return the cost of a job.
 
-    counts: {what: how many there are in all, or {value of a wildcard: how many}}; a shard has its part of them.
+    counts: {unit of a cost, such as "images": number in the run, or {value of a wildcard: number}}. A job of one shard
+    gets an equal part of the number.
     """
     units = unit_costs()
     forecast = units["forecast"]
@@ -68,7 +69,7 @@ def cost_of(job: Planned, counts: Mapping[str, float | Mapping[str, float]], pla
 
 
 def _of_engine(units: Mapping, stage: str, plan: Plan) -> tuple[float, float, bool]:
-    """Return core and GPU seconds of an image in a stage's engine, and whether they are unknown."""
+    """Return (core seconds, GPU seconds, whether they are unknown) per image for the engine of a stage."""
     engine = plan.engines.get(stage, "")
     if engine == "lite":
         return units["lite"][stage]["core_s"], 0.0, False
@@ -80,7 +81,7 @@ def _of_engine(units: Mapping, stage: str, plan: Plan) -> tuple[float, float, bo
 
 @dataclass(frozen=True)
 class Forecast:
-    """What goes into a run, what it makes, what that costs by system, and why it would be refused."""
+    """Input and output of a run, costs by system, reasons to refuse the run, and uses of an X-ray per finding."""
 
     cohort: CohortForecast
     counts: SystemCounts
@@ -94,7 +95,7 @@ class Forecast:
         return total(self.costs.values())
 
     def text(self) -> str:
-        """Return the forecast as it is printed: at most a screen of lines."""
+        """Return the text of the forecast for the terminal."""
         return "\n".join([*self._lines_of_counts(), "", *self._lines_of_costs()])
 
     def _lines_of_counts(self) -> Iterator[str]:
@@ -150,7 +151,7 @@ def _row(title: str, by_split: Mapping[str, float]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in the unit that suits it: "40 s", "12 min", "3.4 h", "320 h"; "-" for none."""
+    """Return a time as text in a suitable unit, such as "40 s", "12 min" or "3.4 h", and "-" for less than 1 s."""
     if seconds < 1:
         return "-"
     if seconds < 90:
@@ -161,7 +162,7 @@ def duration(seconds: float) -> str:
 
 
 def make_forecast(plan: Plan, planned: Sequence[Planned]) -> Forecast:
-    """Return the forecast of the planned jobs. Raises UserError for a table of the user's that cannot be read."""
+    """Return the forecast of the planned jobs. Raises UserError if a table of the user cannot be read."""
     jobs = [job for job in planned if job.output]
     remade = {path for job in jobs for path in job.output}
     by_system: dict[str, list[Planned]] = {}
@@ -185,7 +186,7 @@ def make_forecast(plan: Plan, planned: Sequence[Planned]) -> Forecast:
 
 
 def _system_of(plan: Plan, job: Planned) -> str:
-    """Return the system that a job belongs to; that of a vision-language model's run is the system of its lines."""
+    """Return the key of :data:`TITLES` for a job. A vision-language model belongs to the system of its samples."""
     if job.wing == "vlm":
         run = plan.vlm.runs.get(job.wildcards.get("run", ""), {})
         return run.get("system") or plan.vlm.systems.get(job.wildcards.get("set", "")) or "vlm"
@@ -193,7 +194,7 @@ def _system_of(plan: Plan, job: Planned) -> str:
 
 
 def _numbers(cohort: CohortForecast, counts: SystemCounts) -> dict[str, float | Mapping[str, float]]:
-    """Return {what a unit cost is of: how many there are, or {wildcard: how many}}."""
+    """Return {unit of a cost: number in the run, or {value of a wildcard: number}} for :func:`cost_of`."""
     return vars(counts) | {
         "images": cohort.num_images,
         "xrays": sum(cohort.num_xrays.values()),

@@ -1,4 +1,4 @@
-"""What a run would be refused for: splits without a subject, and healthy X-rays that would be used too often."""
+"""Reasons to refuse a run: splits without subjects, healthy X-rays that are used too often, sources without lines."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -24,12 +24,12 @@ READERS = {
     ("review_pages", "lines"): ("review{}", "choose another review.split"),
     ("review_query_pages", "lines"): ("review{}", MORE_STUDIES),
 }
-"""{(rule that needs lines, its input of lines): (what it does with them in a system, what to do without any)}."""
+"""{(rule, name of its input with lines): (phrase for its use of the lines, advice if there are no lines)}."""
 OF_SYSTEM = {"results/dataset/": "ILS", "results/medground/": "MedGround", "results/radvlm/instructions/": "RadVLM"}
 
 
 def refusals(plan: Plan, cohort: CohortForecast, counts: SystemCounts, planned: Sequence[Planned]) -> list[str]:
-    """Return a sentence for each thing that the run must not begin with."""
+    """Return a sentence for each reason why the run must not start."""
     sentences = [*_empty_splits(plan, cohort, planned)]
     if any(job.rule == "semisyn_placement_plan" for job in planned):
         splits = plan.options["semisyn_healthy"]["splits"]
@@ -45,9 +45,9 @@ def refusals(plan: Plan, cohort: CohortForecast, counts: SystemCounts, planned: 
 
 
 def _empty_splits(plan: Plan, cohort: CohortForecast, planned: Sequence[Planned]) -> Iterator[str]:
-    """Yield a sentence for each job that would read a finished file without lines, or lines of an empty split.
+    """Yield a sentence for each job that would read an empty finished file, or lines of a split without subjects.
 
-    If a file of lines is made in this run, the job that reads it refuses an empty one.
+    Files that this run makes are not checked here. The job that reads one of them refuses an empty file.
     """
     planned_paths = {path for job in planned for path in job.output}
     for job in planned:
@@ -67,13 +67,13 @@ def _empty_splits(plan: Plan, cohort: CohortForecast, planned: Sequence[Planned]
 
 
 def _split_of(path: str) -> str:
-    """Return the split of a system's file of lines, "" of another file."""
+    """Return the split of a system's JSONL file, "" for another file."""
     is_of_system = any(path.startswith(folder) for folder in OF_SYSTEM)
     return Path(path).stem if is_of_system and Path(path).stem in SPLITS else ""
 
 
 def _is_of_cohort(plan: Plan, path: str) -> bool:
-    """Return whether a file of lines is made from the cohort alone."""
+    """Return whether a JSONL file is made from the cohort alone, without other sources."""
     if path.startswith("results/radvlm/"):
         return list(plan.radvlm.sources) == [OWN]
     if path.startswith("results/medground/"):
@@ -82,10 +82,10 @@ def _is_of_cohort(plan: Plan, path: str) -> bool:
 
 
 def _why_empty(plan: Plan, split: str) -> str:
-    """Return why the cohort has no subject in a split, and what to do."""
+    """Return the part of a sentence that says why the cohort has no subject in a split, and what to do."""
     if plan.options["cohort"]["split"].get(split) == 0:
         return f"cohort.split.{split} is 0; raise it, or leave cohort.split out"
     return (
-        "the cohort has no subject with an image and a report there; each split gets one where three subjects or more "
-        "have no split in the table, so add subjects, or empty the table's column split"
+        "the cohort has no subject with an image and a report there; add subjects, or empty the table's column split. "
+        "Each split gets a subject if at least three subjects have no split in the table"
     )

@@ -1,8 +1,8 @@
-"""All settings of the pipeline, from which config.yaml and the reference are made, and their validation.
+"""All settings of the pipeline and their validation. config.yaml and docs/reference/settings.md are made from them.
 
-Each key has a description, a unit where it has one, a range, and a source: ``paper`` (stated there), ``authors' code``
-(seen in their public code or release) or ``ours`` (the paper is silent). Unknown keys are refused. Only the driver
-(Snakefile) imports this package: rules pass plain values on to the jobs.
+Each key has a description, a range, a unit if needed, and the source of its default. The source is ``paper``,
+``authors' code`` (their published code or data) or ``ours`` (the paper does not state a value). Unknown keys are
+refused. Only the Snakefile and its rules import this package, because rules pass plain values to the jobs.
 """
 
 import copy
@@ -53,10 +53,11 @@ class Settings(Section):
 
     seed: int = key(2026, "Seed of all random choices.", ge=0)
     replicates: Replicates = key(
-        1000, "Number of bootstrap replicates (drawn by patient) of each interval: 100 or more; 0: no intervals."
+        1000,
+        "Number of bootstrap samples of patients for each confidence interval: at least 100, or 0 for no intervals.",
     )
     cohort: CohortSettings = key(CohortSettings, "Input images and reports.")
-    phantom: PhantomSettings = key(PhantomSettings, "The embedded cohort of synthetic images.")
+    phantom: PhantomSettings = key(PhantomSettings, "Embedded cohort of synthetic images.")
     privacy: PrivacySettings = key(PrivacySettings, "Removal of personal data from texts and images.")
     frames: FramesSettings = key(FramesSettings, "Conversion of image files to frames.")
     reports: ReportsSettings = key(ReportsSettings, "Extraction of findings from reports.")
@@ -64,13 +65,13 @@ class Settings(Section):
     anomaly: AnomalySettings = key(AnomalySettings, "Images without lesions, and anomaly maps.")
     anatomy: AnatomySettings = key(AnatomySettings, "Zone masks.")
     boxes: BoxesSettings = key(BoxesSettings, "Lesion boxes.")
-    compute: ComputeSettings = key(ComputeSettings, "Devices and limits of engines with a large net.")
+    compute: ComputeSettings = key(ComputeSettings, "Devices and limits of engines with a large neural net.")
     llm: LlmSettings = key(LlmSettings, "Access to language models.")
-    weights: WeightsSettings = key(WeightsSettings, "Published weights of large nets.")
+    weights: WeightsSettings = key(WeightsSettings, "Published weights of large neural nets.")
     thresholds: ThresholdsSettings = key(ThresholdsSettings, "Threshold sets.")
     dataset: DatasetSettings = key(DatasetSettings, "Masks and instruction-answer pairs.")
     figures: FiguresSettings = key(FiguresSettings, "Figures.")
-    page: PageSettings = key(PageSettings, "The page of results.")
+    page: PageSettings = key(PageSettings, "Page of results, results/index.html.")
     paraphrase: ParaphraseSettings = key(ParaphraseSettings, "Paraphrases of the instructions.")
     training: TrainingSettings = key(TrainingSettings, "Fine-tuning of ROSALIA.")
     inference: InferenceSettings = key(InferenceSettings, "Masks and answers of a trained model.")
@@ -92,7 +93,8 @@ class Settings(Section):
         name = min(lowest, key=lowest.__getitem__)
         if self.boxes.floor > lowest[name]:
             raise ValueError(
-                f"boxes.floor is {self.boxes.floor}, above tau_conf {lowest[name]} of the set {name!r}: lower the floor"
+                f"boxes.floor is {self.boxes.floor}, above tau_conf {lowest[name]} of the threshold set {name!r}: "
+                "lower the floor"
             )
 
     @constraint
@@ -108,7 +110,10 @@ class Settings(Section):
         for name in (name for name, values in engines.items() if not {"vllm", "both"}.isdisjoint(values)):
             tokens, context = reduce(getattr, f"{name}.max_tokens".split("."), self), self.llm.context
             if tokens >= context:
-                raise ValueError(f"{name}.max_tokens is {tokens}, which fills llm.context ({context}): lower it")
+                raise ValueError(
+                    f"{name}.max_tokens is {tokens}, but llm.context, the limit for prompt and answer, is {context}: "
+                    "lower max_tokens"
+                )
 
     @constraint
     def _threshold_sets_are_known(self) -> None:
@@ -122,13 +127,15 @@ class Settings(Section):
         for set_names, keys in ((readable, uses), (built, reviewed)):
             for key_name, value in keys:
                 if value not in set_names:
-                    raise ValueError(f"{key_name} names {value!r}, but the sets are {', '.join(set_names)}")
+                    raise ValueError(
+                        f"{key_name} names {value!r}, but the threshold sets are {', '.join(set_names)}: name one"
+                    )
 
     @constraint
     def _runs_have_different_names(self) -> None:
         if shared_names := self.training.named_runs().keys() & self.evaluation.predictions.keys():
             raise ValueError(
-                f"evaluation.predictions.{min(shared_names)} has the name of a run of training.runs: rename it"
+                f"evaluation.predictions.{min(shared_names)} has the name of a run of training.runs: rename one of them"
             )
         refuse_equal_names(
             "training.runs and evaluation.predictions", [*self.training.named_runs(), *self.evaluation.predictions]
@@ -136,7 +143,9 @@ class Settings(Section):
 
     @constraint
     def _lisa_is_asked_for_its_text(self) -> None:
-        """Without text, the mask is read at the start of an answer, but LISA's answers do not begin with [SEG]."""
+        """Refuse ``inference.text: false`` for LISA. The mask is then read at the start of an answer, where ROSALIA but
+        not LISA writes [SEG].
+        """
         for name, run in self.training.runs.items():
             if run.weights == "lisa" and not run.trained and not self.inference.text:
                 raise ValueError(
@@ -147,7 +156,10 @@ class Settings(Section):
     @constraint
     def _gpus_can_be_had(self) -> None:
         if self.compute.device == "cuda" and not self.compute.gpus:
-            raise ValueError("compute.device is 'cuda', but compute.gpus is 0, so no job requests a GPU: change one")
+            raise ValueError(
+                "compute.device is 'cuda', but compute.gpus is 0, so no job requests a GPU: raise gpus, or set device "
+                "to auto or cpu"
+            )
         recipe, gpus = self.training.rosalia, self.compute.gpus
         if self.training.engine != "rosalia" or recipe.runner != "deepspeed" or not gpus:
             return
@@ -172,13 +184,14 @@ class Settings(Section):
     def _layout_holds_one_image_a_study(self) -> None:
         if self.dataset.mimic_ils_layout and self.frames.per_study == "all":
             raise ValueError(
-                "dataset.mimic_ils_layout holds one image per study: set frames.per_study to first, or this to false"
+                "dataset.mimic_ils_layout needs one image per study, but frames.per_study is 'all': set that "
+                "to first, or dataset.mimic_ils_layout to false"
             )
 
 
 @cache
 def settings_class() -> type[Settings]:
-    """Return the class of all settings, with the engines of installed packages."""
+    """Return the class of all settings, in which each stage also offers the engines of installed packages."""
     sections = {
         stage: with_installed_engines(kind, stage)
         for stage, (kind, _) in Settings.declared().items()
@@ -189,19 +202,19 @@ def settings_class() -> type[Settings]:
 
 
 def with_defaults(config: dict) -> dict:
-    """Return all settings as a configuration: the defaults, and over them what ``config`` says, key by key."""
+    """Return all settings as nested dicts. Values of ``config`` replace the defaults key by key."""
     return over(Settings().as_dict(), config)
 
 
 class SettingsError(ValueError):
-    """A wrong setting, in one sentence that names the key, the value and the remedy."""
+    """A wrong setting. The message is one sentence that names the key, the value and the remedy."""
 
 
 def read(config: dict, files: Iterable[str | Path] = ()) -> Settings:
-    """Validate a configuration. Raises SettingsError with one sentence for the first fault.
+    """Return the validated settings. Raises SettingsError with one sentence for the first fault.
 
-    ``files``: the settings files that it was read from. Where a setting is a text but YAML read a number, date or
-    boolean (``date: 2026-01-01``), the file's own text is used. All renamed settings are reported at once.
+    ``files``: the settings files from which ``config`` was read. If a setting must be a text but YAML read a number,
+    date or boolean (``date: 2026-01-01``), its text is taken from the file. All renamed settings are reported at once.
     """
     if sentences := describe_changed_keys(config):
         raise SettingsError(" ".join(sentences))

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from cxr.base.resources import load_resource
 
 RESOURCE_FILES = ("changed_keys.yaml",)
-"""A new line for a setting that moves or becomes a constant belongs there."""
+"""File with one line for each setting that was renamed or became a constant."""
 MIMIC_ILS = "mimic_ils"
-"""Name of the dataset of ``dataset.mimic_ils`` in settings that name a threshold set."""
+"""Name of the dataset of ``dataset.mimic_ils``, which a setting can give in place of a threshold set."""
 OLD = "release"
-"""Old name of :data:`MIMIC_ILS`, of that dataset and of the format that it is in."""
+"""Old name of that dataset and of its format."""
 
 SENTENCES = {
     "moved": "{name} is now {text}: rename it.",
@@ -19,7 +19,7 @@ SENTENCES = {
 
 
 def read_changed_keys() -> dict[str, dict[str, str]]:
-    """Return the tables ``moved``, ``replaced``, ``removed`` and ``naming``."""
+    """Return the tables ``moved``, ``replaced``, ``removed`` and ``naming``, each as {old key: text}."""
     return load_resource(RESOURCE_FILES[0])
 
 
@@ -41,7 +41,10 @@ def describe_changed_keys(config: object) -> list[str]:
 
 
 def values_at(config: object, path: str, above: str = "") -> Iterator[tuple[str, object]]:
-    """Yield (key, value) of each setting at a path such as "training.runs.*.test", where ``*`` matches any name."""
+    """Yield (key, value) of each setting at a path such as "training.runs.*.test", in which ``*`` matches any name.
+
+    ``above``: prefix of the keys that are returned.
+    """
     first, _, remainder = path.partition(".")
     if isinstance(config, dict):
         for name in config if first == "*" else {first} & config.keys():

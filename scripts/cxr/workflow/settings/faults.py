@@ -1,4 +1,4 @@
-"""Reporting a wrong setting in one sentence that names the key, the value and the remedy."""
+"""Report a wrong setting in one sentence that names the key, the value and the remedy."""
 
 import difflib
 from typing import get_type_hints
@@ -16,26 +16,26 @@ _REMEDIES: dict[str, str] = {
     "string": "give a text",
     "list": "give a list in brackets, even of one entry",
     "tuple": "give a list in brackets",
-    "dict": "give keys below it, one per line",
-    "dataclass_type": "give keys below it, one per line",
+    "dict": "write its keys below it, one per line",
+    "dataclass_type": "write its keys below it, one per line",
     "literal_error": "choose {expected}",
     "greater_than": "give a number greater than {gt}",
     "greater_than_equal": "give a number greater than or equal to {ge}",
     "less_than": "give a number less than {lt}",
     "less_than_equal": "give a number less than or equal to {le}",
     "multiple_of": "give a multiple of {multiple_of}",
-    "too_short": "give at least {min_length}",
-    "too_long": "give at most {max_length}",
+    "too_short": "give entries, at least {min_length}",
+    "too_long": "give entries, at most {max_length}",
     "string_too_short": "give a text of at least {min_length} characters",
-    "string_pattern_mismatch": "give a text of the pattern {pattern}",
+    "string_pattern_mismatch": "give a text that matches the pattern {pattern}",
 }
-"""Remedy for each of pydantic's faults, by its type or by the first word of its type."""
+"""{type of a pydantic error, or the first word of the type: remedy}."""
 NAMES = r"^[A-Za-z0-9]"
-"""Beginning of the patterns of names that become files and folders."""
+"""Beginning of each regular expression for names that become files or folders."""
 
 
 def sentence(error: ValidationError, model: type[Section], defaults: Section) -> str:
-    """Return the first fault in settings of ``model`` as one sentence; ``defaults`` are valid settings."""
+    """Return one sentence about the first fault in settings of the class ``model``. ``defaults``: its defaults."""
     fault = error.errors()[0]
     where = place_of(fault)
     name = _place(where) or "the configuration"
@@ -50,7 +50,7 @@ def sentence(error: ValidationError, model: type[Section], defaults: Section) ->
         return f"{name}: {fault['msg'].removeprefix('Value error, ')}."
     if "[key]" in fault["loc"]:
         remedy = "put it in quotes" if fault["type"] == "string_type" else _remedy(fault)
-        return f"{_place(where[:-1])} names {where[-1]!r}, which is not a valid name: {remedy}."
+        return f"{_place(where[:-1])} has the key {where[-1]!r}, which is not a valid name: {remedy}."
     remainder_note = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     usual = _default(defaults, where)
     default_note = f"; the default is {_written(usual)}" if usual is not None else ""
@@ -61,12 +61,15 @@ def sentence(error: ValidationError, model: type[Section], defaults: Section) ->
 
 
 def place_of(fault: dict) -> list[str | int]:
-    """Return the keys that lead to a fault, without pydantic's names for what a setting may be ("dict[str,str]")."""
+    """Return the keys that lead to a fault, without the types ("dict[str,str]") that pydantic puts between them."""
     return [part for part in fault["loc"] if isinstance(part, int) or not set("[(") & set(part)]
 
 
 def switches(raw: object, parsed: object, where: tuple = ()) -> list[tuple[tuple, bool]]:
-    """Return (place, value) of each true or false that was read as a number."""
+    """Return (keys that lead to a setting, its value) for each number that the user gave as true or false.
+
+    ``raw``: the settings of the user. ``parsed``: the validated settings. ``where``: keys that lead to both.
+    """
     if isinstance(raw, dict) and isinstance(parsed, dict):
         pairs = [(name, raw[name], parsed[name]) for name in raw if name in parsed]
     elif isinstance(raw, list | tuple) and isinstance(parsed, list | tuple) and len(raw) == len(parsed):
@@ -95,7 +98,7 @@ def _remedy(fault: dict) -> str:
 
 
 def _place(where: list) -> str:
-    """Return the key; entries of lists are counted from 1."""
+    """Return the keys ``where`` as one text, such as "a.b, entry 2,". Entries of lists are counted from 1."""
     text = ""
     for part in where:
         text += f", entry {part + 1}" if isinstance(part, int) else f"{'.' if text else ''}{part}"
@@ -103,7 +106,7 @@ def _place(where: list) -> str:
 
 
 def _keys_beside(section: type[Section], where: list) -> list[str]:
-    """Return the keys that the section at a place has; ``section``: all settings."""
+    """Return the keys of the section that contains the key ``where``. ``section``: class of all settings."""
     for part in where[:-1]:
         inner = next(sections_of(get_type_hints(section).get(str(part))), None)
         section = inner or section
@@ -111,12 +114,12 @@ def _keys_beside(section: type[Section], where: list) -> list[str]:
 
 
 def _written(value: object) -> str:
-    """Return a value as YAML writes it, where Python's way differs."""
+    """Return a value as text, with the booleans "true" and "false" as in YAML."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _default(defaults: Section, where: list) -> object:
-    """Return the default of the key at a place, or of the list that holds it; None if there is none to show."""
+    """Return the default of the key ``where``, or of the list that contains it. Return None for an empty default."""
     value: object = defaults.as_dict()
     for part in where:
         if isinstance(part, int) or not isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""Reading what users write: sections are validated with pydantic, and settings files are read a second time.
+"""Validate settings with pydantic, and read settings files a second time to find what YAML readers lose.
 
-Pydantic learns here what ``cxr.base.settings`` declares without it. YAML readers silently keep the last of two equal
-keys, and turn ``version: 1.10`` into a number and ``date: 2026-01-01`` into a date. Snakemake passes on only the
-result, so :func:`written` reads the files again.
+``cxr.base.settings`` declares limits and checks without pydantic, and this module passes them to it. YAML readers
+silently keep the last of two equal keys, and turn ``version: 1.10`` into a number and ``date: 2026-01-01`` into a date.
+Snakemake passes on only the values, so :func:`written` reads the files again.
 """
 
 import re
@@ -35,7 +35,7 @@ def _section_schema(section: type[Section], source: Any, handler: Any) -> Any:
 
 
 SCHEMA = "__get_pydantic_core_schema__"
-"""Method by which pydantic asks a class how its values are validated."""
+"""Name of the method that pydantic calls on a class to learn how its values are validated."""
 for _class, _attribute, _value in (
     (Limits, SCHEMA, _limits_schema),
     (Check, SCHEMA, _check_schema),
@@ -46,7 +46,7 @@ for _class, _attribute, _value in (
 
 
 def parse_section(kind: type[T], values: dict) -> T:
-    """Return a section of its values as YAML gives them. Raises pydantic's ValidationError."""
+    """Return a section of the class ``kind`` from values as read from YAML. Raises pydantic's ValidationError."""
     return _type_adapter(kind).validate_python(values)
 
 
@@ -63,9 +63,9 @@ def _with_usual_spelling(section: type[Section], values: object) -> object:
 
 
 def _spelled(kind: object, value: object) -> object:
-    """Return a value in the spelling of its type: "PA" for "pa", "ms_cxr" for "MS-CXR".
+    """Return a value in the spelling that its type declares: "PA" for "pa", "ms_cxr" for "MS-CXR".
 
-    ``kind``: an annotation that is a Literal, or a list, dict or union of one.
+    ``kind``: a type annotation that is a Literal, or a list, dict or union of Literals. For others return the value.
     """
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:
@@ -74,7 +74,7 @@ def _spelled(kind: object, value: object) -> object:
     if isinstance(value, list) and origin in (list, tuple) and inner:
         return [_spelled(inner[0], part) for part in value]
     if isinstance(value, dict) and origin is dict:
-        # two spellings of one key stay two keys, and are refused
+        # two spellings of one key stay two keys, which are refused later
         names = {name: _spelled(inner[0], name) for name in value}
         names = names if len(set(names.values())) == len(names) else {name: name for name in value}
         return {names[name]: _spelled(inner[1], part) for name, part in value.items()}
@@ -99,17 +99,17 @@ def sections_of(kind: object) -> Iterator[type[Section]]:
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 TEMPLATE = "__use_yte__"
-"""Key of a file that Snakemake fills in as a template: its text differs from its values."""
+"""Key that marks a file as a template for Snakemake. The text of a template differs from its values."""
 
 
 class Twice(ValueError):
-    """A file gives a key twice; the message is one sentence."""
+    """Error for a file that contains a key twice. The message is one sentence."""
 
 
 def written(paths: Iterable[str | Path]) -> dict:
-    """Return the settings of YAML or JSON files, later ones over earlier ones, each scalar as the text in the file.
+    """Return the settings of YAML or JSON files with each scalar as the text in the file. Later files take precedence.
 
-    A file that is not YAML is skipped: the reader of its values reports it. Raises Twice for a repeated key.
+    A file that is not YAML is skipped, because Snakemake reports it. Raises Twice for a repeated key.
     """
     settings: dict = {}
     for path in paths:
@@ -123,7 +123,7 @@ def written(paths: Iterable[str | Path]) -> dict:
 
 
 def over(below: dict, above: dict) -> dict:
-    """Return ``above`` laid over ``below``, section by section, as Snakemake lays settings files over each other."""
+    """Return the merged settings: values of ``above`` replace those of ``below`` key by key, also inside sections."""
     merged = below | above
     sections = [name for name in above if isinstance(below.get(name), dict) and isinstance(above[name], dict)]
     return merged | {name: over(below[name], above[name]) for name in sections}
@@ -142,7 +142,7 @@ def _plain(node: yaml.Node, path: str, where: tuple[str, ...]) -> object:
             full = ".".join((*where, key))
             raise Twice(
                 f"{full} stands twice in {path}, on lines {lines[key]} and {line}, and only the last would count: "
-                "join the two"
+                "merge them"
             )
         lines[key] = line
         mapping[key] = _plain(value, path, (*where, key))
@@ -150,7 +150,7 @@ def _plain(node: yaml.Node, path: str, where: tuple[str, ...]) -> object:
 
 
 def at(node: object, where: Iterable[object]) -> str | None:
-    """Return the text at a place of :func:`written`'s settings, None where there is none."""
+    """Return the text of the setting with the keys ``where`` in ``node``, a result of :func:`written`, or None."""
     for part in where:
         if isinstance(node, dict):
             node = node.get(str(part))

@@ -1,4 +1,4 @@
-"""A job of `make slurm-check` on a node with GPUs (profiles/slurm/check.smk): try them as an engine's job does."""
+"""Job of `make slurm-check` that tries the GPUs of a node as the job of an engine does (profiles/slurm/check.smk)."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ from cxr.nets.devices import select_device
 
 
 def describe_gpus(num_gpus: int) -> str:
-    """Describe a node's GPUs, each of which has added two numbers. Exits with a sentence if they cannot be used."""
+    """Add two numbers on each GPU, and return a text about node, GPUs and torch. Exits with a sentence on a failure."""
     try:
         for rank in range(num_gpus):
             os.environ["LOCAL_RANK"] = str(rank)

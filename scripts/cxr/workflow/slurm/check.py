@@ -1,6 +1,6 @@
-"""Check whether a SLURM cluster fits the profile `slurm`: `make slurm-check`.
+"""Check whether a SLURM cluster fits the profile `slurm` (`make slurm-check`).
 
-Pure functions over the output of `scontrol`, `sinfo` and a dry run; :func:`make_findings` combines them.
+The functions only read the output of `scontrol`, `sinfo` and a dry run. :func:`make_findings` calls the other ones.
 """
 
 import re
@@ -21,16 +21,16 @@ from cxr.workflow.slurm.jobs import (
 from cxr.workflow.slurm.profile import FIRST_LOOK, Profile
 
 MAX_SHOWN = 3
-"""Maximum number of refused jobs shown per device."""
+"""Maximum number of refused jobs shown per device (CPU or GPU)."""
 LONG_TARGETS = ("paraphrase", "training", "inference", "evaluation", "ablation", "release")
-"""Targets with their own long jobs, which bare `snakemake` leaves out."""
+"""Targets with long jobs that `snakemake` runs only if they are named."""
 METHODS = ("conda", "apptainer", "env-modules")
-"""Snakemake's names for software deployment."""
+"""Snakemake's names for the methods of software deployment."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the check: what was checked, whether it is good, and the remedy if it is not."""
+    """One line of the check: its subject, whether the subject is in order, and a message with the remedy if not."""
 
     subject: str
     is_good: bool
@@ -38,19 +38,22 @@ class Finding:
 
 
 def parse_minutes(text: str) -> int:
-    """Return a SLURM time ("1-00:00:00", "30:00", "infinite") in minutes, rounded up."""
+    """Return a SLURM time such as "1-00:00:00" or "30:00" in minutes, rounded up; :data:`UNLIMITED` for "infinite"."""
     if not re.fullmatch(r"(\d+-)?\d+(:\d+){0,2}", text):
         return UNLIMITED
     days, _, clock = text.rpartition("-")
     parts = [int(part) for part in clock.split(":")]
-    # "5" and "5:30" are minutes, "1-5" and "1-5:30" days and hours, three numbers always hours first
+    # "5" and "5:30" start with minutes. After days ("1-5"), or with three numbers, the first number is hours.
     hours_first = bool(days) or len(parts) == 3
     hour, minute, seconds = [*parts, 0, 0][:3] if hours_first else [0, *parts, 0][:3]
     return int(days or 0) * 1440 + hour * 60 + minute + (seconds > 0)
 
 
 def read_sinfo(sinfo: str) -> dict[str, ClusterPartition]:
-    """Read ``sinfo --exact --noheader --format=%P|%l|%m|%c|%G|%M``: one line per kind of node and partition."""
+    """Return {name: partition} from the output of ``sinfo --exact --noheader --format=%P|%l|%m|%c|%G|%M``.
+
+    The output has one line for each kind of node in each partition.
+    """
     cluster: dict[str, ClusterPartition] = {}
     for line in sinfo.splitlines():
         name, limit, memory, cores, generic, preemption = line.split("|")
@@ -74,12 +77,12 @@ def make_findings(
     orphans: list[str],
     default_account: str = "",
 ) -> list[Finding]:
-    """Return the findings, in the order in which a user should fix them.
+    """Return the lines of the check, in the order in which a user should correct the faults.
 
-    ``config``: the output of `scontrol show config`; ``jobs`` and ``last``: the requests at the first and the last try;
-    ``profile`` and ``profile_partitions``: the profile and its partitions as read; ``programs``: the installed programs
-    of SLURM and of software deployment; ``orphans``: runs whose jobs still write here; ``default_account``: the account
-    that SLURM charges if a job names none.
+    ``config``: the output of `scontrol show config`. ``sinfo``: see :func:`read_sinfo`. ``jobs``, ``last``: requests
+    of all jobs at their first and at their last try. ``profile``, ``profile_partitions``: the content of config.yaml
+    and partitions.yaml. ``programs``: the installed programs of SLURM and of software deployment. ``orphans``: runs
+    whose jobs still write here. ``default_account``: the account that SLURM charges if a job names none.
     """
     values = dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", config, flags=re.M))
     cluster, tries = Cluster(read_sinfo(sinfo), profile_partitions), profile.retries + 1
@@ -101,18 +104,18 @@ def make_findings(
 def _accounting(values: dict[str, str], programs: set[str]) -> Finding:
     good = values.get("AccountingStorageType", "").endswith("slurmdbd") and "sacct" in programs
     lack = (
-        "none: a controller that is away for a minute makes the run wait for ever; if that happens, end it and start "
-        "again. Leave slurm_account out of the profile"
+        "there is none: if the controller does not answer for a minute, the run waits for ever. Then end the run and "
+        "start it again. Leave slurm_account out of the profile"
     )
-    return Finding("accounting", good, "sacct answers while the controller is away" if good else lack)
+    return Finding("accounting", good, "sacct answers even if the controller does not" if good else lack)
 
 
 def _memory_of_jobs(values: dict[str, str], profile: Profile) -> Finding:
     seconds = int(re.match(r"\d*", values.get("MinJobAge", "")).group() or 0)
     needed_s = 3 * profile.first_look_s
     lack = (
-        f"SLURM forgets ended jobs after {seconds} s, the executor needs {needed_s} s to rely on squeue: lower "
-        f"{FIRST_LOOK} to {max(1, seconds // 3)}, or ask for MinJobAge={needed_s}"
+        f"squeue shows ended jobs for {seconds} s, but Snakemake's executor needs {needed_s} s to see them: lower "
+        f"{FIRST_LOOK} to {max(1, seconds // 3)}, or ask the administrator for MinJobAge={needed_s}"
     )
     return Finding("MinJobAge", seconds >= needed_s, f"{seconds} s" if seconds >= needed_s else lack)
 
@@ -120,7 +123,9 @@ def _memory_of_jobs(values: dict[str, str], profile: Profile) -> Finding:
 def _account(values: dict[str, str], profile: Profile, default: str) -> Finding:
     enforced = "associations" in values.get("AccountingStorageEnforce", "")
     account = profile.account or (f"{default}, SLURM's default for you" if default else "")
-    lack = "the cluster requires one: set slurm_account in the profile (`sacctmgr show associations user=$USER`)"
+    lack = (
+        "the cluster requires one: set slurm_account in the profile; `sacctmgr show associations user=$USER` lists it"
+    )
     return Finding("account", not enforced or bool(account), account or (lack if enforced else "none is asked for"))
 
 
@@ -144,15 +149,16 @@ def _partition(name: str, limits: PartitionLimits, cluster: dict[str, ClusterPar
     if has.cancels:
         remedy = "name another partition, or restart a run that makes no progress"
         return Finding(
-            subject, False, f"{summary}: it cancels jobs to make room, and Snakemake waits for them: {remedy}"
+            subject, False, f"{summary}: it cancels jobs for others, and Snakemake waits for them for ever: {remedy}"
         )
     return Finding(subject, True, summary)
 
 
 def _devices(jobs: list[JobRequest], last: list[JobRequest], tries: int, cluster: Cluster) -> list[Finding]:
-    """Check the requests for each device: return the jobs that are refused or wait for ever, else the longest job.
+    """Return a line for each job that SLURM would refuse or never start, or a line about the longest job if none.
 
-    For the last try only the time counts; :func:`_memory_of_tries` reports its memory.
+    CPU jobs and GPU jobs are treated apart. Of the requests ``last``, those of the last of all ``tries``, only the time
+    is checked. :func:`_memory_of_tries` checks their memory.
     """
     findings = []
     away = {partition.name for partition in cluster.listed} - cluster.by_name.keys()  # already reported
@@ -179,7 +185,7 @@ def _devices(jobs: list[JobRequest], last: list[JobRequest], tries: int, cluster
 
 
 def _longest_by_name(jobs: list[JobRequest]) -> dict[str, JobRequest]:
-    """Return the longest job of each name, the longest first."""
+    """Return {name: its longest job}, the longest first."""
     longest_by_name: dict[str, JobRequest] = {}
     for job in sorted(jobs, key=lambda job: -job.minutes):
         longest_by_name.setdefault(job.name, job)
@@ -195,7 +201,7 @@ def _longest(jobs: list[JobRequest], last: list[JobRequest], tries: int, partiti
 
 
 def _memory_of_tries(jobs: list[JobRequest], last: list[JobRequest], tries: int, cluster: Cluster) -> list[Finding]:
-    """Return which jobs could not get more memory at each of the profile's tries, if they ran out of it."""
+    """Return a line that names the jobs whose last try asks for more memory than their partition grants, or []."""
     first = {job.name for job in jobs if cluster.find_denial(job)[0]}
     short = [job for job in last if job.name not in first and cluster.find_denial(job)[0] in ("memory_mb", TOGETHER)]
     if not short:
@@ -232,7 +238,7 @@ def _deployment(profile: Profile, programs: set[str]) -> Finding:
         return Finding(
             subject,
             True,
-            f"here: {', '.join(needed_programs)}" if needed_programs else "jobs run in the one of Snakemake",
+            f"here: {', '.join(needed_programs)}" if needed_programs else "jobs run in the environment of Snakemake",
         )
     remedy = "run in an environment with requirements/run.txt and add `--sdm env-modules`"
     if absent == ["conda"] and "apptainer" in methods:
@@ -246,5 +252,5 @@ def _deployment(profile: Profile, programs: set[str]) -> Finding:
 
 
 def _orphans(names: list[str]) -> Finding:
-    lack = f"jobs of an earlier run still work here: scancel --name={','.join(names)}, or wait for them"
+    lack = f"jobs of an earlier run still work here: end them with `scancel --name={','.join(names)}`, or wait"
     return Finding("earlier runs", not names, lack if names else "none of their jobs is left in this folder")

@@ -16,12 +16,15 @@ from cxr.workflow.slurm.check import Finding
 from cxr.workflow.slurm.jobs import JobRequest, partition_of
 
 PATIENCE_S = 5400
-"""Longest time to make the environments, and for the jobs to get a node and end, seconds."""
+"""Maximum time in seconds until the environments are made and the jobs have started and ended."""
 
 
 def read_settings(words: Sequence[str], root: Path) -> Settings:
-    """Return the settings that Snakemake would use with these arguments. Raises UserError."""
-    # At import, Snakemake prints a message about a missing shell; the check itself reports a missing sbatch
+    """Return the settings that Snakemake would use with the command-line arguments ``words``.
+
+    ``root``: the repository, which relative paths refer to. Raises UserError for a wrong setting.
+    """
+    # imported here, because the import may print a message about a missing shell
     from snakemake.cli import get_argument_parser, parse_config
     from snakemake.common.configfile import load_configfile
 
@@ -37,7 +40,10 @@ def read_settings(words: Sequence[str], root: Path) -> Settings:
 
 
 def gpu_environments(jobs: list[JobRequest], partitions: list[Partition], settings: Settings) -> dict[str, dict]:
-    """Return {environment: gpus, partition} of the jobs that need GPUs, each with its largest number of GPUs."""
+    """Return {environment: {"gpus": number, "partition": name}} of the environments whose jobs need GPUs.
+
+    The number is the largest that a job of the environment requests.
+    """
     request_by_environment: dict[str, dict] = {}
     for job in jobs:
         for rule, _ in job.members if job.gpus else ():
@@ -54,9 +60,11 @@ def gpu_environments(jobs: list[JobRequest], partitions: list[Partition], settin
 def check_gpus(
     request_by_environment: dict[str, dict], container: str, directory: Path, root: Path, instead: dict[str, object]
 ) -> list[Finding]:
-    """Run a job on a GPU node in each environment, as the profile deploys it; return what torch says there.
+    """Run one job on a GPU node in each environment, and return a line with torch's answer for each.
 
-    ``instead``: the profile's keys that the command line overrides.
+    ``request_by_environment``: see :func:`gpu_environments`. ``container``: image of the jobs, "" for none.
+    ``directory``: working directory. ``root``: the repository. ``instead``: {key of the profile: value that replaces
+    the profile's}, from the command line.
     """
     place = directory / ".snakemake/slurm_check/devices"
     place.mkdir(parents=True, exist_ok=True)
@@ -73,7 +81,7 @@ def check_gpus(
     try:
         done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     except subprocess.TimeoutExpired:
-        lack = f"jobs on nodes with GPUs did not end within {PATIENCE_S // 60} minutes: try again when some are free"
+        lack = f"jobs on nodes with GPUs did not end within {PATIENCE_S // 60} minutes: try again when GPUs are free"
         return [Finding("GPUs", False, lack)]
     return [
         _finding(name, request["gpus"], place, done.stderr) for name, request in sorted(request_by_environment.items())

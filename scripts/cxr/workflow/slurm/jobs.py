@@ -13,14 +13,14 @@ from cxr.base.errors import UserError
 from cxr.workflow.snakemake_compat import LOCAL_RULES
 
 UNLIMITED = 10**9
-"""Minutes that stand for a partition without a limit."""
+"""Number of minutes that stands for no time limit."""
 LEAST_MINUTES = 60
-"""Minimum of the setting compute.max_runtime."""
+"""Minimum of the setting ``compute.max_runtime``, in minutes."""
 LIMITS = {"minutes": "max_runtime", "memory_mb": "max_mem_mb", "cores": "max_threads", "gpus": "max_gpu"}
 """Each request of a job, and the key of partitions.yaml that limits it."""
 UNITS = {"memory_mb": "MB", "cores": "cores", "gpus": "GPUs"}
 TOGETHER = "together"
-"""Stands for a lack where each request fits some node, but no node fits all of them."""
+"""Code for a job that no node can run, although each of its requests alone fits some node."""
 KNOWN_RESOURCES = {"mem_mb", "runtime", "gpu", "mem", "mem_mib", "disk", "disk_mb", "disk_mib", "tmpdir"}
 """Resources with a field in :class:`JobRequest`, or that do not affect a job's partition."""
 QUIET = logging.getLogger("cxr.quiet")
@@ -31,7 +31,7 @@ QUIET.disabled = True
 class JobRequest:
     """The request of a SLURM job of the workflow: minutes, megabytes, cores and GPUs.
 
-    ``members`` are rule and minutes of each job in it, ``others`` further resources, such as slurm_partition.
+    ``members``: (rule, minutes) of each Snakemake job in it. ``others``: further resources, such as slurm_partition.
     """
 
     name: str
@@ -45,8 +45,10 @@ class JobRequest:
 
 @dataclass(frozen=True)
 class ClusterPartition:
-    """The limits of a partition: minutes per job; megabytes, cores and GPUs of each kind of its nodes; whether it
-    cancels jobs to make room for others without requeueing them; whether it is the default partition.
+    """The limits of a SLURM partition.
+
+    minutes: time limit of a job. nodes: (megabytes, cores, GPUs) of each kind of node. cancels: whether it cancels jobs
+    for others without requeueing them. default: whether jobs go there if they name no partition.
     """
 
     name: str
@@ -63,9 +65,10 @@ class ClusterPartition:
 
 
 def read_requests(dry_run: str) -> list[JobRequest]:
-    """Read the jobs of a dry run that go to the cluster; a group, whose members run in turn, is one job.
+    """Return the requests of the jobs that go to the cluster, from the output of a dry run.
 
-    Rules that run where Snakemake was started are left out. Raises UserError if the dry run shows no job.
+    A group is one job, because its members run one after the other. Rules that run where Snakemake was started are left
+    out. Raises UserError if the dry run shows no job.
     """
     blocks: list[tuple[str, list[str]]] = []
     for block in re.split(r"\n(?=\[)", dry_run):
@@ -119,7 +122,7 @@ def working_directory(dry_run: str) -> Path:
 
 
 def partition_of(job: JobRequest, partitions: list[Partition]) -> str | None:
-    """Return the partition that the executor sends a job to; None if SLURM chooses."""
+    """Return the partition that Snakemake's executor sends a job to, or None if it leaves the choice to SLURM."""
     wish = job.others.get("slurm_partition")
     if wish:
         return str(wish)
@@ -128,7 +131,7 @@ def partition_of(job: JobRequest, partitions: list[Partition]) -> str | None:
 
 
 def find_lack(job: JobRequest, place: ClusterPartition) -> str:
-    """Return the request that a partition refuses, a key of :data:`LIMITS` or "together"; "" if it grants all."""
+    """Return the request that a partition refuses: a key of :data:`LIMITS`, or "together"; "" if it grants the job."""
     if job.minutes > place.minutes:
         return "minutes"
     request = (job.memory_mb, job.cores, job.gpus)
@@ -139,15 +142,16 @@ def find_lack(job: JobRequest, place: ClusterPartition) -> str:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Partitions of a cluster by name, and those of partitions.yaml, among which the executor chooses a job's."""
+    """All partitions of a cluster by name, and the ones listed in partitions.yaml, among which the executor chooses."""
 
     by_name: dict[str, ClusterPartition]
     listed: list[Partition]
 
     def find_denial(self, job: JobRequest) -> tuple[str, str | None]:
-        """Return the request that a job's partition does not grant ("" if it grants all), and that partition.
+        """Return (request, partition): the request that a job's partition does not grant, and the partition's name.
 
-        The partition is None if this request fits no partition of partitions.yaml.
+        The request is a key of :data:`LIMITS`, "together", "partition" if the cluster has no such partition, or "" if
+        all is granted. The partition is None if no partition of partitions.yaml takes the job.
         """
         name = partition_of(job, self.listed)
         if name is None:
@@ -158,7 +162,7 @@ class Cluster:
         return find_lack(job, self.by_name[name]), name
 
     def most_memory(self, job: JobRequest) -> int:
-        """Return the largest memory in megabytes that a job can get in any partition; 0 if none."""
+        """Return the largest memory in megabytes with which a job would be granted; 0 if there is none."""
         amounts = {node[0] for place in self.by_name.values() for node in place.nodes}
         limits = [partition.limits.max_mem_mb for partition in self.listed]
         amounts |= {int(limit) for limit in limits if limit < math.inf}
@@ -177,14 +181,14 @@ class Cluster:
             return f"goes to {name}, which is not on this cluster: correct slurm_partition"
         if name is None:
             default = next((place.name for place in self.by_name.values() if place.default), "none")
-            reason = f"no partition of partitions.yaml takes it for its {LIMITS[demand]}"
+            reason = f"no partition of partitions.yaml takes it, because of {LIMITS[demand]}"
             return f"{reason}, and SLURM's default is {default}: {_wider(job, demand, self.listed, again)}"
         if demand == TOGETHER:
             return f"goes to {name}, where no node has as many cores and as much memory: name another partition"
         most = self.by_name[name].most(demand)
         grants = f"goes to {name}, which grants {_amount(demand, most)}"
         if alternative := self._alternative(job, demand, name):
-            remedy = f"write {LIMITS[demand]}: {most} below {name} in partitions.yaml, then it goes to {alternative}"
+            remedy = f"write {LIMITS[demand]}: {most} below {name} in partitions.yaml, so that it goes to {alternative}"
         elif demand == "minutes":
             remedy = _less_time(job, most, again)
         else:
@@ -192,7 +196,10 @@ class Cluster:
         return f"{grants}: {remedy}"
 
     def _alternative(self, job: JobRequest, demand: str, name: str) -> str | None:
-        """Return the partition that takes a job once partitions.yaml has the limit that refuses it, or None."""
+        """Return the partition that takes a job once partitions.yaml states the limit of ``name``, or None.
+
+        ``name``: the partition that the job goes to now. ``demand``: the request that this partition refuses.
+        """
         limit = {LIMITS[demand]: self.by_name[name].most(demand)}
         listed = [
             replace(partition, limits=replace(partition.limits, **limit)) if partition.name == name else partition
@@ -204,17 +211,17 @@ class Cluster:
 
 
 def _wider(job: JobRequest, demand: str, partitions: list[Partition], again: bool) -> str:
-    """Return the remedy if partitions.yaml itself excludes a job."""
+    """Return the remedy for a job whose request ``demand`` fits no partition of partitions.yaml."""
     if demand == "gpus":
-        return f"write max_gpu: {job.gpus} or more below one with GPUs"
+        return f"write max_gpu: {job.gpus} or more below a partition with GPUs"
     candidates = [partition for partition in partitions if partition_of(replace(job, **{demand: 0}), [partition])]
     if demand == "minutes" and candidates:
         return _less_time(job, int(max(partition.limits.max_runtime for partition in candidates)), again)
-    return f"raise {LIMITS[demand]} of one that grants it"
+    return f"raise {LIMITS[demand]} of a partition whose nodes grant more"
 
 
 def _less_time(job: JobRequest, limit: int, again: bool) -> str:
-    """Return the settings with which a job asks for at most ``limit`` minutes."""
+    """Return advice on the settings with which a job asks for at most ``limit`` minutes."""
     rules, numbers = {rule for rule, _ in job.members}, [number for _, number in job.members] or [job.minutes]
     shards = len(numbers) > 1 and len(rules) == 1
     settings = [f"group-components of {job.name}: {max(1, limit // max(numbers))}"] if shards else []
@@ -228,7 +235,7 @@ def _less_time(job: JobRequest, limit: int, again: bool) -> str:
 
 
 def _most_each(members: list[int], limit: int) -> int:
-    """Return the maximum minutes per member with which all members together keep the limit."""
+    """Return the largest cap on the minutes of each member with which the sum over all members keeps the limit."""
     remaining = limit
     for number, member_minutes in enumerate(sorted(members)):
         share = remaining // (len(members) - number)

@@ -1,6 +1,6 @@
-"""Read the two files of the profile `slurm` that a user edits, as Snakemake and its executor read them.
+"""Read config.yaml and partitions.yaml of the profile `slurm` as Snakemake and its SLURM executor read them.
 
-A mistake in them is reported here in one sentence. The executor would raise a traceback after the start of the run.
+A mistake in these files is reported here in one sentence. The executor would raise a traceback during the run.
 """
 
 from dataclasses import dataclass, fields
@@ -15,15 +15,18 @@ from cxr.base.errors import UserError
 
 FIRST_LOOK = "slurm-init-seconds-before-status-checks"
 FIRST_LOOK_S = ExecutorSettings().init_seconds_before_status_checks
-"""The executor's default, seconds."""
+"""The executor's default of :data:`FIRST_LOOK`, in seconds."""
 CLUSTERS = ("slurm_cluster", "cluster", "clusters")
-"""Keys of a partition that are not limits."""
+"""Keys of a partition in partitions.yaml that are not limits."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The parts of the profile that the check needs: software deployment, the default requests of jobs, the seconds
-    until the executor first looks at a job, the number of retries, and whether conda is in the image.
+    """The values of config.yaml that the check needs.
+
+    deployment: methods of software deployment. resources: default requests of jobs. first_look_s: seconds until the
+    executor first asks for a job's state. retries: tries after the first. conda_in_image: whether the container
+    image has conda.
     """
 
     deployment: tuple[str, ...]
@@ -39,14 +42,13 @@ class Profile:
 
 
 def read_profile(path: Path, instead: dict[str, object] | None = None) -> Profile:
-    """Read a profile's config.yaml; ``instead`` holds the keys that the command line overrides.
+    """Return the values of a profile's config.yaml. ``instead``: {key: value from the command line that replaces it}.
 
-    For an absent key, Snakemake's or the executor's default holds. Raises UserError for a value that neither
-    understands.
+    An absent key gets the default of Snakemake or the executor. Raises UserError for a value that they would refuse.
     """
     values = _yaml(path) or {}
     if not isinstance(values, dict):
-        raise UserError(f"{_name(path)} is not a list of `key: value`: take it from the repository again")
+        raise UserError(f"{_name(path)} is not a list of `key: value`: restore it from the repository")
     values |= instead or {}
     methods = values.get("sdm", values.get("software-deployment-method")) or ()
     return Profile(
@@ -59,11 +61,11 @@ def read_profile(path: Path, instead: dict[str, object] | None = None) -> Profil
 
 
 def read_partitions(path: Path) -> list[Partition]:
-    """Read partitions.yaml with the executor's own reader. Raises UserError for entries that it cannot read."""
+    """Return the partitions of partitions.yaml, read as the executor does. Raises UserError for a wrong entry."""
     content = _yaml(path)
     limits_by_name = content.get("partitions") if isinstance(content, dict) else None
     if not isinstance(limits_by_name, dict) or not limits_by_name:
-        raise UserError(f"{_name(path)} names no partition: write those of `sinfo` below `partitions:`")
+        raise UserError(f"{_name(path)} names no partition: write those that `sinfo` lists below `partitions:`")
     for name, limits in limits_by_name.items():
         _check(path, name, limits)
     try:
@@ -77,11 +79,11 @@ def _check(path: Path, name: object, limits: object) -> None:
     if not isinstance(name, str):
         raise UserError(f"{_name(path)}: write the partition {name} in quotes")
     if not isinstance(limits, dict):
-        raise UserError(f"{_name(path)}: {name} is {limits!r}: write `{name}: {{}}` for one without limits")
+        raise UserError(f"{_name(path)}: {name} is {limits!r}: write `{name}: {{}}` for a partition without limits")
     for key, value in limits.items():
         if key not in default_by_key and key not in CLUSTERS:
             raise UserError(
-                f"{_name(path)}: {name} has {key}, which the executor does not know: {', '.join(default_by_key)}"
+                f"{_name(path)}: {name} has {key}, which the executor does not know: use {', '.join(default_by_key)}"
             )
         number = isinstance(value, (int, float)) or (key == "max_runtime" and isinstance(value, str))
         if key.startswith("max_") and not number:
@@ -93,7 +95,7 @@ def _resources(path: Path, resources: object) -> dict[str, str]:
         words = resources.split() if isinstance(resources, str) else resources
         resources = dict(str(word).partition("=")[::2] for word in words) if isinstance(words, list) else None
     if resources is None:
-        raise UserError(f"{_name(path)}: default-resources is not a list of `name: value`: write one per line")
+        raise UserError(f"{_name(path)}: default-resources is not a list of `name: value`: write one pair per line")
     return {str(name): str(value) for name, value in resources.items()}
 
 
@@ -104,7 +106,7 @@ def _whole_number(path: Path, values: dict, key: str, default: int, least: int) 
     except (TypeError, ValueError):
         number = least - 1
     if number < least:
-        raise UserError(f"{_name(path)}: {key} is {value!r}: write a whole number from {least} on")
+        raise UserError(f"{_name(path)}: {key} is {value!r}: write a whole number of at least {least}")
     return number
 
 
@@ -112,11 +114,11 @@ def _yaml(path: Path) -> object:
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise UserError(f"there is no {_name(path)}: take it from the repository again") from None
+        raise UserError(f"there is no {_name(path)}: restore it from the repository") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
-        raise UserError(f"{_name(path)} is not YAML{where}: correct it") from None
+        raise UserError(f"{_name(path)} is not valid YAML{where}: correct it") from None
 
 
 def _name(path: Path) -> str:
