@@ -116,7 +116,7 @@ def refused(changes: dict) -> str:
         ),
         (
             {"dataset.mimic_ils_images": "there"},
-            "dataset: mimic_ils_images is set, so dataset.mimic_ils must be set too: give the folder of the lines.",
+            "dataset: mimic_ils_images is set, but dataset.mimic_ils is empty: give the folder of the release.",
         ),
         (
             {"thresholds.grid.general.ano": [0.1, 0.2, 0.1]},
