@@ -124,7 +124,7 @@ def test_a_section_has_the_constraints_of_all_its_parents(parents):
         ({"training": {"lite": {"trained": []}}}, ["training", "lite.trained is empty", "name a part"]),
         (
             {"training": {"rosalia": {"trained": [], "lora": {"rank": 0}}}},
-            ["training", "rosalia.trained is empty and lora.rank 0", "name a part"],
+            ["training", "rosalia.trained is empty and lora.rank is 0", "set one of them"],
         ),
         ({"evaluation": {"predictions": {"mine": {}}}}, ["evaluation", "predictions.mine.path is empty"]),
         (
