@@ -62,7 +62,7 @@ def test_every_instruction_of_the_cohort_is_worded_once(evaluated):
     assert counts["reworded"].sum() == 3 * len(texts)
     assert counts["plain_only"].sum() == 0
     log = (evaluated / "logs/paraphrase/default/instructions.log").read_text()
-    assert f"{len(texts)} distinct instructions, 0 of them of unknown form" in log
+    assert f"{len(texts)} distinct instructions, 0 of them not of Table 2" in log
 
 
 @pytest.mark.slow
@@ -168,7 +168,7 @@ def test_a_bare_run_words_nothing(workflow_run, dry_run):
     ("given", "words"),
     [
         ({"per_persona": 4}, "paraphrase: per_persona is 4, but the engine rules has 3 wordings for each persona"),
-        ({"personas": ["layperson", "layperson"]}, "paraphrase: personas names one twice: name each once"),
+        ({"personas": ["layperson", "layperson"]}, "paraphrase: personas lists a persona twice: list each once"),
         ({"personas": []}, "paraphrase.personas"),
         ({"personas": ["poet"]}, "paraphrase.personas"),
         (

@@ -181,7 +181,7 @@ def test_nothing_runs_again_and_the_placed_files_may_go(asked, dry_run):
         ),
         (
             {"runs": {"a": {"weights": "rosalia"}}},
-            ["training: runs.a.weights is 'rosalia', from which the engine 'lite' does not start", "trained to false"],
+            ["training: runs.a.weights is 'rosalia', which the engine 'lite' cannot train", "trained to false"],
         ),
         ({"runs": {"a": {"weights": "llava"}}}, ["training.runs.a.weights is 'llava'"]),
     ],

@@ -78,7 +78,7 @@ def test_a_trained_encoder_is_not_kept(tmp_path, given, encoded, caplog):
     made = options({"trained": [*NAMED, "vision_tower", "vision_encoder"], "epochs": 1})
     with caplog.at_level(logging.INFO, "cxr"):
         train(tmp_path / "none", given, made, keep_features=True)
-    assert "compute.keep_features: nothing is kept, because both encoders are trained" in caplog.text
+    assert "compute.keep_features: no outputs of encoders are kept, because both encoders are trained" in caplog.text
 
 
 def test_a_disk_without_room_is_told_before_the_training(tmp_path, given, encoded, monkeypatch):

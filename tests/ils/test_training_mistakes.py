@@ -82,7 +82,7 @@ def test_a_batch_without_a_half_is_refused_with_the_settings(name):
     recipe = {"batch": 3, "micro_batch": 3, "balance": "exact"}
     with pytest.raises(SettingsError) as found:
         read({"training": {name: recipe}})
-    assert str(found.value) == f"training: {name}.micro_batch is 3, which has no half for balance exact: make it even."
+    assert str(found.value) == f"training: {name}.micro_batch is 3, but balance exact needs an even number: change one."
     assert getattr(read({"training": {name: recipe | {"balance": "expectation"}}}).training, name).micro_batch == 3
 
 

@@ -98,12 +98,12 @@ def test_a_section_has_the_constraints_of_all_its_parents(parents):
         ({"frames": {"percentiles": [0, 101]}}, ["frames.percentiles, entry 2, is 101"]),
         ({"dataset": {"mimic_ils_layout": True}, "frames": {"per_study": "all"}}, ["mimic_ils_layout", "per_study"]),
         ({"thresholds": {"build": []}}, ["thresholds.build is []"]),
-        ({"thresholds": {"build": ["half", "half"]}}, ["build names 'half' twice"]),
+        ({"thresholds": {"build": ["half", "half"]}}, ["build lists 'half' twice"]),
         ({"thresholds": {"sets": {"sweep": {}}}}, ["'sweep'", "rename"]),
         ({"thresholds": {"sets": {"configured": {}}}}, ["'configured'", "rename"]),  # a column of counts.tsv
         ({"thresholds": {"sets": {"paper": {}}}}, ["'paper'", "rename"]),
         ({"thresholds": {"grid": {"general": {"conf": None}}}}, ["grid.general.conf is empty (null)"]),
-        ({"thresholds": {"build": ["defualt"]}}, ["build names 'defualt'", "default, half"]),
+        ({"thresholds": {"build": ["defualt"]}}, ["build lists 'defualt'", "default, half"]),
         ({"thresholds": {"grid": {"base": "x"}}}, ["grid.base is 'x'", "default, half"]),
         ({"thresholds": {"sets": {"a/b": {}}}}, ["a/b", "pattern"]),
         (
@@ -124,7 +124,7 @@ def test_a_section_has_the_constraints_of_all_its_parents(parents):
         ({"training": {"lite": {"trained": []}}}, ["training", "lite.trained is empty", "name a part"]),
         (
             {"training": {"rosalia": {"trained": [], "lora": {"rank": 0}}}},
-            ["training", "rosalia.trained is empty and lora.rank 0", "name a part"],
+            ["training", "rosalia.trained is empty and lora.rank is 0", "set one of them"],
         ),
         ({"evaluation": {"predictions": {"mine": {}}}}, ["evaluation", "predictions.mine.path is empty"]),
         (

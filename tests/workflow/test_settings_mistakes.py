@@ -116,16 +116,16 @@ def refused(changes: dict) -> str:
         ),
         (
             {"dataset.mimic_ils_images": "there"},
-            "dataset: mimic_ils_images is set, so dataset.mimic_ils must be set too: give the folder of the lines.",
+            "dataset: mimic_ils_images is set, but dataset.mimic_ils is empty: give the folder of the release.",
         ),
         (
             {"thresholds.grid.general.ano": [0.1, 0.2, 0.1]},
-            "thresholds.grid: general.ano names 0.1 twice: leave one out.",
+            "thresholds.grid: general.ano lists 0.1 twice: remove one.",
         ),
         (
             {f"thresholds.grid.{name}": values for name, values in GRID.items()},
-            "thresholds.grid: 10,000 points are more than max_points, 100: one job per shard tries them all "
-            "(docs/reference/scale.md): leave values out, or set max_points to 10000 to confirm.",
+            "thresholds.grid: the grid has 10,000 points, more than max_points (100), and each shard's job tries them "
+            "all (docs/reference/scale.md): list fewer values, or set max_points to 10000.",
         ),
         (
             {"frames.percentiles": 5},

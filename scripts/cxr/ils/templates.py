@@ -1,8 +1,8 @@
-"""Write the instructions and answers of Table 2, and parse them.
+"""Write the instructions and answers of the paper's Table 2, and parse them.
 
-There are three types of instruction: *basic* names a lesion and a location, *global* names a lesion, *lesion inference*
-asks for the type of an opacity at a location. Every answer starts with ``[SEG]``, even if there is nothing to segment.
-The parser is stricter than the authors' released evaluation: a text that no template produces is an error.
+There are three types of instruction. *Basic* names a lesion type and locations, *global* only a lesion type, and
+*lesion inference* asks for the type of an opacity at locations. Every answer starts with ``[SEG]``, even if there is
+nothing to segment. The parser raises an error for any other text, unlike the authors' released evaluation.
 """
 
 import re
@@ -34,39 +34,39 @@ _SUGGESTED = {
 
 @dataclass(frozen=True)
 class Instruction:
-    """The meaning of an instruction: its type, the lesion type it names, valid locations (none for a global)."""
+    """The meaning of an instruction."""
 
-    type: str
-    word: str
-    location: tuple[str, ...]
+    type: str  # basic, global or lesion_inference
+    word: str  # The lesion type that the text names
+    location: tuple[str, ...]  # Valid locations (Table 9); empty for a global instruction
 
 
 @dataclass(frozen=True)
 class Meaning(Instruction):
-    """The meaning of an instruction and its answer; the location of a positive cardiomegaly is ``("heart",)``."""
+    """The meaning of an instruction and its answer. The location of a positive cardiomegaly is ``("heart",)``."""
 
-    present: bool
+    present: bool  # Whether the answer affirms the lesion
     lesion: str | None = None  # The lesion type inferred, in a positive answer to a lesion inference
     certainty: str | None = None  # definitive or tentative, in a positive answer to a lesion inference
 
 
 def join_locations(locations: Sequence[str]) -> str:
-    """Join locations in the order of Table 9. Raises ValueError for none or unknown."""
+    """Return valid locations as text in the order of Table 9. Raises ValueError for no or an unknown location."""
     names = in_table_order(locations)
     if not names:
-        raise ValueError("an instruction that names a place needs at least one location")
+        raise ValueError("a basic or lesion-inference instruction needs a location, but none is given: add one")
     return join_names(names)
 
 
 def join_names(names: Sequence[str]) -> str:
-    """Join names: "a", "a and b", "a, b, and c"."""
+    """Return names as a list in English: "a", "a and b" or "a, b, and c"."""
     if len(names) <= 2:
         return " and ".join(names)
     return f"{', '.join(names[:-1])}, and {names[-1]}"
 
 
 def split_locations(text: str) -> tuple[str, ...]:
-    """Undo :func:`join_locations`. Raises ValueError for an invalid location or another format."""
+    """Return the locations in a text of :func:`join_locations`. Raises ValueError for any other text."""
     names = tuple(name for name in re.split(r", and |, | and ", text) if name)
     if any(name not in VALID_LOCATIONS for name in names) or join_locations(names) != text:
         raise ValueError(f"not a list of valid locations: {text!r}")
@@ -74,7 +74,10 @@ def split_locations(text: str) -> tuple[str, ...]:
 
 
 def write_instruction(kind: str, word: str, location: Sequence[str] = ()) -> str:
-    """Return the instruction of Table 2. A global one ignores ``location``."""
+    """Return the text of an instruction of type ``kind`` about the lesion type ``word``.
+
+    ``location``: valid locations, ignored for a global instruction. Raises ValueError for an unknown ``kind``.
+    """
     if kind == GLOBAL:
         return f"Segment the {word}."
     if kind == BASIC:
@@ -85,7 +88,10 @@ def write_instruction(kind: str, word: str, location: Sequence[str] = ()) -> str
 
 
 def write_positive_answer(kind: str, target: str, location: Sequence[str], certainty: str | None = None) -> str:
-    """Return the answer if the lesion is present: for cardiomegaly ``[SEG]`` alone, as in the release."""
+    """Return the answer that affirms the lesion type ``target``. For cardiomegaly it is ``[SEG]``, as in the release.
+
+    ``certainty``: definitive or tentative, used only for a lesion inference.
+    """
     if kind == INFERENCE:
         return f"{SEG} It {CERTAINTY_PHRASES[certainty]} {target}."
     if kind == BASIC or target == CARDIOMEGALY:
@@ -94,21 +100,21 @@ def write_positive_answer(kind: str, target: str, location: Sequence[str], certa
 
 
 def write_negative_answer(kind: str, word: str, location: Sequence[str] = ()) -> str:
-    """Return the answer if the lesion is absent."""
+    """Return the answer that denies the lesion type ``word``; arguments as in :func:`write_instruction`."""
     if kind == GLOBAL:
         return f"{SEG} There is no {word}."
     return f"{SEG} There is no {OPACITY if kind == INFERENCE else word} in the {join_locations(location)}."
 
 
 def detect_type(text: str) -> str:
-    """Return the type of an instruction by its phrases, as in the authors' released evaluation."""
+    """Return the type of an instruction, recognised by fixed phrases as in the authors' released evaluation."""
     if "predict its type" in text:
         return INFERENCE
     return BASIC if "in the" in text else GLOBAL
 
 
 def parse_instruction(question: str) -> Instruction:
-    """Parse an instruction. Raises ValueError unless it is of Table 2."""
+    """Return the meaning of an instruction. Raises ValueError if no template of Table 2 produces the text."""
     kind = detect_type(question)
     match = _INSTRUCTIONS[kind].fullmatch(question)
     if match is None or (kind != GLOBAL and match["word"] == CARDIOMEGALY):
@@ -117,13 +123,16 @@ def parse_instruction(question: str) -> Instruction:
 
 
 def parse_pair(question: str, answer: str) -> Meaning:
-    """Parse an instruction and its answer. Raises ValueError unless both are of Table 2 and agree."""
+    """Return the meaning of an instruction and its answer.
+
+    Raises ValueError if no template of Table 2 produces the texts, or if they name different lesions or locations.
+    """
     parsed_instruction = parse_instruction(question)
     kind, word, location = parsed_instruction.type, parsed_instruction.word, parsed_instruction.location
     if absent := _ABSENT.fullmatch(answer):
         denied = split_locations(absent["place"]) if absent["place"] else ()
         if (absent["word"], denied) != (word, location):
-            raise ValueError(f"the answer denies something other than the question: {question!r} {answer!r}")
+            raise ValueError(f"the answer denies another lesion or location than asked: {question!r} {answer!r}")
         return Meaning(kind, word, location, present=False)
     if kind == INFERENCE:
         for certainty, pattern in _SUGGESTED.items():

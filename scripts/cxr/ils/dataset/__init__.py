@@ -1,1 +1,1 @@
-"""Instruction-answer pairs, made from report findings and lesion masks."""
+"""The dataset of instruction-answer pairs, made from the findings of reports and from lesion masks."""

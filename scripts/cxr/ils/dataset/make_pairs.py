@@ -1,7 +1,7 @@
 """The dataset stage: write the pairs of all shards under one threshold set, one file per split.
 
-Input images are the rows of the masks stage's studies tables. An image without any pair is excluded as ``no_pairs``.
-Every pair that was not made is a row of ``dropped``, with the reason.
+Every row of the masks stage's studies tables is an input image. An image without a pair is excluded with the reason
+``no_pairs``. Every pair that was not made has a row in the table ``dropped``, with the reason.
 """
 
 import heapq
@@ -40,11 +40,11 @@ def run(
     options: PairSettings,
     seed: int,
 ) -> None:
-    """Write the pairs of all shards as JSON Lines, one file per split, with the ledger and the dropped pairs.
+    """Write the pairs of all shards as JSON Lines, one file per split, and the tables ``excluded`` and ``dropped``.
 
     Studies are written in the order of their ids, so the bytes do not depend on the number of shards. All studies are
-    read twice: the first pass counts which negatives are possible, the second makes the pairs. Reports are streamed;
-    the tables stay in memory (3 kB per image, dropped pairs included).
+    read twice. The first pass counts the negatives that are allowed, and the second makes the pairs. Reports are
+    streamed, but the tables stay in memory (3 kB per image, dropped pairs included).
     """
     study_rows = pl.concat(map(read_table, studies)).sort("study_id", "image_id")
     unit_rows = pl.concat(map(read_table, units)).sort("study_id", "image_id", "unit")
@@ -63,11 +63,11 @@ def run(
 
 
 Images = list[tuple[dict, list[dict]]]
-"""A study's rows of the studies table, each with its rows of the units table."""
+"""The images of a study: (row of the studies table, rows of the units table) of each."""
 
 
 def _read_studies(rows: pl.DataFrame, units: pl.DataFrame, reports: Sequence[str]) -> Iterator[tuple[Images, dict]]:
-    """Yield the images and the report line of each study, in the order of the sorted tables."""
+    """Yield (images, report line) for each study, in the order of the sorted tables."""
     report_rows = _StudyRows(heapq.merge(*map(read_lines, reports), key=_study_id))
     unit_rows_by_study = _StudyRows(units.iter_rows(named=True))
     for study_id, group in groupby(rows.iter_rows(named=True), key=_study_id):
@@ -80,7 +80,7 @@ _study_id = itemgetter("study_id")
 
 
 def _count_denials(images: Images, line: dict, options: PairSettings, seed: int, census: Census) -> None:
-    """Count the possible denials of a study. The first image that can deny a lesion type gets its negative."""
+    """Count the allowed negatives of a study. Each lesion type is denied only on the first image that allows this."""
     counted_lesions: set[str] = set()
     for row, units in images:
         study_evidence = gather_evidence(row, line, options.unknown_words_max)
@@ -99,14 +99,14 @@ def _used_instructions(pairs: Iterable[Pair], options: PairSettings) -> Collecti
 
 
 class _StudyRows:
-    """Rows sorted by study, read once, study by study."""
+    """Reader of rows that are sorted by study, one study at a time."""
 
     def __init__(self, rows: Iterable[dict]):
         self._runs = groupby(rows, key=_study_id)
         self._key, self._rows = "", []
 
     def get(self, study_id: str) -> list[dict]:
-        """Return the rows of a study, or an empty list. Studies must be requested in order."""
+        """Return the rows of a study, or an empty list. Studies must be requested in ascending order."""
         while self._key < study_id and (following := next(self._runs, None)):
             self._key, self._rows = following[0], list(following[1])
         return self._rows if self._key == study_id else []
@@ -115,7 +115,7 @@ class _StudyRows:
 def _make_study_records(
     images: Images, line: dict, options: PairSettings, seed: int, bars: Bars, ledger: Ledger, drops: list[tuple]
 ) -> Iterator[Record]:
-    """Yield the records of one study. The first image that can deny a lesion type gets its negative."""
+    """Yield the records of a study. Each lesion type is denied only on the first image that allows this."""
     numbers: Counter = Counter()
     denied: set[str] = set()
     for row, units in images:
@@ -145,10 +145,10 @@ def make_image_pairs(
     bars: Bars,
     denied: Collection[str] = (),
 ) -> tuple[list[Pair], list[dict]]:
-    """Return the pairs of one image, positives first, and a row for every pair that was not made.
+    """Return (pairs of one image, positives first, and a dict for every pair that was not made).
 
-    ``study``: its row of the studies table; ``units``: its rows of the units table; ``line``: its report; ``bars``:
-    those of the whole dataset; ``denied``: lesion types that another image of the study already denies.
+    ``study``: the image's row of the studies table; ``units``: its rows of the units table; ``line``: its report line;
+    ``bars``: limits of the draws; ``denied``: lesion types that another image of the study already denies.
     """
     pairs, drops = make_positives(units, one_answer=options.one_answer)
     missing = [{"polarity": POLARITIES[0]} | drop for drop in drops]

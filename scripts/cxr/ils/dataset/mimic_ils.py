@@ -1,12 +1,12 @@
 """Export the dataset in the layout of the authors' release, and import a release.
 
-``mimic_ils_instruction_answer.json`` maps split (train, val, test) -> study -> section, positive and negative pairs;
-``lesion_mask/<study>/<study>_<target>_<k>.png`` are the masks, 255 where the lesion is. A study is named "s" + its id
-if the id is all digits, else by its id.
+``mimic_ils_instruction_answer.json`` is {split (train, val, test): {study: its section, positive and negative pairs}}.
+``lesion_mask/<study>/<study>_<target>_<k>.png`` are the masks, 255 inside the lesion. The name of a study is its id,
+with "s" in front if the id is all digits.
 
-The release has no certainty, grounded or reported locations, or mask ids. The import parses the certainty from the
-texts (None for a basic opacity, whose text states none), copies the location to the grounded location, and computes
-mask ids from the pixels.
+A release has no certainty, grounded or reported locations, and no mask ids. The import parses the certainty from the
+texts, which state none for a basic opacity. It takes the location as the grounded location, and computes mask ids from
+the pixels.
 """
 
 import json
@@ -37,12 +37,12 @@ IMAGES = read_columns("dataset", "images")
 
 
 def make_study_key(study_id: str) -> str:
-    """Return the release's name of a study: "s" + id if the id is all digits, else the id."""
+    """Return the name of a study in a release: its id, with "s" in front if the id is all digits."""
     return f"s{study_id}" if study_id.isdecimal() else study_id
 
 
 def make_study_entry(lines: list[dict]) -> tuple[dict, dict[str, str]]:
-    """Return the release's entry of one study, made from its lines, and {mask path: mask_id}."""
+    """Return (entry of one study in a release, {mask path: mask_id}), made from the lines of its pairs."""
     first = lines[0]
     key, subject = make_study_key(first["study_id"]), first["subject_id"]
     folder = f"p{subject}" if subject.isdecimal() else subject
@@ -51,7 +51,7 @@ def make_study_entry(lines: list[dict]) -> tuple[dict, dict[str, str]]:
     entry: dict = {
         "subject_id": subject,
         "dicom_id": first["image_id"],
-        # as the authors' loader expects it
+        # the path that the authors' loader expects
         "image_path": f"{folder[:3]}/{folder}/{key}/{first['image_id']}.jpg",
         "section_name": first["section_name"],
         "section_content": first["section_content"],
@@ -84,10 +84,11 @@ def write_layout(
     frames: list[str] | None = None,
     pixels: str = "frame",
 ) -> None:
-    """Write the dataset as a release into the folder ``layout``, which appears only when complete.
+    """Write the dataset in the layout of the release into the folder ``layout``, which appears only when complete.
 
-    ``pixels``: ``frame`` for masks of 512 x 512 like the authors', ``original`` for masks in original pixels, which
-    needs ``frames``. Raises UserError for data that the layout cannot represent.
+    ``train``, ``validate``, ``test``: the pairs; ``masks``: mask shards; ``pixels``: "frame" for masks of 512 x 512
+    like the authors', or "original" for masks in original pixels, which needs the shards ``frames``. Raises UserError
+    for data that the layout cannot represent.
     """
     frame_paths = (frames or []) if pixels == "original" else []
     with atomic_folder(layout) as folder, Shards(masks, "mask_id") as shards, Shards(frame_paths) as originals:
@@ -108,27 +109,30 @@ def write_layout(
 
 
 def _read_split(path: str) -> Iterator[tuple[str, str, dict, dict[str, str]]]:
-    """Yield (image id, study name, entry, {mask path: mask_id}) of every study of a split."""
+    """Yield (image id, study name, entry, {mask path: mask_id}) for every study of a split."""
     study_keys: set[str] = set()
     for study_id, group in groupby(read_lines(path), key=lambda line: line["study_id"]):
         key = make_study_key(study_id)
         if key in study_keys:
-            raise UserError(f"two studies are called {key} in the released layout: rename one of them")
+            raise UserError(f"two studies would have the name {key} in the layout of the release: rename one of them")
         study_keys.add(key)
         lines = list(group)
         if len({line["image_id"] for line in lines}) > 1:
-            raise UserError(f"{key} has several images, the released layout holds one: set frames.per_study to first")
+            raise UserError(f"the study {key} has several images, but a release has one: set frames.per_study to first")
         yield (lines[0]["image_id"], key, *make_study_entry(lines))
 
 
 def _write_mask(path: Path, mask: np.ndarray) -> None:
     path.parent.mkdir(exist_ok=True)
-    # not cv2.imwrite, whose failure has no reason
+    # not cv2.imwrite, which fails without a reason
     path.write_bytes(cv2.imencode(".png", mask.astype(np.uint8) * 255)[1].tobytes())
 
 
 def read_release(folder: str | Path) -> Iterator[tuple[dict, Path | None]]:
-    """Yield (line, mask file) of every pair of a release, without mask ids; studies are sorted. Raises UserError."""
+    """Yield (line without mask id, mask file or None) for every pair of a release, sorted by split and study.
+
+    Raises UserError if the release's JSON file cannot be read.
+    """
     folder, release = Path(folder), _read_release_json(folder)
     for split, name in SPLIT_NAMES.items():
         # undoes make_study_key
@@ -178,7 +182,7 @@ def _make_lines(folder: Path, split: str, study_id: str, entry: dict) -> Iterato
 
 
 def parse_certainty(pair: dict) -> str | None:
-    """Return the certainty stated in a positive pair's texts; None if they state none (cardiomegaly, basic opacity)."""
+    """Return the certainty that the texts of a positive pair state; None for cardiomegaly and basic opacity."""
     try:
         meaning = templates.parse_pair(pair["instruction"], pair["answer"])
     except ValueError:
@@ -205,10 +209,10 @@ def import_layout(
     pictures: str | None = None,
     images: str = "",
 ) -> None:
-    """Import a release as three JSONL files, one mask shard and its index.
+    """Import the release in ``folder``: write its pairs, the shard ``masks`` and the ``index`` of the masks.
 
-    ``pictures``: output table (image_id, path) of the release's images in the folder ``images``. Raises StoreError for
-    a missing mask, UserError if masks differ in size or the folder is missing.
+    ``pictures``: table (image_id, path) to write of the release's images, which are in the folder ``images``. Raises
+    StoreError for a missing or damaged mask, and UserError if masks differ in size or a folder is missing.
     """
     if pictures:
         write_table(pictures, _list_images(_read_release_json(folder), images), IMAGES)
@@ -224,8 +228,8 @@ def import_layout(
             mask = image == 255
             shape = shape or mask.shape
             if mask.shape != shape or shape[1] % 8:
-                fault = f"{path} is {mask.shape}, not {shape}"
-                raise UserError(f"{fault}: all masks of a release must be frames of one size")
+                fault = f"the mask {path} has the shape {mask.shape}, not {shape}"
+                raise UserError(f"{fault}: give a release whose masks have one size, with a width divisible by 8")
             line["mask_id"] = mask_id(line["study_id"], pack(mask))
             packed[line["mask_id"]] = pack(mask)
         lines[line["split"]].append(line)

@@ -1,13 +1,12 @@
-"""Choose the negative instructions of a study: the lesion types that its report and image allow to deny.
+"""Choose the negative instructions of a study, which deny lesion types where its report and image allow this.
 
 A study has at most one negative per lesion type. A *basic* negative names one random location among those where the
-type may be denied; a *global* negative names none. A type is never denied at a location where a finding of it, or of a
-kind under it, is or could be. Every type that may be denied is denied: random numbers only decide between two allowed
-ways.
+type may be denied, and a *global* negative names none. A type is never denied at a location where a finding of the type
+or of one of its subtypes lies or may lie. Every type that may be denied gets a negative.
 
-The bars of these draws make the dataset come as close as possible to the shares of Table 10. Shares count negatives,
-not draws. If a report leaves only one way open, it is taken, and other studies compensate. So :class:`Census` counts
-the open ways of all studies, over all shards, first. The bars do not depend on the order of the studies.
+If two forms of a negative are allowed, a random number (draw) below a bar selects the first form. If only one form is
+allowed, it is taken. :class:`Census` counts the allowed forms of all studies in all shards beforehand, and sets the
+bars so that the dataset comes as close as possible to the fractions of Table 10. The order of the studies is ignored.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -27,59 +26,59 @@ CARDIOMEGALY, OPACITY = templates.CARDIOMEGALY, templates.OPACITY
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence of one study for and against each lesion type. Locations are valid locations."""
+    """The evidence of one image and its report for and against each lesion type. Locations are valid locations."""
 
     study_id: str
-    empty: frozenset[str]  # Locations that no finding overlaps or blocks, and that contain no mask pixel
+    empty: frozenset[str]  # Locations without a finding, a blocking finding and a mask pixel
     blocked: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Lesion type -> locations that meet a positive or blocking finding of it or of a kind under it."""
+    """{lesion type: locations where a positive or blocking finding of the type or of a subtype lies or may lie}."""
     global_blocked: frozenset[str] = frozenset()
-    """Lesion types that must not be denied for the whole image, because of such a finding or a related term."""
-    standing: frozenset[str] = frozenset()  # Lesion types that are affirmed, hedged, a candidate or blocking
+    """Lesion types that must not be denied for the whole image, because of these findings or a related term."""
+    standing: frozenset[str] = frozenset()  # Lesion types that a finding affirms, hedges, lists or blocks
     elsewhere: frozenset[str] = frozenset()
-    """Those of ``standing`` that only the unused section mentions. That section can forbid denials, not allow them."""
+    """Types of ``standing`` that only the report's other section mentions. It can forbid denials, not allow them."""
     related: frozenset[str] = frozenset()
-    """Lesion types with a related term in the report (vascular congestion: edema). They are never denied."""
+    """Lesion types that a related term in the report suggests (vascular congestion: edema), which are never denied."""
     negated: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Explicitly and definitely negated lesion type -> the locations where it is negated."""
-    everywhere: frozenset[str] = frozenset()  # Those of ``negated`` that were negated without a location
+    """{lesion type that the report explicitly and definitely denies: the locations where it is denied}."""
+    everywhere: frozenset[str] = frozenset()  # Types of ``negated`` that the report denies without a location
     unclear: frozenset[str] = frozenset()
     """Lesion types that are named but neither affirmed nor denied ("no new consolidation")."""
     doubted: frozenset[str] = frozenset()
-    """Lesion types negated with doubt ("unlikely")."""
-    about_lungs: bool = True  # Whether the section describes lungs or pleura beyond a comparison
+    """Lesion types that are denied with doubt ("unlikely")."""
+    about_lungs: bool = True  # Whether the section describes lungs or pleura, not only a comparison
     understood: bool = True
-    """Whether enough words of the section are known to take a lesion that it does not mention as absent."""
+    """Whether so many words of the section are known that a lesion type without mention counts as absent."""
     ctr: float | None = None  # Cardiothoracic ratio in original pixels
     witnesses: Mapping[str, Mapping] = field(default_factory=dict)
-    """Lesion type -> what a second reader of the report bears out (:class:`cxr.language.reports.witnesses.Witness`)."""
-    sections: tuple[str | None, ...] = ()  # Names of the sections that the witnesses quote
+    """{lesion type: second check of the report, a :class:`cxr.language.reports.witnesses.Witness` as a dict}."""
+    sections: tuple[str | None, ...] = ()  # Names of the report's sections, by the numbers in the witnesses' quotes
     signs: Mapping[str, Mapping] = field(default_factory=dict)
-    """Location -> box_confidence and anomalous_fraction: the signs of a lesion that the image shows there."""
+    """{location: its signs of a lesion in the image}, each a dict of box_confidence and anomalous_fraction."""
 
 
 @dataclass(frozen=True)
 class AllowedDenials:
-    """Where one lesion type may be denied; ``reason``: why nowhere."""
+    """The places where one lesion type may be denied."""
 
-    basic: tuple[str, ...] = ()
-    global_: bool = False
-    reason: str | None = None
+    basic: tuple[str, ...] = ()  # Locations that a negative may name
+    global_: bool = False  # Whether the type may be denied for the whole image
+    reason: str | None = None  # Code of the reason why it may be denied nowhere
     basis: str | None = None
-    """``explicit``, ``silent``, or ``elsewhere``: a finding of the type stands at another place."""
+    """explicit: the report denies the type; silent: no mention; elsewhere: it affirms the type at another place."""
 
 
 EXPLICIT, SILENT, ELSEWHERE = "explicit", "silent", "elsewhere"
 BOX_FLOOR = 0.2
-"""Confidence of a box above which a location is not quiet (our choice)."""
+"""Maximum confidence of a box in a quiet location, one without signs of a lesion (our choice)."""
 ANOMALY_FLOOR = 0.05
-"""Anomalous fraction of a location above which it is not quiet (our choice)."""
+"""Maximum anomalous fraction of a quiet location (our choice)."""
 
 SIGNS = ("box_confidence", "anomalous_fraction")
 
 
 def is_quiet(signs: Mapping | None) -> bool:
-    """True if the image shows no sign of a lesion in a location; None for a location without an anatomy mask."""
+    """Return whether the ``signs`` of a location show no lesion. False for None, a location without an anatomy mask."""
     if signs is None:
         return False
     fraction = signs["anomalous_fraction"]
@@ -87,7 +86,7 @@ def is_quiet(signs: Mapping | None) -> bool:
 
 
 def find_denials(lesion: str, evidence: Evidence, options: PairSettings) -> AllowedDenials:
-    """Return where ``lesion`` may be denied under ``dataset.denials``: ``all`` as the paper, else with witnesses."""
+    """Return where ``lesion`` may be denied under the setting ``dataset.denials``."""
     allowed = find_possible_denials(lesion, evidence, options)
     if not (allowed.basic or allowed.global_):
         return allowed
@@ -99,7 +98,7 @@ def find_denials(lesion: str, evidence: Evidence, options: PairSettings) -> Allo
     allowed = replace(allowed, basis=basis)
     if options.denials == "all":
         return allowed
-    if basis == EXPLICIT:  # "no right effusion" says nothing of the left
+    if basis == EXPLICIT:  # "no right effusion" does not deny a left one
         basic = tuple(location for location in allowed.basic if location in evidence.negated[lesion])
         return replace(allowed, basic=basic, reason=None if basic or allowed.global_ else "no_empty_location")
     if lesion in evidence.negated or lesion in evidence.doubted:
@@ -120,10 +119,7 @@ def find_denials(lesion: str, evidence: Evidence, options: PairSettings) -> Allo
 
 
 def find_possible_denials(lesion: str, evidence: Evidence, options: PairSettings) -> AllowedDenials:
-    """Return where ``lesion`` may be denied as in the paper.
-
-    ``kinds`` strict: an opacity is not denied where a kind of it may be.
-    """
+    """Return where ``lesion`` may be denied by the paper's rules, without the second check of the report."""
     if lesion == CARDIOMEGALY:
         return _find_heart_denials(evidence, options.ctr_negative_max)
     if lesion in evidence.related:
@@ -141,7 +137,7 @@ def find_possible_denials(lesion: str, evidence: Evidence, options: PairSettings
 
     allowed = (evidence.empty | evidence.negated.get(lesion, frozenset())) - evidence.blocked.get(lesion, frozenset())
     forbidden = evidence.global_blocked | evidence.standing | evidence.doubted
-    # "No right effusion" says nothing about the left side: a local negation is not global.
+    # a denial at a place, such as "no right effusion", is not global
     partly = denied and lesion not in evidence.everywhere and not evidence.negated[lesion].issuperset(LUNGS)
     global_allowed = (
         (lesion in evidence.everywhere or (evidence.about_lungs and evidence.understood and not partly))
@@ -167,39 +163,42 @@ def _find_heart_denials(evidence: Evidence, ctr_negative_max: float) -> AllowedD
 
 
 class OpenWays(NamedTuple):
-    """The ways in which a lesion type may be denied in a study; ``reason``: why there is none."""
+    """The forms of a negative that are allowed for a lesion type in an image."""
 
     places: Mapping[str, tuple[str, ...]]
-    """Type of instruction -> the locations that it may name; a type without locations has no entry."""
-    anywhere: bool  # Whether the type may be denied for the whole image
-    reason: str | None = None
-    basis: str | None = None
+    """{type of instruction: the locations that it may name}, without types that may name none."""
+    anywhere: bool  # Whether a global negative is allowed
+    reason: str | None = None  # Code of the reason why no form is allowed
+    basis: str | None = None  # As in :class:`AllowedDenials`
 
 
 class DenialDraws(NamedTuple):
-    """Random numbers from 0 to 1 of a study and lesion type, drawn even if unused."""
+    """Random numbers from 0 to 1 of a study and lesion type. All are drawn, even if only some are used."""
 
-    global_: float
-    inference: float
-    place: float
+    global_: float  # Selects global or not
+    inference: float  # Selects lesion inference or basic
+    place: float  # Selects the location
 
 
 @dataclass(frozen=True)
 class Bars:
-    """A draw below its bar takes the first of two open ways; see :class:`Census`."""
+    """Limits of the draws. If two forms of a negative are allowed, a draw below its bar selects the first form."""
 
-    global_: Mapping[str, float]  # Lesion type -> the bar for a global negative
-    inference: float  # The bar for opacity's lesion inference
+    global_: Mapping[str, float]  # {lesion type: bar of a global negative}
+    inference: float  # Bar of a lesion inference, only for opacity
 
 
 def draw_numbers(seed: int, study_id: str, lesion: str) -> DenialDraws:
-    """Return the random numbers, which depend only on the seed, the study and the lesion type."""
+    """Return the random numbers of a study and lesion type, which depend only on these and the seed."""
     random = make_rng(seed, study_id, lesion)
     return DenialDraws(random.random(), random.random(), random.random())
 
 
 def find_open_ways(lesion: str, evidence: Evidence, options: PairSettings, taken: Collection[str] = ()) -> OpenWays:
-    """Return how ``lesion`` may be denied. ``taken``: instructions that already have another answer in this study."""
+    """Return the allowed forms of a negative of ``lesion``.
+
+    ``taken``: instructions that a positive pair of the image uses, so that a negative must not use them.
+    """
     lesion_choice = find_denials(lesion, evidence, options)
     types = (templates.BASIC, templates.INFERENCE) if lesion == OPACITY else (templates.BASIC,)
     free = {
@@ -218,10 +217,9 @@ def find_open_ways(lesion: str, evidence: Evidence, options: PairSettings, taken
 def choose_negatives(
     evidence: Evidence, options: PairSettings, seed: int, bars: Bars, taken: Collection[str] = ()
 ) -> tuple[list[Pair], dict[str, str]]:
-    """Return the negative pairs of a study in the order of the lesion types, and why other types have none.
+    """Return (negative pairs in the order of the lesion types, {lesion type without one: code of the reason}).
 
-    The draws and ``bars`` choose among several open ways; a single open way is taken. ``taken`` as in
-    :func:`find_open_ways`.
+    ``bars`` select one of two allowed forms. ``taken``: as in :func:`find_open_ways`.
     """
     negative_pairs: list[Pair] = []
     reasons: dict[str, str] = {}
@@ -243,9 +241,9 @@ def choose_negatives(
 
 
 def _provenance(evidence: Evidence, lesion: str, basis: str | None, place: str = "") -> dict:
-    """Return what a negative rests on, and for an explicit one the sentence and the section that deny.
+    """Return a negative's fields ``basis``, ``quote`` (the denying sentence, if explicit) and ``quote_section``.
 
-    Of several sentences the first that does not speak of the other side alone.
+    Of several sentences, the first is quoted that does not name only the side opposite to ``place``.
     """
     quotes = evidence.witnesses[lesion]["quotes"] if basis == EXPLICIT else []
     side = side_of(place)
@@ -256,11 +254,11 @@ def _provenance(evidence: Evidence, lesion: str, basis: str | None, place: str =
 
 
 def gather_evidence(study: dict, line: dict, unknown_words_max: float) -> Evidence:
-    """Gather the evidence of one study from its row of the masks stage's studies table and its report line.
+    """Return the evidence of one image.
 
-    The row says where findings are, the report's tuples what is denied. ``unknown_words_max``: fraction of unknown
-    words above which a report's silence is no evidence of absence. A negative tuple with ``denies`` false only states
-    that the finding is not new.
+    ``study``: the image's row of the studies table, with the places of findings; ``line``: the report, whose tuples
+    state denials; ``unknown_words_max``: as the setting. A negative tuple whose ``denies`` is false denies only that
+    the finding is new.
     """
     negative = [row for row in line["tuples"] if row["presence"] == "negative" and row["lesion_type"] in LESIONS]
     denials = [row for row in negative if row.get("denies", True)]
@@ -293,7 +291,7 @@ def gather_evidence(study: dict, line: dict, unknown_words_max: float) -> Eviden
 def find_affirmed(tuples: list[dict]) -> set[str]:
     """Return the lesion types that the positive tuples of a section affirm, hedge or list as a candidate.
 
-    A tentative tuple also affirms an opacity, because its instruction says so.
+    A tentative tuple also affirms an opacity, because its instruction names an opacity.
     """
     affirmed_names: set[str] = set()
     for row in tuples:
@@ -304,9 +302,9 @@ def find_affirmed(tuples: list[dict]) -> set[str]:
 
 
 def list_locations_inside(row: dict) -> frozenset[str]:
-    """Return the valid locations inside a tuple's location: all without a location, none for an unmapped one.
+    """Return the valid locations inside a tuple's location; all for a tuple without location, none for an unknown one.
 
-    A whole lung contains its zones by name. A lobe contains no zone for certain, so it adds none.
+    A whole lung contains its zones. A lobe adds none, because no zone lies in it for certain.
     """
     if not row["location"]:
         return frozenset(VALID_LOCATIONS)
@@ -321,14 +319,14 @@ def list_locations_inside(row: dict) -> frozenset[str]:
 
 @dataclass
 class _Ways:
-    """Numbers of studies with only one of two ways open, and the draws of studies with both open."""
+    """Counts of the studies in which one or both of two forms of a negative are allowed."""
 
     first_alone: int = 0
     second_alone: int = 0
-    draws: list[float] = field(default_factory=list)
+    draws: list[float] = field(default_factory=list)  # Draws of the studies that allow both forms
 
     def add(self, first: bool, second: bool, draw: float) -> None:
-        """Count a study with at least one of the two ways open."""
+        """Count a study that allows the ``first`` form, the ``second`` or both."""
         if first and second:
             self.draws.append(draw)
         else:
@@ -336,9 +334,9 @@ class _Ways:
             self.second_alone += second
 
     def bar(self, share: float) -> float:
-        """Return the bar at which the fraction of studies that take the first way is closest to ``share``.
+        """Return the bar at which the fraction of studies that get the first form is closest to ``share``.
 
-        0 or 1 if the reports do not allow that share.
+        The bar is 0 or 1 if the reports do not allow that fraction.
         """
         num_studies = len(self.draws) + self.first_alone + self.second_alone
         num_below_bar = floor(Fraction(repr(float(share))) * num_studies + Fraction(1, 2)) - self.first_alone
@@ -348,22 +346,22 @@ class _Ways:
 
 
 class Census:
-    """Counts the open ways of all studies by lesion type."""
+    """Counts of the allowed forms of negatives in all studies, by lesion type."""
 
     def __init__(self) -> None:
         self._ways = {lesion: _Ways() for lesion in LESIONS}
         self._opacities: list[tuple[bool, Sequence[str], DenialDraws]] = []
 
     def add(self, lesion: str, ways: OpenWays, lesion_draws: DenialDraws) -> None:
-        """Count a study that may deny ``lesion``. Call once per study and lesion type."""
+        """Count a study in which ``lesion`` may be denied. Must be called once per study and lesion type."""
         self._ways[lesion].add(ways.anywhere, bool(ways.places), lesion_draws.global_)
         if lesion == OPACITY and ways.places:
             self._opacities.append((ways.anywhere, tuple(ways.places), lesion_draws))
 
     def bars(self, global_share: Mapping[str, float], inference_share: float) -> Bars:
-        """Return the bars that make ``global_share`` of each lesion type's negatives global.
+        """Return the bars at which the fraction ``global_share`` of each lesion type's negatives is global.
 
-        Of opacity's other negatives, which name a location, ``inference_share`` become lesion inferences.
+        Of opacity's negatives that name a location, the fraction ``inference_share`` are lesion inferences.
         """
         global_bars = {lesion: self._ways[lesion].bar(share) for lesion, share in global_share.items()}
         at_places = _Ways()

@@ -1,4 +1,4 @@
-"""Instruction-answer pairs: their fields and ids, and the positive pairs of an image."""
+"""Instruction-answer pairs, their fields and ids, and the making of an image's positive pairs."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ PAIR_FIELDS = (
     "target", "certainty", "sentence_index", "location", "grounded_location", "reported_location", "seg",
     "basis", "quote", "quote_section", "box_confidence", "anomalous_fraction",
 )  # fmt: skip
-"""Fields of a line that its pair has under the same name, besides instruction and answer."""
+"""Fields of a dataset line that :class:`Pair` has under the same name, besides instruction and answer."""
 ID_FIELDS = ("subject_id", "study_id", "image_id", "split")
 POLARITIES = ("positive", "negative")
 SOURCE = "ils"
@@ -25,29 +25,29 @@ SOURCE = "ils"
 
 @dataclass(frozen=True)
 class Pair:
-    """The content of a pair, without its id and its study's fields."""
+    """The content of an instruction-answer pair, without its id and the fields of its study."""
 
-    type: str
-    target: str
+    type: str  # basic, global or lesion_inference
+    target: str  # Lesion type
     instruction: str
     answer: str
-    location: tuple[str, ...]
-    seg: bool
-    certainty: str | None = None
+    location: tuple[str, ...]  # Valid locations; the heart for a positive cardiomegaly
+    seg: bool  # Whether the pair is positive
+    certainty: str | None = None  # definitive or tentative
     sentence_index: int | None = None
     grounded_location: tuple[str, ...] = ()
     reported_location: tuple[str, ...] = ()
     mask_id: str | None = None
     basis: str | None = None
-    """What a negative rests on: ``explicit``, ``silent`` or ``elsewhere``; null for a positive."""
-    quote: str | None = None  # The sentence that denies explicitly, and its section
-    quote_section: str | None = None
-    box_confidence: float | None = None  # The best box in the location of a negative, and its anomalous fraction
-    anomalous_fraction: float | None = None
+    """Evidence of a negative, ``explicit``, ``silent`` or ``elsewhere`` (see :class:`AllowedDenials`)."""
+    quote: str | None = None  # The sentence of an explicit denial
+    quote_section: str | None = None  # The section of this sentence
+    box_confidence: float | None = None  # Highest confidence of a box in a negative's location
+    anomalous_fraction: float | None = None  # Fraction of anomalous pixels in a negative's location
 
 
 def make_positive(unit: dict, kind: str) -> Pair:
-    """Return the positive pair of a row of the units table, with an instruction of type ``kind``."""
+    """Return the positive pair made from a row of the units table, with an instruction of type ``kind``."""
     target, location = unit["target"], tuple(unit["location"])
     heart = target == templates.CARDIOMEGALY
     return Pair(
@@ -65,7 +65,10 @@ def make_positive(unit: dict, kind: str) -> Pair:
 
 
 def make_negative(kind: str, lesion: str, location: Iterable[str] = (), **provenance: object) -> Pair:
-    """Return a negative pair, which has no mask. A global pair names no location. ``provenance``: more fields."""
+    """Return the pair that denies ``lesion`` with an instruction of type ``kind``; it has no mask.
+
+    ``location``: empty for a global pair; ``provenance``: other fields of :class:`Pair`.
+    """
     location = tuple(location)
     instruction = templates.write_instruction(kind, lesion, location)
     answer = templates.write_negative_answer(kind, lesion, location)
@@ -73,9 +76,10 @@ def make_negative(kind: str, lesion: str, location: Iterable[str] = (), **proven
 
 
 def make_records(study: dict, report: dict, pairs: Iterable[Pair], numbers: Counter | None = None) -> Iterator[Record]:
-    """Yield the records of one image, numbered from 0 within the study's positives and negatives, as released.
+    """Yield the records of an image's pairs. A study's positives and negatives are numbered from 0, as in the release.
 
-    ``study``: its ids and split; ``report``: section and reader; ``numbers`` continues over a study's images.
+    ``study``: ids and split; ``report``: fields of the report section; ``numbers``: counts of the study's earlier
+    images, which are updated.
     """
     numbers = Counter() if numbers is None else numbers
     ids = {name: study[name] for name in ID_FIELDS}
@@ -93,7 +97,7 @@ def make_records(study: dict, report: dict, pairs: Iterable[Pair], numbers: Coun
 
 
 def make_line(record: Record) -> dict:
-    """Return the line of a record: all ``FIELDS`` in order."""
+    """Return the dataset line of a record, with all ``FIELDS`` in order."""
     (turn,) = record.turns
     values = dict(record.more) | {name: getattr(record, name) for name in ID_FIELDS}
     values |= {"pair_id": record.sample_id, "type": record.task, "instruction": turn.question, "answer": turn.answer}
@@ -102,11 +106,10 @@ def make_line(record: Record) -> dict:
 
 
 def make_positives(units: Iterable[dict], *, one_answer: str) -> tuple[list[Pair], list[dict]]:
-    """Return the positive pairs of one image in the order of its units, and the drops (type, target, reason).
+    """Return (positive pairs of one image in the order of its units, dropped pairs as dicts of type, target, reason).
 
-    A basic unit of pneumonia, atelectasis or edema may also get a lesion-inference twin, which follows it.
-    ``one_answer`` strict: if an instruction would get different answers, all its pairs are dropped. The masks stage has
-    already merged units with the same instruction and answer.
+    A basic unit of pneumonia, atelectasis or edema may also make a lesion-inference pair, which follows the basic pair.
+    Under ``one_answer`` strict all pairs of an instruction with different answers or masks are dropped.
     """
     positive_pairs: list[Pair] = []
     dropped: list[dict] = []

@@ -1,1 +1,1 @@
-"""Algorithm 1 and what follows from a threshold: lesion masks, grounding, positive units (paper A.3 to A.5)."""
+"""Lesion masks by Algorithm 1, the zones that they confirm, and positive instructions (paper A.3 to A.5)."""

@@ -1,7 +1,7 @@
-"""Measure why a box is productive for a finding or not, with the numbers that Algorithm 1 compares.
+"""Compute the numbers that Algorithm 1 compares with its thresholds, and the conditions that each box fails.
 
-Both come from :class:`cxr.ils.masks.segmenter.LesionSegmenter`, which makes the masks. The numbers stay fractions until
-they are printed, so no printed number can contradict the verdict beside it.
+:class:`cxr.ils.masks.segmenter.LesionSegmenter`, which makes the masks, computes both. The numbers stay exact fractions
+until they are printed, so a printed number cannot contradict the conditions that are listed as failed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,29 +21,32 @@ from cxr.ils.masks.thresholds import ThresholdSet, exact_fraction, threshold_par
 from cxr.ils.masks.zones import Zones
 
 MEASURED_CONDITIONS = BOX_CONDITIONS[:4]
-"""The conditions that compare a number: c1 to c4 of Algorithm 1, by the names of their thresholds."""
+"""Names of the conditions c1 to c4 of Algorithm 1, each of which compares a number with the threshold of its name."""
 MASKS_OUTDATED = "the maps have changed since the masks were made"
-"""Shown if a stored verdict differs from the one recomputed from the stored arrays; `snakemake masks` repairs it."""
+"""Shown if a stored verdict differs from its recomputation from the stored arrays; `snakemake masks` repairs it."""
 
 
 class BoxJudgement(NamedTuple):
-    """A box's numbers for one finding, by the names of ``MEASURED``, and the conditions that it fails."""
+    """The numbers of one box for one finding, and the conditions that the box fails."""
 
-    values: dict[str, Fraction | float]
-    failed: list[str]
+    values: dict[str, Fraction | float]  # {name of ``MEASURED_CONDITIONS``: the number that it compares}
+    failed: list[str]  # Names of the failed conditions
 
     def agrees(self, verdict: int) -> bool:
-        """Return whether a stored verdict fails the same conditions; if not, the arrays have changed since."""
+        """Return whether a stored verdict has the same failed conditions; if not, the stored arrays have changed."""
         return self.failed == [name for name in list_failed_conditions(verdict) if name in MEASURED_CONDITIONS]
 
 
 def thresholds_for(target: str, settings: Mapping) -> dict[str, float]:
-    """Return the thresholds of a lesion type, from the settings stored with a masks shard."""
+    """Return {threshold name: value} of a lesion type; ``settings``: those stored with a masks shard."""
     return settings["thresholds"][threshold_part(target)]
 
 
 def format_measure(value: Fraction | float, threshold: float = 0.0) -> str:
-    """Return a number as text, truncated so that .2496 stays below .25, with three or the threshold's decimals."""
+    """Return a number as text with three decimals, or more if the threshold has more.
+
+    The number is truncated, not rounded, so that .2496 stays below a threshold of .25.
+    """
     digits = max(3, -Decimal(repr(float(threshold))).normalize().as_tuple().exponent)
     if value != value:
         return "nan"
@@ -66,11 +69,11 @@ def judge_boxes(
     target: str,
     settings: Mapping,
 ) -> list[BoxJudgement]:
-    """Return the numbers and failed conditions of each box for a finding, as the masks stage decides them.
+    """Return the numbers and failed conditions of each box for a finding, computed as in the masks stage.
 
     ``boxes``: rows with corners (frame pixels) and confidence; ``labels``: the finding's zone labels, at least one;
-    ``zones`` and ``lungs``: {label: bool (H, W)} of the stages anatomy and organs; ``anomaly``: uint8 (H, W), W a
-    multiple of 8; ``settings``: those stored with the masks shard.
+    ``zones`` and ``lungs``: {label: mask, bool (H, W)} from the stages anatomy and organs; ``anomaly``: anomaly map,
+    uint8 (H, W), W a multiple of 8; ``target``: the finding's lesion type; ``settings``: stored with the masks shard.
     """
     taus, zone_labels = ThresholdSet.from_settings(settings["thresholds"]).for_target(target), tuple(labels)
     segmenter = LesionSegmenter(

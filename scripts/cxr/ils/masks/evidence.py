@@ -1,4 +1,4 @@
-"""Find the empty, blocked and occupied locations of a study, for its negatives."""
+"""Find the locations of an image where a negative instruction may or must not deny a lesion."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,11 +13,11 @@ from cxr.ils.masks.zones import Zones, list_related_by_name, lung_of, view_as_wo
 
 
 def find_reported_and_blocked(finding: Finding, zones: Zones, rules: Rules) -> tuple[set[str], set[str]]:
-    """Return the valid locations where a positive finding is reported, and those that it blocks.
+    """Return (reported, blocked): the locations where a finding is reported, and others where it may lie.
 
-    A location is reported if it overlaps one of the finding's zone masks; under ``blocking`` strict also the lung of a
-    reported zone and the zones of a reported lung. Blocked (strict): where a finding without labels could be, and the
-    locations related by name to a label whose mask is empty.
+    A location is reported if it overlaps one of the finding's zone masks. Under ``blocking`` strict the lung of a
+    reported zone and the zones of a reported lung are reported too. Under strict a finding without zone labels blocks
+    all locations where it may lie, and a label with an empty mask blocks the locations related to the label by name.
     """
     reported: set[str] = set()
     blocked = set(finding.blocks)
@@ -35,10 +35,10 @@ def find_reported_and_blocked(finding: Finding, zones: Zones, rules: Rules) -> t
 def compute_location_evidence(
     outcomes: Sequence[Outcome], blocking: Iterable[Finding], related: Sequence[str], zones: Zones, rules: Rules
 ) -> dict:
-    """Return the location columns of the studies table for one image (:data:`make_masks.STUDIES`).
+    """Return the columns of the studies table that list locations, for one image (:data:`make_masks.STUDIES`).
 
-    ``outcomes``: the positive findings of the used section; ``blocking``: those of the other section, which
-    only block; ``related``: lesion types with a related term in the report.
+    ``outcomes``: results of the positive findings in the section that is used; ``blocking``: positive findings of the
+    other section, which only block locations; ``related``: lesion types that a related term in the report suggests.
     """
     reported, blocked, occupied = set(), set(), set()
     standing: dict[str, set[str]] = {}
@@ -73,10 +73,10 @@ def compute_location_evidence(
 
 
 def compute_cardiothoracic_ratio(heart: np.ndarray, lungs: np.ndarray, to_original: np.ndarray) -> float | None:
-    """Return the width of the heart over the width of both lungs, outer edge to outer edge, in original pixels.
+    """Return the width of the heart divided by the width of both lungs between their outer edges; None without a mask.
 
-    ``heart`` and ``lungs``: uint8 packed (H, W / 8) of the frame; ``to_original``: its affine (2, 3). None without
-    heart or lungs.
+    ``heart`` and ``lungs``: frame masks, uint8 packed (H, W / 8); ``to_original``: affine (2, 3) from the frame to
+    original pixels, in which both widths are measured.
     """
     widths = []
     for packed in (heart, lungs):

@@ -1,4 +1,4 @@
-"""Make findings from the tuples of a report line: the lesion type to segment, and the locations that it blocks."""
+"""Turn the statements (tuples) that were extracted from a report into findings with a lesion type to segment."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from cxr.ils.masks.settings import STRICT, Rules
 CARDIOMEGALY, EFFUSION, OPACITY = "cardiomegaly", "effusion", "opacity"
 HEDGES = ("definite", "strong", "weak")
 LUNG_CATEGORIES = ("lung", "pleura", "lateral view location")
-"""Categories of Figure 10 whose findings can lie anywhere in a lung (a fractured rib cannot)."""
+"""Location categories of Figure 10 whose findings may lie anywhere in a lung, unlike a fractured rib."""
 
 _RETROCARDIAC = re.compile(r"retro-?\s?cardiac|behind the heart")
 _BOTH_SIDES = re.compile(r"\b(?:bi\w*lateral\w*|both)\b")
@@ -19,21 +19,21 @@ _NOT_BASAL = re.compile(r"fissur|interlobar|\bapex\b|\bapices\b|apical")
 
 @dataclass(frozen=True)
 class Finding:
-    """One positive statement of a report."""
+    """One positive statement of a report. Without a ``target`` it only blocks, so it forbids negative instructions."""
 
-    index: int
-    entity: str
-    sentence_index: int | None
-    target: str | None  # The lesion type to segment. None: the finding only blocks; ``reason`` says why.
-    word: str | None  # Its name in a text; None if it has none
-    certainty: str
-    hedge: str | None
-    reported: tuple[str, ...]  # Zone labels, in the order of ``ZONE_LABELS``
+    index: int  # Index of the tuple in the section
+    entity: str  # The finding in the report's words, without its location
+    sentence_index: int | None  # Sentence of the section, from 1
+    target: str | None  # The lesion type to segment; None if the finding only blocks
+    word: str | None  # The lesion type that an instruction names: opacity if tentative, else the target
+    certainty: str  # definitive or tentative
+    hedge: str | None  # The weakest grade, from ``HEDGES``, of the statement and its explanation
+    reported: tuple[str, ...]  # Zone labels that the report names, in the order of ``ZONE_LABELS``
     kinds: frozenset[str]  # Every lesion type that the statement affirms, hedges, lists as a candidate or blocks
-    several: bool  # Whether several diseases may explain it, so that no single one can be inferred
-    blocks: frozenset[str]  # Valid locations where it could lie although no label states it
-    basal: bool  # Whether it is an effusion that may be filled down to the lung base
-    reason: str | None
+    several: bool  # Whether several diseases may explain the finding, so that none of them can be inferred
+    blocks: frozenset[str]  # Valid locations where the finding may lie although no zone label states them
+    basal: bool  # Whether the finding is an effusion whose mask may be extended to the lung base
+    reason: str | None  # Code of the reason why there is no target
 
     @property
     def definitive(self) -> bool:
@@ -45,7 +45,7 @@ class Finding:
 
 
 def read_positive_findings(tuples: Iterable[Mapping], rules: Rules) -> list[Finding]:
-    """Return the positive findings of a section, each with the index of its tuple."""
+    """Return one finding for each positive tuple of a section, in order."""
     positive = [(index, entry) for index, entry in enumerate(tuples) if entry.get("presence") == "positive"]
     return [make_finding(index, report_tuple, rules) for index, report_tuple in positive]
 
@@ -53,9 +53,9 @@ def read_positive_findings(tuples: Iterable[Mapping], rules: Rules) -> list[Find
 def make_finding(index: int, report_tuple: Mapping, rules: Rules) -> Finding:
     """Return the finding of one positive tuple.
 
-    Target (paper Fig. 11): the predicted lesion type if exactly one of the seven is predicted, else the entity's own
-    type. A finding that may be no lesion (a nipple shadow) only blocks (``predicted_other``). An entity explained by
-    several types, or by another disease (infection, scar), keeps its own type.
+    If the report explains the entity by exactly one of the seven lesion types, that type is the target (paper Fig. 11).
+    If the explanation names several types or another disease (infection, scar), the target is the entity's own type.
+    If the report explains the entity as no lesion, such as a nipple shadow, the setting ``predicted_other`` decides.
     """
     entity_lesion = _lesion(report_tuple.get("lesion_type"))
     type_names = report_tuple.get("predicted_lesion_type") or ()
@@ -67,7 +67,7 @@ def make_finding(index: int, report_tuple: Mapping, rules: Rules) -> Finding:
     several = len(predicted) > 1
     candidates = tuple(name for name in map(_lesion, predicted) if name) if several else ()
     certainty = report_tuple.get("certainty") or "tentative"
-    # the weaker grade of the statement and of its explanation
+    # the weaker certainty of the statement and its explanation counts
     grades = [report_tuple.get("hedge"), report_tuple.get("predicted_hedge") if entity_lesion != CARDIOMEGALY else None]
     hedge = max((grade for grade in grades if grade in HEDGES), key=HEDGES.index, default=None)
     target, reason = _target(entity_lesion, predicted, rules)
@@ -123,11 +123,11 @@ def _text(report_tuple: Mapping) -> str:
 
 
 def find_blocked_locations(report_tuple: Mapping, reported: tuple[str, ...], lesion: str | None) -> frozenset[str]:
-    """Return the valid locations that a positive tuple blocks beyond its labels (setting ``blocking``).
+    """Return the valid locations that a positive tuple blocks in addition to its zone labels (setting ``blocking``).
 
-    These are its own ``block`` locations, if any (a whole lung without one of its zones stands for all its zones).
-    Otherwise a tuple without labels blocks the left lung and its base if it is retrocardiac, else its stated side, else
-    both lungs. A finding outside the lungs that is no lesion type blocks nothing, nor one with an empty ``block``.
+    If the tuple has ``block`` locations, these are returned. A whole lung among them without one of its zones adds all
+    its zones. A tuple without ``block`` and labels blocks the left lung and its base if it is retrocardiac, else its
+    stated side, else both lungs. A tuple without a lesion type blocks nothing if it lies outside the lungs.
     """
     block_locations = report_tuple.get("block")
     if block_locations:
@@ -148,7 +148,7 @@ def find_blocked_locations(report_tuple: Mapping, reported: tuple[str, ...], les
 
 
 def find_related_lesions(line: Mapping) -> list[str]:
-    """Return the lesion types with a related term in the report, in the order of ``LESIONS``."""
+    """Return the lesion types that a related term in the report suggests, in the order of ``LESIONS``."""
     related_entries = list(line.get("related") or ())
     for report_tuple in [*(line.get("tuples") or ()), *(line.get("other_tuples") or ())]:
         if report_tuple.get("presence") == "positive":

@@ -1,4 +1,4 @@
-"""Read the images of a shard one by one, with the results of the earlier stages."""
+"""Read the images of a shard one by one, with their report and the results of the earlier stages."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,16 +21,16 @@ from cxr.ils.masks.settings import STRICT, Rules
 from cxr.ils.masks.zones import Zones
 
 SMALLEST_OVERLAP = 0.1
-"""Fraction of a box's area in a location from which the box counts there (our choice)."""
+"""Minimum fraction of a box's area inside a location at which the box counts as a sign there (our choice)."""
 ANOMALOUS_LEVEL = 25
-"""Grey level of the anomaly map from which a pixel counts as anomalous (our choice)."""
+"""Minimum grey level (0 to 255) of an anomalous pixel in the anomaly map, for signs of lesions (our choice)."""
 
 
 class Case:
     """One image of a study with its report. Pixels are read on first use."""
 
     def __init__(self, row: dict, population: "ShardCases"):
-        """``row``: of the cohort's table."""
+        """``row``: the image's row of the cohort's table; ``population``: the open shard."""
         self.image_id, self.study_id = row["image_id"], row["study_id"]
         self.rules, self._population, self._shards = population.rules, population, population.shards
         self.names = {name: row[name] for name in ("study_id", "image_id", "subject_id", "split")}
@@ -39,23 +39,23 @@ class Case:
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """Positive findings of the used section."""
+        """Positive findings of the report section that is used."""
         return read_positive_findings(self._line["tuples"], self.rules)
 
     @cached_property
     def blocking_findings(self) -> list[Finding]:
-        """Positive findings of the unused section, which only block locations (``blocking`` strict)."""
+        """Positive findings of the report's other section, which only block; none if ``blocking`` is paper."""
         other_tuples = self._line.get("other_tuples") or () if self.rules.blocking == STRICT else ()
         return read_positive_findings(other_tuples, self.rules)
 
     @cached_property
     def related(self) -> list[str]:
-        """Lesion types with a related term in the report (``kinds`` strict)."""
+        """Lesion types that a related term in the report suggests; none if ``kinds`` is paper."""
         return find_related_lesions(self._line) if self.rules.kinds == STRICT else []
 
     @cached_property
     def zones(self) -> Zones:
-        """Anatomy masks of the edited image, for locations, grounding and names; not for Algorithm 1's lungs."""
+        """Zone masks made on the edited image. Algorithm 1 takes its lungs from the original image instead."""
         return self._read_zones("anatomy")
 
     @cached_property
@@ -76,7 +76,7 @@ class Case:
 
     @cached_property
     def segmenter(self) -> LesionSegmenter:
-        """The segmenter with the maps and boxes of the image."""
+        """The object that computes lesion masks of this image by Algorithm 1."""
         boxes, confidence = self._boxes
         return LesionSegmenter(
             anomaly=self._shards["anomaly"].get("anomaly", self.image_id),
@@ -90,11 +90,11 @@ class Case:
         )
 
     def measure_signs(self) -> list[dict]:
-        """Return a row for each visible valid location, with the signs of a lesion there.
+        """Return a row for each visible valid location, with the signs of a lesion that the image shows there.
 
-        ``box_confidence``: of the best box; ``anomalous_fraction``: null for an image without a map of its own. A
-        denial that only the report's silence supports needs an image that is quiet in the place. The image never
-        forbids an explicit denial: another lesion may light up there.
+        ``location``; ``box_confidence``: highest confidence of a box there, else 0; ``anomalous_fraction``: fraction of
+        anomalous pixels, null for an image without an anomaly map. The dataset stage denies a lesion type that the
+        report does not mention only at locations without signs.
         """
         labels = [place for place in VALID_LOCATIONS if place in self.zones.visible]
         if not labels:
@@ -122,12 +122,15 @@ class Case:
 
     @property
     def to_original(self) -> np.ndarray:
-        """Affine (2, 3) from the frame to the image's own pixels."""
+        """Affine (2, 3) from frame pixels to original pixels."""
         return self._shards["frames"].get("to_original", self.image_id)
 
 
 class ShardCases:
-    """The images of an anatomy shard that have boxes and a report; iterate inside ``with`` for a :class:`Case` each."""
+    """The images of an anatomy shard that have a report and were not excluded by the boxes stage.
+
+    A context manager. Iteration yields a :class:`Case` per image, sorted by study and image.
+    """
 
     def __init__(
         self,
@@ -140,7 +143,10 @@ class ShardCases:
         reports: str | Path,
         **shards: str | Path,
     ):
-        """``shards``: paths of the shards ``frames``, ``organs``, ``anomaly`` and ``anatomy``."""
+        """Store the paths of the inputs; ``shards``: paths of the shards frames, organs, anomaly and anatomy.
+
+        ``smallest_level``: the lowest grey level at which an anomaly map will be thresholded.
+        """
         self._paths = shards
         self._cohort, self._boxes, self._boxes_excluded, self._reports = cohort, boxes, boxes_excluded, reports
         self.rules, self.smallest_level = rules, smallest_level
@@ -176,7 +182,7 @@ class ShardCases:
 
 
 def _boxes_by_image(table: pl.DataFrame) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return {image_id: (boxes (N, 4), confidence (N,))} of the kept boxes, in the order of the table."""
+    """Return {image_id: (boxes (N, 4), confidence (N,))} of the boxes that are used, in the order of the table."""
     kept_rows = table.filter(pl.col("is_used")).sort("image_id", maintain_order=True)
     images, first = np.unique(kept_rows["image_id"].to_numpy(), return_index=True)
     boxes = np.split(kept_rows.select(CORNERS).to_numpy(), first[1:])

@@ -1,12 +1,12 @@
 """The masks stage: make the lesion masks of one shard under one threshold set, and join the shards.
 
-Every image of :class:`cxr.ils.masks.inputs.ShardCases` is accepted: a study without a positive finding still gets
-negatives in the dataset stage.
+Every image of :class:`cxr.ils.masks.inputs.ShardCases` is accepted, because a study without a positive finding still
+gets negative pairs in the dataset stage.
 
-``output`` (HDF5, key ``mask_id``): ``mask`` packed (512, 512), the distinct masks of the findings and units tables,
-image by image in the order of those tables. Three tables, sorted by study, image and number: ``findings``, one row per
-positive tuple of the used section, whether or not of the seven types; ``units``, the positive instructions without
-their text, of which those with a null ``dropped`` make a pair; ``studies``, one row per image.
+The HDF5 file ``output`` (key ``mask_id``) has the field ``mask``, packed (512, 512), with each distinct mask once.
+Three tables are sorted by study, image and number. ``findings`` has one row per positive tuple of the section that is
+used, of any type. ``units`` has the positive instructions without their text; those with a null ``dropped`` make a
+pair. ``studies`` has one row per image.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,21 +36,22 @@ FINDINGS, UNITS, STUDIES = (NAMES | read_columns("masks", table) for table in ("
 
 
 class MaskWriter:
-    """Writes each distinct mask of a shard once; ``write`` takes (mask_id, uint8 packed (H, W / 8))."""
+    """Writer that stores each distinct mask of a shard once."""
 
     def __init__(self, write: Callable[[str, np.ndarray], None]) -> None:
+        """``write``: function that stores a mask, called with (mask_id, uint8 packed (H, W / 8))."""
         self._write = write
         self._written: set[str] = set()
         self._study: str | None = None
         self._named: dict[int, tuple[np.ndarray, str]] = {}
 
     def add(self, study_id: str, packed: np.ndarray | None) -> str | None:
-        """Write a mask, uint8 packed (H, W / 8), if it is new, and return its id; None without a mask."""
+        """Return the id of a mask, uint8 packed (H, W / 8), and store the mask if it is new; None for None."""
         if packed is None:
             return None
         if study_id != self._study:
             self._study, self._named = study_id, {}
-        # a unit often shares its finding's array; a reference is kept so that Python cannot reuse the id()
+        # a unit often shares its finding's array; the stored reference keeps Python from reusing its id()
         _, name = self._named.get(id(packed), (packed, None))
         if name is None:
             name = mask_id(study_id, packed)
@@ -62,7 +63,7 @@ class MaskWriter:
 
 
 def make_finding_rows(case: Case, outcomes: list[Outcome], masks: MaskWriter) -> list[dict]:
-    """Return the rows of the findings table for one image."""
+    """Return the image's rows of the findings table, and store the masks that they name."""
     rows = []
     lesions = [outcome for outcome in outcomes if outcome.mask is not None and not outcome.finding.heart]
     for outcome in outcomes:
@@ -83,7 +84,7 @@ def make_finding_rows(case: Case, outcomes: list[Outcome], masks: MaskWriter) ->
 
 
 def make_unit_rows(case: Case, units: Iterable[Unit], masks: MaskWriter) -> list[dict]:
-    """Return the rows of the units table for one image."""
+    """Return the image's rows of the units table, and store the masks that they name."""
     rows = []
     shared_names = "kind", "target", "word", "certainty", "sentence_index", "location"
     for number, unit in enumerate(units):
@@ -105,10 +106,11 @@ def run_shard(
     attrs: dict,
     **inputs: str | Path,
 ) -> None:
-    """Make the lesion masks, findings, units and study evidence of one shard under one threshold set.
+    """Write the lesion masks ``output`` and the tables of one shard under one threshold set (see the module).
 
-    ``inputs`` are the paths that :class:`cxr.ils.masks.inputs.ShardCases` takes. One image is in memory at a time. The
-    work uses one core, and shards run in parallel. Raises StoreError for a damaged input.
+    ``excluded``: table of excluded images to write; ``attrs``: attributes of the HDF5 file; ``inputs``: paths that
+    :class:`cxr.ils.masks.inputs.ShardCases` takes. One core and the memory of one image are used. Raises StoreError for
+    a damaged input.
     """
     cv2.setNumThreads(1)
     thresholds = ThresholdSet.from_settings(options.thresholds.as_dict())
@@ -137,7 +139,10 @@ def run_shard(
 def run_index(
     *, masks: list[str], findings_parts: list[str], excluded_parts: list[str], index: str, findings: str, excluded: str
 ) -> None:
-    """Write ``index`` (:data:`INDEX`, sorted by mask_id), ``findings`` and ``excluded``, sorted by study."""
+    """Join the shards: write the ``index`` of masks, sorted by mask_id, and the tables ``findings`` and ``excluded``.
+
+    ``masks``, ``findings_parts`` and ``excluded_parts``: the files of all shards.
+    """
     rows = []
     for path in masks:
         with Shard(path, key="mask_id") as shard:

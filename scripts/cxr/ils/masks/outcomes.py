@@ -1,4 +1,4 @@
-"""Compute the result of each finding on its image: mask, grounded labels and names, or the reason for none."""
+"""Compute the outcome of each finding on its image: a mask with the zones that it confirms, or the reason for none."""
 
 from dataclasses import dataclass, field
 
@@ -14,27 +14,27 @@ from cxr.ils.masks.zones import count_pixels, list_possible_names, merge_locatio
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finding with its lesion mask (uint8 packed (H, W / 8), None without one)."""
+    """A finding with its lesion mask, or with the reason why no pair names the finding."""
 
     finding: Finding
-    mask: np.ndarray | None = None
-    area: int = 0
-    grounded: tuple[str, ...] = ()
-    locations: tuple[str, ...] = ()
-    reported_locations: tuple[str, ...] = ()
-    reason: str | None = None
-    verdicts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
+    mask: np.ndarray | None = None  # uint8 packed (H, W / 8)
+    area: int = 0  # Area of the mask in pixels
+    grounded: tuple[str, ...] = ()  # Reported zone labels that the mask confirms
+    locations: tuple[str, ...] = ()  # Valid locations that name the mask in an instruction
+    reported_locations: tuple[str, ...] = ()  # Valid locations that may name the reported labels
+    reason: str | None = None  # Code of the reason why there is no mask, no grounded label or no name
+    verdicts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))  # Failed conditions of each box
     num_productive_boxes: int = 0
-    num_pixels_outside: int = 0
+    num_pixels_outside: int = 0  # Pixels of the mask outside the reported zones
 
     @property
     def ungrounded(self) -> tuple[str, ...]:
-        """Reported labels that the mask does not ground."""
+        """Reported zone labels that the mask does not confirm."""
         return tuple(label for label in self.finding.reported if label not in self.grounded)
 
 
 def compute_outcome(finding: Finding, case: Case, thresholds: ThresholdSet) -> Outcome:
-    """Return the outcome of one finding on its image."""
+    """Return the outcome of one finding on its image under a threshold set."""
     reported = finding.reported
     if finding.target is None:
         return Outcome(finding, reason=finding.reason, reported_locations=tuple(_all_names(reported)))
@@ -51,7 +51,10 @@ def compute_outcome(finding: Finding, case: Case, thresholds: ThresholdSet) -> O
 
 
 def compute_decision(finding: Finding, case: Case, thresholds: ThresholdSet) -> Decision | None:
-    """Return what the thresholds decide about a finding; None if no threshold matters to it."""
+    """Return the boxes and grey level that the thresholds select for a finding; None if the finding needs no threshold.
+
+    Two threshold sets with equal decisions give a finding the same outcome.
+    """
     reported = finding.reported
     if finding.target is None or finding.heart or all(case.zones.is_empty(label) for label in reported):
         return None
@@ -74,5 +77,5 @@ def _make_outcome(finding: Finding, lesion: Lesion, name_min_share: float) -> Ou
 
 
 def _all_names(labels: tuple[str, ...]) -> list[str]:
-    """Return every valid location that may name the labels, when no mask selects among a lobe's zones."""
+    """Return all valid locations that may name the zone labels; a lobe is named by all its zones."""
     return merge_locations(place for label in labels for place in list_possible_names(label))

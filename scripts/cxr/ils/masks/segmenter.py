@@ -1,4 +1,4 @@
-"""Run Algorithm 1 on one image, sharing intermediate results between findings and threshold sets."""
+"""Run Algorithm 1 on one image. Findings and threshold sets share intermediate results."""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -17,27 +17,23 @@ from cxr.ils.masks.zones import Zones, cached_method, ground_labels
 
 
 class Lesion(NamedTuple):
-    """The result of Algorithm 1 for one finding.
+    """The result of Algorithm 1 for one finding."""
 
-    ``mask``: uint8 packed (H, W / 8), None if empty; ``verdicts``: uint8 (N,), one per box; ``grounded``: zone labels;
-    ``pixels_by_label``: pixels of the mask in each zone; ``outside``: pixels outside the finding's own labels.
-    """
-
-    mask: np.ndarray | None
-    area: int
-    verdicts: np.ndarray
-    grounded: tuple[str, ...]
-    pixels_by_label: dict[str, int]
-    outside: int
+    mask: np.ndarray | None  # uint8 packed (H, W / 8); None if empty
+    area: int  # Area of the mask in pixels
+    verdicts: np.ndarray  # Bits of the conditions that each box fails, uint8 (N,)
+    grounded: tuple[str, ...]  # Zone labels of the finding that the mask confirms
+    pixels_by_label: dict[str, int]  # {zone label: pixels of the mask in the zone}
+    outside: int  # Pixels of the mask outside the finding's zones
 
 
 class Decision(NamedTuple):
-    """Everything besides the image that a lesion depends on; ``passing_boxes``: one byte per box, 1 if it passes."""
+    """All inputs besides the image from which a lesion is computed, so that equal inputs can share the result."""
 
-    labels: tuple[str, ...]
-    level: int
-    passing_boxes: bytes
-    fill: bool
+    labels: tuple[str, ...]  # Zone labels of the finding
+    level: int  # Minimum grey level of an anomalous pixel
+    passing_boxes: bytes  # One byte per box: 1 if the box meets all conditions, else 0
+    fill: bool  # Whether the mask may be extended to the lung base
 
     @property
     def passing(self) -> tuple[int, ...]:
@@ -46,7 +42,10 @@ class Decision(NamedTuple):
 
 
 class AnomalyLevel:
-    """The anomaly map thresholded at one grey level: signal per box, components and their grown shapes."""
+    """The anomaly map of a segmenter, thresholded at one grey level and opened, with its connected components.
+
+    ``signal``: number of anomalous pixels in each box, int64 (N,).
+    """
 
     def __init__(self, segmenter: "LesionSegmenter", level: int):
         self._segmenter = segmenter
@@ -56,12 +55,12 @@ class AnomalyLevel:
 
     @cached_property
     def components(self) -> algorithm.Components:
-        """Components of the opened map."""
+        """Connected components of the opened map."""
         return algorithm.find_components(self._opened)
 
     @cached_method
     def find_components_at(self, box: int) -> list[int]:
-        """Return the labels of the large enough components that share a pixel with a box."""
+        """Return the labels of the components of at least ``min_component_px`` pixels that share a pixel with a box."""
         touched_labels = self.components.find_touching(self._segmenter.boxes[box])
         smallest = self._segmenter.rules.min_component_px
         return [label for label in touched_labels if self._extent(label)[0] >= smallest]
@@ -72,7 +71,7 @@ class AnomalyLevel:
 
     @cached_method
     def grow(self, label: int) -> Region:
-        """Return a component after region growing."""
+        """Return the component with a label after region growing."""
         segmenter, steps = self._segmenter, self._segmenter.rules.grow_px
         height, width = segmenter.anomaly.shape
         _, (x1, y1, x2, y2) = self._extent(label)
@@ -86,14 +85,14 @@ class AnomalyLevel:
 
 
 class LesionSegmenter:
-    """Segments the lesions of one image from its maps and kept boxes, in the window that contains all maps.
+    """Segmenter of the lesions of one image. It works in the window, the rectangle of the frame where a map is not 0.
 
-    Args: ``anomaly`` uint8 (H, W), W a multiple of 8; ``image`` returns the frame, uint8 (H, W), and is called only if
-    a component grows; ``zones``: anatomy masks made on the edited image, for locations, grounding and names; ``lungs``
-    {right lung, left lung: uint8 packed (H, W / 8)}: organ masks made on the original image, used as L_r and L_l in c4,
-    region growing, the cut at the opposite lung and the effusion fill (paper A.3, A.5); ``boxes`` float (N, 4: x1, y1,
-    x2, y2) in frame pixels, clipped here; ``confidence`` float (N,); ``smallest_level``: the lowest grey level that
-    will be used. At level 0 the window is the full frame.
+    ``anomaly``: anomaly map, uint8 (H, W), W a multiple of 8. ``image``: function that returns the frame, uint8 (H, W).
+    ``zones``: zone masks made on the edited image. ``lungs``: {right lung, left lung: mask, uint8 packed (H, W / 8)},
+    made on the original image. They are the L_r and L_l of condition c4, and limit region growing, the cut at the
+    opposite lung and the filling of effusions (paper A.3, A.5). ``boxes``: float (N, 4: x1, y1, x2, y2) in frame
+    pixels. ``confidence``: of each box, float (N,). ``smallest_level``: the lowest grey level at which the map will be
+    thresholded; at 0 the window is the full frame.
     """
 
     def __init__(
@@ -130,22 +129,22 @@ class LesionSegmenter:
 
     @cached_property
     def image(self) -> np.ndarray:
-        """The frame in the window, uint8 (h, w)."""
+        """The part of the frame in the window, uint8 (h, w)."""
         return np.ascontiguousarray(self._image()[self.window])
 
     @cached_property
     def lungs(self) -> np.ndarray:
-        """Union of both lungs, uint8 (h, w) in the window."""
+        """Union of both lung masks in the window, uint8 (h, w)."""
         return self.lung(LUNGS[0]) | self.lung(LUNGS[1])
 
     @cached_method
     def lung(self, label: str) -> np.ndarray:
-        """Return a lung mask in the window, uint8 (h, w)."""
+        """Return the mask of a lung in the window, uint8 (h, w)."""
         return self._unpack(self._packed_lungs[label])
 
     @cached_method
     def zone(self, label: str) -> np.ndarray:
-        """Return a zone mask in the window, uint8 (h, w)."""
+        """Return the mask of a zone in the window, uint8 (h, w)."""
         return self._unpack(self.zones[label])
 
     def _unpack(self, packed: np.ndarray) -> np.ndarray:
@@ -154,20 +153,21 @@ class LesionSegmenter:
 
     @cached_method
     def union(self, labels: tuple[str, ...]) -> tuple[np.ndarray, int, np.ndarray]:
-        """Return the union of zone masks (uint8, window), its area, and its pixels in every box."""
+        """Return the union of zones in the window as (mask uint8 (h, w), area, pixels in each box int64 (N,))."""
         mask = np.bitwise_or.reduce([self.zone(label) for label in labels])
         return mask, cv2.countNonZero(mask), algorithm.count_pixels_in_boxes(mask, self.corners)
 
     @cached_method
     def level(self, level: int) -> AnomalyLevel:
-        """Return the anomaly map at a grey level."""
+        """Return the anomaly map thresholded at a grey level."""
         return AnomalyLevel(self, level)
 
     def flag_failed_conditions(self, labels: tuple[str, ...], taus: Thresholds) -> np.ndarray:
-        """Return the conditions c1..c4 that each box fails for a finding, uint8 (N,) of ``VERDICTS`` bits; 0 = none.
+        """Return the ``CONDITION_BITS`` of the conditions that each box fails for a finding, uint8 (N,); 0: none.
 
-        c1 = IoU(B, M) >= anatomy, c2 = confidence >= conf, c3 = |B and A| / |B| >= signal, c4 = IoU(B, either lung) >=
-        size. A box without area fails ``zero_area``. Conditions are cached: the sets of a grid share most of them.
+        For a box B, the finding's zones M and the anomalous pixels A, the conditions are c1: IoU(B, M) >= anatomy,
+        c2: confidence >= conf, c3: |B and A| / |B| >= signal, and c4: IoU of B and either lung >= size. A box without
+        area fails ``zero_area``. Results are cached, because the threshold sets of a grid share most conditions.
         """
         verdict = self._verdict
 
@@ -189,28 +189,31 @@ class LesionSegmenter:
         return self._verdicts[key]
 
     def zone_overlap(self, labels: tuple[str, ...]) -> Ratio:
-        """Return the value of c1 for every box: its IoU with a finding's zones."""
+        """Return the number that c1 compares, the IoU of each box with the union of a finding's zones."""
         _, mask_area, shared = self.union(labels)
         return algorithm.compute_box_iou(self.area, shared, mask_area)
 
     def signal(self, level: int) -> Ratio:
-        """Return the value of c3 for every box: the fraction of its pixels that are anomalous at a grey level."""
+        """Return the number that c3 compares, the fraction of each box's pixels that are anomalous at a grey level."""
         return Ratio(self.level(level).signal, self.area)
 
     @cached_property
     def lung_overlaps(self) -> list[Ratio]:
-        """Both values of c4 for every box: its IoU with each lung; c4 compares the larger."""
+        """The IoU of each box with the right and with the left lung. Condition c4 compares the larger."""
         masks = [self.lung(label) for label in LUNGS]
         shared = [algorithm.count_pixels_in_boxes(mask, self.corners) for mask in masks]
         areas = [cv2.countNonZero(mask) for mask in masks]
         return [algorithm.compute_box_iou(self.area, *pair) for pair in zip(shared, areas, strict=True)]
 
     def decide(self, labels: tuple[str, ...], taus: Thresholds, *, fill: bool) -> Decision:
-        """Return what a finding's lesion depends on; arguments as in :meth:`segment`."""
+        """Return the inputs from which :meth:`segment` computes the lesion of a finding; arguments as there."""
         return Decision(labels, taus.level, (self.flag_failed_conditions(labels, taus) == 0).tobytes(), fill)
 
     def segment(self, labels: tuple[str, ...], taus: Thresholds, *, fill: bool) -> Lesion:
-        """Return the lesion of a finding; ``fill``: whether it is an effusion that may be filled to the lung base."""
+        """Return the lesion of a finding with zone ``labels``.
+
+        ``fill``: whether the mask may be extended to the lung base, as for a basal effusion.
+        """
         verdicts = self.flag_failed_conditions(labels, taus)
         decision = Decision(labels, taus.level, (verdicts == 0).tobytes(), fill)
         if decision not in self._lesions:
@@ -242,10 +245,10 @@ class LesionSegmenter:
     def _refine(
         self, labels: tuple[str, ...], level: AnomalyLevel, passing: tuple[int, ...]
     ) -> tuple[list[Region], frozenset[int]]:
-        """Return the refined components of the passing boxes, and the productive boxes.
+        """Return the refined components of the passing boxes, and the indexes of the productive boxes.
 
-        A cut can leave a box without a component, which may close the side that only this box opened. So the cut
-        repeats until nothing changes; it terminates because the set of boxes only shrinks.
+        A passing box is productive if it keeps a component after pixels in closed lungs are cut. A cut can leave a box
+        without a component and so close the lung that only this box opened. So the cut repeats until no lung changes.
         """
         touched = {box: level.find_components_at(box) for box in passing}
         components = [label for component_labels in touched.values() for label in component_labels]
@@ -285,7 +288,7 @@ class LesionSegmenter:
         )
 
     def _fill_effusion(self, mask: np.ndarray, labels: tuple[str, ...], productive: frozenset[int]) -> np.ndarray:
-        """Add the lowest part of each lung whose base is grounded; both sides are decided before either is filled."""
+        """Return the mask with the lowest part of each lung whose base the mask confirms before anything is added."""
         area = cv2.countNonZero(mask)
         pixels_by_label = self.zones.count_pixels_by_label(self._pack_frame(mask))
         share = exact_fraction(self.rules.effusion_fill_share)
@@ -305,7 +308,10 @@ class LesionSegmenter:
 
 
 def _find_window(anomaly: np.ndarray, anatomy_mask: np.ndarray) -> tuple[slice, slice] | None:
-    """Return the smallest window of whole bytes with every zone, lung and anomalous pixel; None if empty."""
+    """Return (rows, columns) of the smallest window with all zone, lung and anomalous pixels; None without any.
+
+    ``anatomy_mask``: union of zones and lungs, packed. The columns are multiples of 8.
+    """
     covered = anatomy_mask | np.packbits(anomaly > 0, axis=-1)
     rows, columns = np.flatnonzero(covered.any(axis=1)).tolist(), np.flatnonzero(covered.any(axis=0)).tolist()
     return (slice(rows[0], rows[-1] + 1), slice(columns[0] * 8, columns[-1] * 8 + 8)) if rows else None

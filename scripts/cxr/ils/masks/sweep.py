@@ -1,6 +1,6 @@
-"""Evaluate a grid of threshold sets in one pass over a shard, for recall (Table 8) and yield.
+"""Count findings with grounded masks under many threshold sets in one pass over a shard (Table 8).
 
-Recall of a lesion type: studies with ``grounded`` > 0 divided by all its studies, including those without labels.
+The recall of a lesion type is the fraction of its studies with ``grounded`` > 0, including studies without zone labels.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ SWEEP = read_columns("masks", "sweep")
 
 
 def make_sweep_rows(case: Case, sets: Mapping[str, ThresholdSet]) -> dict[str, list[dict]]:
-    """Return the rows of one image by threshold set. Sets with the same decisions share the work."""
+    """Return {threshold set: rows of the sweep table} of one image. Sets that select the same boxes share the work."""
     by_lesion: dict[str, list[Finding]] = {}
     for finding in case.findings:
         if finding.target and finding.target != CARDIOMEGALY:
@@ -54,7 +54,7 @@ def _count_outcomes(outcomes: list[Outcome]) -> dict:
 
 
 def run_shard(*, output: str | Path, options: SweepSettings, **inputs: str | Path) -> None:
-    """Evaluate every threshold set on one shard, on one core; ``inputs``: paths of :class:`ShardCases`."""
+    """Write the sweep table of one shard, on one core; ``inputs``: paths that :class:`ShardCases` takes."""
     cv2.setNumThreads(1)
     sets = {name: ThresholdSet.from_settings(values.as_dict()) for name, values in options.sets.items()}
     rows: dict[str, list[dict]] = {name: [] for name in sets}

@@ -1,6 +1,6 @@
-"""Thresholds as exact fractions, so that ties are decided exactly (Tables 7 and 8).
+"""Thresholds as exact fractions, so that a ratio that equals a threshold reaches it (Tables 7 and 8).
 
-A float stands for the decimal it prints as: 0.1 is one tenth, not the nearest binary number.
+A float means the decimal number that Python prints. So 0.1 is one tenth, not the nearest binary number.
 """
 
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ EDEMA, GENERAL = "edema", "general"  # the two parts of a threshold set (Table 7
 
 
 def threshold_part(target: str) -> str:
-    """Return which part of a threshold set applies to a lesion type."""
+    """Return the part of a threshold set that applies to a lesion type, "edema" or "general"."""
     return EDEMA if target == EDEMA else GENERAL
 
 
 @cache
 def exact_fraction(share: float) -> Fraction:
-    """Return the decimal that ``share`` is written as: ``exact(0.1) == Fraction(1, 10)``."""
+    """Return the decimal number that Python prints for ``share``; ``exact_fraction(0.1) == Fraction(1, 10)``."""
     return Fraction(Decimal(repr(share)))
 
 
 def grey_level(share: float) -> int:
-    """Return the smallest grey level (0..255) that reaches ``share`` of 255: .10 -> 26, .05 -> 13, .01 -> 3."""
+    """Return the smallest grey level (0 to 255) of at least ``share`` x 255: 26 for .10, 13 for .05, 3 for .01."""
     return ceil(255 * exact_fraction(share))
 
 
@@ -35,7 +35,7 @@ def grey_level(share: float) -> int:
 class Thresholds:
     """The five thresholds of Algorithm 1."""
 
-    level: int
+    level: int  # Minimum grey level of an anomalous pixel (tau_ano)
     anatomy: Fraction
     conf: float
     signal: Fraction
@@ -43,26 +43,26 @@ class Thresholds:
 
     @classmethod
     def from_settings(cls, values: dict[str, float]) -> "Thresholds":
-        """Make the thresholds from floats ``ano``, ``anatomy``, ``conf``, ``signal``, ``size``."""
+        """Return the thresholds made from the floats ``ano``, ``anatomy``, ``conf``, ``signal`` and ``size``."""
         anatomy, signal, size = (exact_fraction(values[name]) for name in ("anatomy", "signal", "size"))
         return cls(grey_level(values["ano"]), anatomy, values["conf"], signal, size)
 
 
 @dataclass(frozen=True)
 class ThresholdSet:
-    """The thresholds of one data set: for edema, and for every other target (Table 7)."""
+    """The thresholds of edema, and those of all other lesion types (Table 7)."""
 
     general: Thresholds
     edema: Thresholds
 
     @classmethod
     def from_settings(cls, values: dict[str, dict[str, float]]) -> "ThresholdSet":
-        """Make the set from ``{"general": {...}, "edema": {...}}``."""
+        """Return the set made from ``{"general": {threshold: float}, "edema": {threshold: float}}``."""
         return cls(Thresholds.from_settings(values[GENERAL]), Thresholds.from_settings(values[EDEMA]))
 
     @property
     def smallest_level(self) -> int:
-        """The lowest grey level of any target's threshold."""
+        """The lower of the two grey levels at which an anomaly map is thresholded."""
         return min(self.general.level, self.edema.level)
 
     def for_target(self, target: str) -> Thresholds:
@@ -71,19 +71,19 @@ class ThresholdSet:
 
 
 class Ratio(NamedTuple):
-    """Ratios of pixel counts (integers of one shape); a ratio is 0 where ``total`` is 0."""
+    """Ratios ``part`` / ``total`` of pixel counts, integers of one shape. A ratio is 0 where ``total`` is 0."""
 
     part: np.ndarray
     total: np.ndarray
 
     def to_fractions(self) -> list[Fraction]:
-        """Return one-dimensional ratios as the exact fractions that :func:`is_at_least` compares."""
+        """Return the ratios, which must be one-dimensional, as exact fractions."""
         pairs = zip(self.part.tolist(), self.total.tolist(), strict=True)
         return [Fraction(part, total) if total else Fraction(0) for part, total in pairs]
 
 
 def is_at_least(part: np.ndarray, total: np.ndarray, share: Fraction) -> np.ndarray:
-    """Return part / total >= share, element by element, without rounding; both arrays are those of a :class:`Ratio`."""
+    """Return bool arrays: whether the :class:`Ratio` ``part`` / ``total`` is at least ``share``, without rounding."""
     part, total = np.asarray(part, np.int64), np.asarray(total, np.int64)
     top, bottom = share.numerator, share.denominator
     if max(top, bottom) * int(total.max(initial=1)) >= 2**63:

@@ -1,6 +1,6 @@
-"""Make the positive units: positive instructions without their text.
+"""Make the units of an image: positive instructions with their mask, but without their text.
 
-Under a rule set to ``strict``, pairs that contradict the report are dropped, although the paper's wording allows them.
+Rules with the value ``strict`` drop pairs that contradict the report, although the paper's wording allows them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,41 +15,41 @@ from cxr.ils.masks.settings import STRICT, Rules
 from cxr.ils.masks.zones import is_within, list_possible_names, merge_locations, unite_masks
 
 UNTYPED = ("opacity", "consolidation")
-"""Lesion types that describe appearance, not disease, so they do not contradict another type."""
+"""Lesion types that describe an appearance, not a disease, so they do not contradict another type."""
 
 Region = Callable[[Sequence[str]], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One positive instruction. Its ``members`` share its text; the masks of ``joins`` lie in its location."""
+    """One positive instruction. A basic unit may have a twin, a lesion-inference instruction with the same mask."""
 
-    kind: str
-    target: str
-    word: str
-    certainty: str
+    kind: str  # basic or global
+    target: str  # Lesion type
+    word: str  # The lesion type that the text names
+    certainty: str  # definitive or tentative
     sentence_index: int | None
-    location: tuple[str, ...]
-    members: tuple[Outcome, ...]
-    joins: tuple[Outcome, ...] = field(default=())
-    mask: np.ndarray | None = None
-    inference: bool = False
-    dropped: str | None = None
-    inference_dropped: str | None = None
+    location: tuple[str, ...]  # Valid locations; the heart for cardiomegaly
+    members: tuple[Outcome, ...]  # Findings that make this instruction
+    joins: tuple[Outcome, ...] = field(default=())  # Other findings whose masks in the location are added
+    mask: np.ndarray | None = None  # uint8 packed (H, W / 8); None if dropped
+    inference: bool = False  # Whether the unit has a twin
+    dropped: str | None = None  # Code of the reason why the unit makes no pair
+    inference_dropped: str | None = None  # Code of the reason why the unit has no twin
 
     @property
     def findings(self) -> list[int]:
-        """Indexes of the findings, members first, each once."""
+        """Indexes of the members and then of the joined findings, each once."""
         return list(dict.fromkeys(outcome.finding.index for outcome in (*self.members, *self.joins)))
 
     @property
     def grounded(self) -> list[str]:
-        """Grounded zone labels of the members; the heart for cardiomegaly."""
+        """Zone labels that the members' masks confirm; the heart for cardiomegaly."""
         return self._labels(label for outcome in self.members for label in outcome.grounded)
 
     @property
     def reported(self) -> list[str]:
-        """Reported zone labels of the members; the heart for cardiomegaly."""
+        """Zone labels that the report names for the members; the heart for cardiomegaly."""
         return self._labels(label for outcome in self.members for label in outcome.finding.reported)
 
     def _labels(self, labels: Iterable[str]) -> list[str]:
@@ -57,10 +57,10 @@ class Unit:
 
 
 def make_positive_units(outcomes: Sequence[Outcome], region: Region, rules: Rules) -> list[Unit]:
-    """Return the units of one image: basics in the order of their findings, then globals in the order of the types.
+    """Return the units of one image, basic units in the order of their findings, then global units by lesion type.
 
-    ``outcomes``: every positive finding of the used section, in order; ``region`` returns the union of valid locations
-    as a packed mask. Dropped units are included, with their reason.
+    ``outcomes``: those of all positive findings of the section that is used, in order; ``region``: function that
+    returns the union of valid locations as a packed mask. Dropped units are included, with their reason.
     """
     basics = [make_basic_unit(outcome, outcomes, region, rules) for outcome in outcomes if outcome.locations]
     if rules.one_answer == STRICT:
@@ -71,16 +71,16 @@ def make_positive_units(outcomes: Sequence[Outcome], region: Region, rules: Rule
 
 
 def list_kinds(lesion: str, rules: Rules) -> frozenset[str]:
-    """Return a lesion type and, under ``kinds`` strict, the kinds under it."""
+    """Return a lesion type and, under ``kinds`` strict, its subtypes in the hierarchy."""
     return frozenset((lesion, *kinds_under(lesion)) if rules.kinds == STRICT else (lesion,))
 
 
 def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Region, rules: Rules) -> Unit:
-    """Return the basic unit of a grounded, named finding.
+    """Return the basic unit of a finding whose mask has a name.
 
-    Under ``joint_location`` strict, other findings with the same word or a kind under it belong to the answer if they
-    lie in the named location: grounded findings add the part of their mask inside it; if one is not grounded there, the
-    unit is dropped, because no answer would be right.
+    Under ``joint_location`` strict the mask must include all findings of the named type and its subtypes in the named
+    location. Grounded findings add the part of their mask that lies there. If another finding may lie there but its
+    mask does not confirm the place, the unit is dropped, because no mask would be right.
     """
     finding = outcome.finding
     names = finding.target, finding.word, finding.certainty, finding.sentence_index
@@ -89,7 +89,7 @@ def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Regio
         return unit
     words = list_kinds(finding.word, rules)
     siblings = [sibling for sibling in outcomes if sibling is not outcome and sibling.finding.word in words]
-    for sibling in siblings:  # one that lies, or could lie, where its mask has no pixel
+    for sibling in siblings:  # drop the unit if a sibling may lie in its location without a mask there
         places = {place for label in sibling.ungrounded for place in list_possible_names(label)}
         if any(is_within(place, unit.location) for place in places | sibling.finding.blocks):
             return replace(unit, dropped="ungrounded_sibling")
@@ -104,7 +104,10 @@ def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Regio
 
 
 def merge_same_texts(units: Sequence[Unit]) -> list[Unit]:
-    """Merge units with the same text into the first, with the union of masks; if one is dropped, all are."""
+    """Return the units with those of equal text merged into the first, with the union of their masks.
+
+    If one of the merged units is dropped, the merged unit is dropped too.
+    """
     by_text: dict[tuple, list[Unit]] = {}
     for unit in units:
         by_text.setdefault((unit.word, unit.location), []).append(unit)
@@ -119,10 +122,10 @@ def merge_same_texts(units: Sequence[Unit]) -> list[Unit]:
 
 
 def mark_twins(basics: Sequence[Unit], rules: Rules) -> list[Unit]:
-    """Mark the basic units of pneumonia, atelectasis and edema that get a lesion-inference twin.
+    """Return the basic units, those of pneumonia, atelectasis and edema marked if they get a lesion-inference twin.
 
-    A finding with several candidates gets no twin, and neither does a mask with findings of several types. Under
-    ``one_answer`` strict, all twins of one location with different answers are dropped.
+    There is no twin if several diseases may explain a finding, or if the mask has findings of several types. Under
+    ``one_answer`` strict, twins with the same location but different answers are dropped.
     """
     answers: dict[tuple[str, ...], set[tuple[str, bool]]] = {}
     for unit in basics:
@@ -152,8 +155,9 @@ def _twin_obstacle(unit: Unit) -> str | None:
 def make_global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> Unit | None:
     """Return the global unit of a lesion type; None if the report and the masks do not allow one.
 
-    At least one finding must have the type itself. All findings of the type and (``kinds`` strict) of the kinds under
-    it must be fully grounded and definitive. Cardiomegaly: the heart, unless weakly hedged.
+    At least one finding must have the type. All findings of the type and, under ``kinds`` strict, of its subtypes must
+    be definitive, and their masks must confirm all reported zones. For cardiomegaly, which needs a finding that is not
+    weakly hedged, the mask is the heart.
     """
     if lesion == CARDIOMEGALY:
         hearts = [outcome for outcome in outcomes if outcome.finding.heart and outcome.mask is not None]
@@ -165,7 +169,7 @@ def make_global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> 
         members = members or [outcome for outcome in outcomes if outcome.finding.target == lesion]
         for outcome in members:
             finding = outcome.finding
-            # One of several candidates is tentative, even if the finding that it explains is certain.
+            # A type that is one of several possible explanations is not sure, even if the finding is.
             is_sure = finding.definitive and finding.target in kinds
             if not (is_sure and outcome.locations and outcome.grounded == finding.reported):
                 return None

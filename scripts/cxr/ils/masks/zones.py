@@ -1,4 +1,4 @@
-"""Anatomy masks of one image, packed eight pixels per byte as in the shard, and the locations that they name."""
+"""Zone masks of one image, packed eight pixels per byte as in the shard, and the valid locations that name a mask."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, wraps
@@ -11,7 +11,7 @@ from cxr.ils.masks.thresholds import exact_fraction
 
 
 def cached_method(method: Callable) -> Callable:
-    """Keep a method's results in its object, by its arguments."""
+    """Return the method with a cache of its results by arguments, kept in each object (decorator)."""
     name = f"_results_of_{method.__name__}"
 
     @wraps(method)
@@ -25,19 +25,19 @@ def cached_method(method: Callable) -> Callable:
 
 
 class Zones:
-    """Anatomy masks by label: ``packed`` uint8 (K, H, W / 8), its rows named by ``labels`` (at least the 15 zones)."""
+    """Anatomy masks of one image: ``packed`` uint8 (K, H, W / 8), one mask for each of the K ``labels``."""
 
     def __init__(self, packed: np.ndarray, labels: Sequence[str]):
         self.packed = packed
         self._row = {label: row for row, label in enumerate(labels)}
 
     def __getitem__(self, label: str) -> np.ndarray:
-        """Return the mask of a label, uint8 packed (H, W / 8)."""
+        """Return the mask with a label, uint8 packed (H, W / 8)."""
         return self.packed[self._row[label]]
 
     @cached_method
     def is_empty(self, label: str) -> bool:
-        """Return whether the mask of a label has no pixel."""
+        """Return whether the mask with a label has no pixel."""
         return not self[label].any()
 
     @cached_property
@@ -46,7 +46,7 @@ class Zones:
 
     @cached_property
     def visible(self) -> frozenset[str]:
-        """The valid locations whose mask is not empty."""
+        """Valid locations whose mask is not empty."""
         return frozenset(place for place in VALID_LOCATIONS if not self.is_empty(place))
 
     def find_overlapping(self, mask: np.ndarray) -> frozenset[str]:
@@ -56,32 +56,32 @@ class Zones:
 
     @cached_method
     def find_overlapping_label(self, label: str) -> frozenset[str]:
-        """Return the valid locations that share a pixel with the mask of a label."""
+        """Return the valid locations that share a pixel with the zone ``label``."""
         return self.find_overlapping(self[label])
 
     def count_pixels_by_label(self, mask: np.ndarray) -> dict[str, int]:
-        """Return the pixels that each label's mask shares with a mask, uint8 packed (H, W / 8)."""
+        """Return {label: number of pixels that its zone shares with a mask, uint8 packed (H, W / 8)}."""
         shared = np.bitwise_count(self._shared(mask)).sum(axis=(1, 2), dtype=np.int64)
         return dict(zip(self._row, shared.tolist(), strict=True))
 
     def _shared(self, mask: np.ndarray) -> np.ndarray:
-        """Return the overlap of each label's mask with a mask, cropped to the rows that this mask occupies."""
+        """Return the intersection of each zone with a mask, cropped to the rows that are not empty in the mask."""
         _, top, _, height = cv2.boundingRect(mask)
         some = slice(top, top + height)
         return self._words[:, some] & view_as_words(mask)[some]
 
     def union(self, labels: Sequence[str]) -> np.ndarray:
-        """Return the union of masks, uint8 packed (H, W / 8). ``labels``: at least one."""
+        """Return the union of zones, uint8 packed (H, W / 8). ``labels``: at least one."""
         return unite_masks([self[label] for label in labels])
 
 
 def unite_masks(masks: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the union of at least one mask; a single mask is returned as it is."""
+    """Return the union of at least one mask. A single mask is returned without a copy."""
     return masks[0] if len(masks) == 1 else np.bitwise_or.reduce(masks)
 
 
 def view_as_words(packed: np.ndarray) -> np.ndarray:
-    """Return packed masks (..., H, W / 8) viewed as 8-byte words, if the row length allows it, for speed."""
+    """Return packed masks (..., H, W / 8) as uint64, which is faster, or unchanged if W is no multiple of 64."""
     return np.ascontiguousarray(packed).view(np.uint64) if packed.shape[-1] % 8 == 0 else packed
 
 
@@ -104,10 +104,11 @@ def ground_labels(
     min_px: int,
     min_share: float,
 ) -> tuple[str, ...]:
-    """Return the reported labels that the mask confirms, in their order.
+    """Return the reported zone labels that a lesion mask confirms (the grounded labels), in their order.
 
-    A label is grounded if its anatomy mask meets a productive box (``meets``) and contains at least ``min_px`` pixels
-    and the fraction ``min_share`` of the final mask (``pixels_by_label`` and ``area``, in pixels).
+    A label is grounded if its zone meets a productive box and contains at least ``min_px`` pixels and the fraction
+    ``min_share`` of the mask. ``pixels_by_label``: pixels of the mask in each zone; ``area``: pixels of the mask;
+    ``meets``: whether each zone meets a productive box.
     """
     share = exact_fraction(min_share)
     return tuple(
@@ -125,10 +126,10 @@ def name_locations(
     min_share: float,
     excluded_zones: Iterable[str] = (),
 ) -> list[str]:
-    """Return the valid locations that name a set of zone labels, in the order of Table 9; empty if none applies.
+    """Return the valid locations that name a mask with zone ``labels``, in the order of Table 9; empty if none applies.
 
-    A lobe is named by those zones of its side that contain at least the fraction ``min_share`` of the mask and are not
-    in ``excluded_zones`` (ungrounded labels). A zone is dropped if its whole lung is named.
+    A lobe is no valid location. Its name is replaced by those of its zones that contain at least the fraction
+    ``min_share`` of the mask and are not in ``excluded_zones``. A zone is left out if its whole lung is named.
     """
     share, excluded_zones = exact_fraction(min_share), set(excluded_zones)
     locations: set[str] = set()
@@ -148,17 +149,17 @@ def merge_locations(locations: Iterable[str]) -> list[str]:
 
 
 def list_possible_names(label: str) -> tuple[str, ...]:
-    """Return the valid locations that may name a zone label: itself, or the zones of a lobe."""
+    """Return the valid locations that may name a zone label, which are the zones of a lobe or else the label."""
     return LOBE_ZONES.get(label, (label,))
 
 
 def is_within(location: str, places: Iterable[str]) -> bool:
-    """Return whether a valid location is one of ``places`` or a zone of a whole lung among them."""
+    """Return whether a valid location, or the lung that contains it, is one of ``places``."""
     return location in places or lung_of(location) in places
 
 
 def list_related_by_name(label: str) -> set[str]:
-    """Return the valid locations that contain a zone label by name, or that it contains if it is a whole lung."""
+    """Return the valid locations that overlap a zone label by name: the lung around it and the zones within it."""
     if label in LUNGS:
         return {label, *zones_of(side_of(label))}
     return {lung_of(label), *list_possible_names(label)}

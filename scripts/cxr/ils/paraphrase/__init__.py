@@ -1,1 +1,1 @@
-"""Paraphrases of the instructions by personas, with the same meaning (paper C.3)."""
+"""Paraphrases of the instructions in the styles of several personas, such as a layperson (paper C.3)."""

@@ -1,4 +1,4 @@
-"""Load a paraphrase engine by name: a module ``cxr.ils.paraphrase.<name>`` with ``load(options)``."""
+"""Load a paraphrase engine by its name, that of a module in ``cxr.ils.paraphrase`` with a function ``load``."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -10,35 +10,38 @@ from cxr.ils.templates import Instruction
 
 @dataclass(frozen=True)
 class Task:
-    """An instruction to reword, with its meaning and the wordings that it already has."""
+    """An instruction to reword."""
 
     text: str
     meaning: Instruction
-    existing_wordings: Collection[str] = ()
+    existing_wordings: Collection[str] = ()  # Wordings by other personas, which must not be repeated
 
 
 @dataclass(frozen=True)
 class Rewording:
-    """An engine's result for a task: wordings, or the problem and the raw text of the last attempt."""
+    """The result of an engine for a task."""
 
     wordings: tuple[str, ...] = ()
-    problem: str | None = None
-    raw: str = ""
+    problem: str | None = None  # Why there is no usable wording
+    raw: str = ""  # The unusable text of the last attempt
     attempts: int = 1
 
 
 Reword = Callable[[Sequence[Task], str], list[Rewording]]
-"""Takes tasks and a persona; returns one :class:`Rewording` per task, in order."""
+"""Function of (tasks, persona) that returns one :class:`Rewording` per task, in order."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """The rewording function, and the engine's name or the model with its revision, for the lines."""
+    """A paraphrase engine that is ready for use."""
 
     reword: Reword
-    made_by: str
+    made_by: str  # Name of the engine, or of the model with its revision, as written into the results
 
 
 def load_engine(options: ParaphraseOptions, execution: dict) -> Engine:
-    """Return the engine of the options. ``execution``: how a model is run. Raises UserError for an unknown name."""
+    """Return the engine that ``options`` names. ``execution``: settings of the run of a language model.
+
+    Raises UserError for an unknown engine.
+    """
     return engine_module("cxr.ils.paraphrase", options.engine).load(options, execution)

@@ -1,8 +1,9 @@
-"""The paraphrase stage: collect the distinct instructions of a dataset, and reword each by personas.
+"""The paraphrase stage: collect the distinct instructions of a dataset, and reword each in the style of each persona.
 
-Both files are JSON Lines: an instruction per line with type, word (the named lesion type) and location, null if the
-text is not of Table 2, as in a release by others; then one per instruction and persona, with wordings (empty if none is
-usable), problem (why, or null), raw (the engine's last answer if it was unusable), attempts, made_by.
+Both outputs are JSON Lines. The first has one line per instruction with type, word (the lesion type) and location,
+which are null for a text that is not of Table 2, as in a foreign release. The second has one line per instruction and
+persona with wordings (empty if none is usable), problem (the reason, or null), raw (the engine's last answer if it was
+unusable), attempts and made_by.
 """
 
 import logging
@@ -22,14 +23,14 @@ from cxr.ils.paraphrase.wording_checks import find_problem
 from cxr.ils.templates import Instruction, parse_instruction
 
 log = logging.getLogger("cxr")
-MAX_LOGGED_LETTERS = 1000  # maximum number of characters of an answer in the log. An answer contains no patient text
+MAX_LOGGED_LETTERS = 1000  # maximum number of logged characters of an answer, which has no patient text
 NOT_AN_INSTRUCTION = "not an instruction of Table 2"
 RESOURCE_FILES = ("columns/paraphrase.toml",)
 COUNTS = read_columns("paraphrase", "counts")
 
 
 def run_instructions(*, lines: Sequence[str], output: str) -> None:
-    """Collect the instructions of the pairs in the files ``lines``."""
+    """Write the distinct instructions of the pairs in the files ``lines`` to the file ``output``."""
     texts = sorted({line["instruction"] for path in lines for line in read_lines(path)})
     rows = []
     for text in texts:
@@ -40,12 +41,12 @@ def run_instructions(*, lines: Sequence[str], output: str) -> None:
         else:
             rows.append({"instruction": text} | meant | {"location": list(meant["location"])})
     unknown = sum(row["type"] is None for row in rows)
-    log.info("paraphrase: %d distinct instructions, %d of them of unknown form", len(rows), unknown)
+    log.info("paraphrase: %d distinct instructions, %d of them not of Table 2", len(rows), unknown)
     write_lines(output, rows, checked=True)
 
 
 def run(*, instructions: str, wordings: str, counts_table: str, options: ParaphraseOptions, execution: dict) -> None:
-    """Reword the instructions of a dataset; one without a usable wording keeps its plain text. Raises UserError."""
+    """Write the ``wordings`` of ``instructions`` and the table of counts. Raises UserError if none is reworded."""
     rows = list(read_lines(instructions))
     lines = reword_all(rows, options, engine.load_engine(options, execution))
     write_lines(wordings, lines, checked=True)
@@ -53,7 +54,7 @@ def run(*, instructions: str, wordings: str, counts_table: str, options: Paraphr
     write_table(counts_table, table, COUNTS)
     without = table["plain_only"].sum()
     if without:
-        log.warning("paraphrase: %d of %d have no wording of a persona: see %s", without, len(lines), counts_table)
+        log.warning("paraphrase: %d of %d rewordings failed: see %s", without, len(lines), counts_table)
     typed_lines = [line for line in lines if line["type"] is not None]
     if typed_lines and not any(line["wordings"] for line in typed_lines):
         reason = Counter(line["problem"] for line in typed_lines).most_common(1)[0][0]
@@ -64,7 +65,7 @@ def run(*, instructions: str, wordings: str, counts_table: str, options: Paraphr
 
 
 def reword_all(rows: Sequence[dict], options: ParaphraseOptions, reword_engine: engine.Engine) -> list[dict]:
-    """Return the lines of all instructions and personas. Wordings are checked, whichever engine made them."""
+    """Return one line per instruction and persona. The wordings of every engine are checked."""
     meaning_by_text = {
         row["instruction"]: Instruction(row["type"], row["word"], tuple(row["location"]))
         for row in rows
@@ -91,7 +92,7 @@ def reword_all(rows: Sequence[dict], options: ParaphraseOptions, reword_engine: 
 
 
 def count_rewordings(lines: Sequence[dict]) -> pl.DataFrame:
-    """Return how many instructions each persona reworded, by instruction type, and the problems of the others."""
+    """Return the table ``COUNTS``: instructions with and without wordings by persona and type, and the problems."""
     groups: dict[tuple[str, str], list[dict]] = {}
     for line in lines:
         groups.setdefault((line["persona"], line["type"] or "unknown"), []).append(line)

@@ -10,28 +10,33 @@ RULES_WORDINGS = 3  # wordings of a persona in resources/paraphrase/wordings.yam
 
 
 class ParaphraseLlm(LanguageModel):
-    """The language model of the engine vllm; the paper does not name its model."""
+    """The language model of the engine vllm. The paper does not name its model."""
 
     max_tokens: int = redefine(LanguageModel, "max_tokens", 1024)
 
 
 class WordingSettings(Section):
-    """Engine and number of the wordings."""
+    """Settings that select the engine, the personas and the number of wordings."""
 
     engine: Literal["rules", "vllm"] = key(
-        "rules", "rules: fixed wordings, no download; vllm: a language model whose answers are parsed and checked."
+        "rules",
+        "rules: wordings from a file, without a model; vllm: wordings by a language model, which are checked.",
     )
     personas: list[Persona] = key(
-        lambda: list(get_args(Persona)), "Personas whose style the wordings imitate.", source=PAPER, min_length=1
+        lambda: list(get_args(Persona)),
+        "Personas in whose style to reword instructions.",
+        source=PAPER,
+        min_length=1,
     )
     per_persona: int = key(
-        RULES_WORDINGS, "Wordings per persona; the engine rules has three.", source=PAPER, unit="wordings", ge=1, le=20
-    )
+        RULES_WORDINGS, "Wordings per instruction and persona; the engine rules has at most three.", source=PAPER,
+        unit="wordings", ge=1, le=20,
+    )  # fmt: skip
 
     @constraint
     def _each_persona_once(self) -> None:
         if len(set(self.personas)) < len(self.personas):
-            raise ValueError("personas names one twice: name each once")
+            raise ValueError("personas lists a persona twice: list each once")
         if self.engine == "rules" and self.per_persona > RULES_WORDINGS:
             raise ValueError(
                 f"per_persona is {self.per_persona}, but the engine rules has {RULES_WORDINGS} wordings for each "
@@ -40,7 +45,7 @@ class WordingSettings(Section):
 
 
 class ParaphraseSettings(WordingSettings):
-    """Other wordings of the instructions (C.3)."""
+    """Settings of the paraphrases of instructions (C.3)."""
 
     llm: ParaphraseLlm = key(ParaphraseLlm, "The language model of the engine vllm.")
 

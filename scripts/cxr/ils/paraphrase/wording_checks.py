@@ -1,6 +1,6 @@
-"""Check that wordings keep the meaning of their instruction, by ``resources/paraphrase/vocabulary.yaml``.
+"""Check that wordings keep the meaning of their instruction, with ``resources/paraphrase/vocabulary.yaml``.
 
-The parser extracts the lesion type and the places from a text by their names. It rejects any text that it does not
+The parser finds the names of the lesion type and of the locations in a text. It rejects a text that it does not
 understand, because a wording with a different meaning would teach a model a wrong mask.
 """
 
@@ -20,12 +20,12 @@ BOTH = "both"
 
 
 class UnusableWording(ValueError):
-    """Raised for an unusable wording. The message gives the reason without quoting the wording, so it may be logged."""
+    """Raised for an unusable wording. The message does not quote the wording, so it may be logged."""
 
 
 @cache
 def _patterns() -> SimpleNamespace:
-    """Return the vocabulary as patterns; ``lesions`` and ``places`` map each term to its meaning."""
+    """Return the vocabulary: ``lesions`` and ``places`` as {term: meaning}, and its lists of words as patterns."""
     vocabulary = load_resource(RESOURCE_FILES[0])
     lesions = {term: lesion.name for lesion in LESION_TYPES for term in lesion.synonyms}
     places = {
@@ -59,18 +59,18 @@ def _any_of(terms: dict) -> re.Pattern:
 
 
 def list_lesion_names(lesion: str) -> list[str]:
-    """Return the names of a lesion type."""
+    """Return the terms of the vocabulary for a lesion type."""
     return [name for name, meaning in _patterns().lesions.items() if meaning == lesion]
 
 
 def list_place_names(location: str) -> list[str]:
-    """Return the names of a valid location."""
+    """Return the terms of the vocabulary for a valid location."""
     side, _, level = location.partition(" ")
     return [term.format(side=side) for term in load_resource(RESOURCE_FILES[0])["places"][level]]
 
 
 def parse_wording(text: str) -> Instruction:
-    """Return the meaning of a wording. Raises :class:`UnusableWording`."""
+    """Return the meaning of a wording. Raises :class:`UnusableWording` if the text is not understood."""
     words = _patterns()
     if len(text) > words.longest:
         raise UnusableWording("longer than any instruction")
@@ -98,7 +98,7 @@ def parse_wording(text: str) -> Instruction:
 
 
 def find_meaning_problem(text: str, meant: Instruction) -> str | None:
-    """Return why a wording does not have the meaning of an instruction; None if it has."""
+    """Return the reason why a wording does not mean the same as an instruction; None if it does."""
     try:
         parsed_wording = parse_wording(text)
     except UnusableWording as reason:
@@ -111,7 +111,7 @@ def find_meaning_problem(text: str, meant: Instruction) -> str | None:
 
 
 def find_problem(wordings: Sequence[str], task: Task) -> str | None:
-    """Return the problem of the first bad wording of an instruction, with its number; None if all are usable."""
+    """Return the number and problem of the first unusable wording of a task as text; None if all are usable."""
     plain_texts = {_normalise(text) for text in (task.text, *task.existing_wordings)}
     for number, text in enumerate(wordings, 1):
         if _normalise(text) in plain_texts:

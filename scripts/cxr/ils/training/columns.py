@@ -1,4 +1,4 @@
-"""Columns of the tables that a training writes, importable without torch."""
+"""Columns of the tables that a training writes. The import of this module needs no torch."""
 
 from cxr.base.columns import read_columns
 

@@ -1,4 +1,4 @@
-"""Draw the curves of a training: losses by update, validation scores by epoch."""
+"""Draw the curves of a training: losses by update (optimiser step), and validation scores by epoch."""
 
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ COLOURS = {"loss": BLACK, "text": BLUE, "bce": VERMILION, "dice": GREEN}
 SCORES = {"giou": ("gIoU", BLUE, "o"), "ciou": ("cIoU", ORANGE, "s"), "n_acc": ("N-Acc", GREEN, "^")}
 DPI = 110
 MAX_POINTS = 200
-"""Maximum number of points of a curve; updates are averaged in that many groups."""
+"""Maximum number of points of a curve. If there are more updates, groups of them are averaged."""
 
 
 def run_curves(*, updates: str, epochs: str, figure: str) -> None:
@@ -22,7 +22,7 @@ def run_curves(*, updates: str, epochs: str, figure: str) -> None:
 
 
 def draw_curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
-    """Draw losses by update, without skipped updates, and scores by epoch, with the best epoch marked."""
+    """Return the figure: losses by update without skipped updates, and scores by epoch with the best epoch marked."""
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     loss_axes, score_axes = figure.subplots(1, 2)
     applied_updates = updates.filter(~pl.col("skipped"))
@@ -46,6 +46,6 @@ def draw_curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
 
 
 def average_groups(values: np.ndarray) -> np.ndarray:
-    """Return the means of at most ``MAX_POINTS`` groups of consecutive values: (N,) to (n,)."""
+    """Return the means of consecutive groups of the values (N,), at most ``MAX_POINTS`` groups."""
     edges = np.linspace(0, len(values), min(MAX_POINTS, len(values)) + 1).astype(int)
     return np.array([values[first:last].mean() for first, last in pairwise(edges)])

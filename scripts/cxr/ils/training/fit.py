@@ -1,4 +1,4 @@
-"""A training of ROSALIA: its batches, losses, scores on the validation split, and the best epoch's weights."""
+"""The training loop of ROSALIA with its losses and validation scores, which keeps the best epoch's weights."""
 
 import logging
 import math
@@ -24,7 +24,7 @@ from cxr.segmentation.losses import LossWeights, bce_loss, dice_loss, mean_loss
 
 log = logging.getLogger("cxr")
 LOSSES = {"loss": "loss", "text": "ce", "bce": "bce", "dice": "dice"}
-"""{column of the log: name of the loss}."""
+"""{column of the log: key of the loss in the result of :func:`compute_losses`}."""
 
 WEIGHTS = LossWeights(text=0.5, bce=5.0, dice=1.0)  # weights of the losses (paper)
 
@@ -32,19 +32,18 @@ WEIGHTS = LossWeights(text=0.5, bce=5.0, dice=1.0)  # weights of the losses (pap
 def compute_losses(
     output: Output, batch: Batch, weights: LossWeights = WEIGHTS, dice_on: str = "positives"
 ) -> dict[str, torch.Tensor]:
-    """Return the weighted losses of a batch: loss (their sum), ce, bce, dice.
+    """Return the weighted losses of a batch, {"loss": their sum, "ce": text, "bce": masks, "dice": masks}.
 
-    ``dice_on``: masks in the Dice loss: "all" (LISA), or only "positives", samples with a lesion (ROSALIA: an empty
-    target always costs nearly 1).
-
-    Raises ValueError if a sample's masks and predictions differ in number or size.
+    ``dice_on``: "all" computes the Dice loss on all masks (LISA), and "positives" only on samples with a lesion
+    (ROSALIA), because the Dice loss of an empty mask is always nearly 1. Raises ValueError if a sample's masks and
+    predictions differ in number or size.
     """
     # an answer without [SEG] predicts no mask and needs none
     pairs = zip(batch.masks, output.masks, strict=True)
     masks = [(mask if len(mask_logits) else mask[:0]).to(output.low_res.device) for mask, mask_logits in pairs]
     for name, mask, mask_logits in zip(batch.pair_ids, masks, output.masks, strict=True):
         if mask.shape != mask_logits.shape:
-            raise ValueError(f"{name}: its masks are {tuple(mask.shape)}, its predictions {tuple(mask_logits.shape)}")
+            raise ValueError(f"{name}: masks of {tuple(mask.shape)}, but predictions of {tuple(mask_logits.shape)}")
     in_dice = [dice_on == "all" or has_lesion for has_lesion in torch.stack([mask.any() for mask in masks]).tolist()]
     text = functional.cross_entropy(output.text_logits.float(), output.text_labels, reduction="sum")
     parts = {
@@ -57,27 +56,27 @@ def compute_losses(
 
 @dataclass
 class Progress(TrainingLog):
-    """Progress and log of a training. best: highest score; epochs: rows of the scored epochs."""
+    """Progress and log of a training."""
 
-    best: float = -math.inf
-    epochs: list[dict] = field(default_factory=list)
+    best: float = -math.inf  # Highest validation score
+    epochs: list[dict] = field(default_factory=list)  # Log rows of the scored epochs
 
 
 @dataclass(frozen=True)
 class Scores:
-    """gIoU and cIoU of positive pairs, fraction of negative pairs with an empty mask; NaN without such pairs."""
+    """Validation scores from 0 to 1. A score is NaN if there are no pairs for it."""
 
-    giou: float
-    ciou: float
-    n_acc: float
+    giou: float  # Mean IoU of the positive pairs
+    ciou: float  # Sum of intersections divided by sum of unions of the positive pairs
+    n_acc: float  # Fraction of negative pairs with an empty mask
 
     def value(self, keep: str) -> float:
-        """Return the score that selects the best epoch: gIoU, or its mean with N-Acc if there are negatives."""
+        """Return gIoU if ``keep`` is "giou" or there are no negatives, else the mean of gIoU and N-Acc."""
         return self.giou if keep == "giou" or math.isnan(self.n_acc) else (self.giou + self.n_acc) / 2
 
 
 def score_pairs(model: Rosalia, pairs: Pairs, batch: int, workers: int, runner, device: torch.device) -> Scores:
-    """Score the masks of all pairs without generating text; each rank takes every ranks-th batch."""
+    """Return the scores of the masks of all pairs, predicted without text. The processes share the batches."""
     # sums over positives: IoU, intersection, union, number; over negatives: empty masks, number
     sums = torch.zeros(6, dtype=torch.float64)
     rows = [list(range(first, min(first + batch, len(pairs)))) for first in range(0, len(pairs), batch)]
@@ -101,7 +100,7 @@ def score_pairs(model: Rosalia, pairs: Pairs, batch: int, workers: int, runner, 
 
 
 class Fit(TrainingLoop):
-    """The training of a model on pairs; after each epoch it is scored on the validation split."""
+    """The training of a model on pairs. After each epoch the model is scored on the validation pairs."""
 
     log: Progress
     board: SummaryWriter | None = None
@@ -109,7 +108,7 @@ class Fit(TrainingLoop):
     def __init__(
         self, *loop: Any, pairs: Pairs, validation_pairs: Pairs, recipe: Recipe, workers: int, tensorboard: str
     ):
-        """``loop``: see :class:`TrainingLoop`; ``workers``: processes that load pairs, 0 for none besides this one."""
+        """``loop``: arguments of :class:`TrainingLoop`; ``workers``: extra processes that load pairs, may be 0."""
         super().__init__(*loop)
         self.pairs, self.validation_pairs, self.recipe = pairs, validation_pairs, recipe
         self.workers, self.tensorboard = workers, tensorboard
@@ -126,13 +125,13 @@ class Fit(TrainingLoop):
             rank=runner.rank,
             world=runner.ranks,
         )
-        # of this rank; the last step of an epoch may have fewer micro-batches
+        # numbers of this process; the last step of an epoch may have fewer micro-batches
         self.micro_batches, self.per_update = self.draws.count_batches(), recipe.micro_batches_per_step(runner.ranks)
         self.per_epoch = math.ceil(self.micro_batches / self.per_update)
         self.total = self.per_epoch * recipe.epochs
 
     def updates(self, first: int) -> Iterator[list[Batch]]:
-        """Yield the micro-batches of each step."""
+        """Yield the list of micro-batches of each step, from step ``first``."""
         for epoch in range(first // self.per_epoch, self.recipe.epochs):
             start = max(0, first - epoch * self.per_epoch) * self.per_update
             self.draws.start_at(epoch, start)
@@ -142,7 +141,10 @@ class Fit(TrainingLoop):
                 yield list(islice(batches, self.per_update))
 
     def losses(self, micro_batch: Batch, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss of a micro-batch, and its part of the logged values: losses, positives, pairs."""
+        """Return (loss of a micro-batch, its part of the log's values: losses, number of positives, number of pairs).
+
+        ``count``: number of micro-batches in the step.
+        """
         runner = self.runner
         batch = micro_batch.to(runner.device, next(runner.model.parameters()).dtype)
         losses = runner.forward(lambda model: compute_losses(model(batch), batch))
@@ -155,13 +157,13 @@ class Fit(TrainingLoop):
         return learning_rate(update, self.recipe.learning_rate, self.recipe.warmup, self.total)
 
     def row(self, update: int, values: list[float]) -> dict:
-        """Return the log's row of a step."""
+        """Return the log's row of a step; ``values``: sums of the second results of :meth:`losses`."""
         *losses, positives, pairs = values
         numbers = {"epoch": update // self.per_epoch + 1, "positives": int(positives), "pairs": int(pairs)}
         return numbers | dict(zip(LOSSES, losses, strict=True))
 
     def after_update(self) -> None:
-        """Score the validation split if an epoch has ended and is not yet scored; write to TensorBoard."""
+        """Score the model if an epoch has ended and has no score yet, and write new rows to TensorBoard."""
         progress, new_rows = self.log, self.log.updates[-1:]
         epoch, remainder = divmod(progress.update, self.per_epoch)
         if remainder == 0 and not any(row["epoch"] == epoch for row in progress.epochs):
@@ -178,7 +180,7 @@ class Fit(TrainingLoop):
                 if name not in ("update", "epoch") and math.isfinite(value):
                     self.board.add_scalar(f"{group}/{name}", value, row["update"])
 
-    after_resume = after_update  # a training stopped at an epoch's end has not scored it
+    after_resume = after_update  # a training that was stopped at the end of an epoch did not score that epoch
 
     def _score(self, epoch: int) -> None:
         runner, progress = self.runner, self.log
@@ -188,7 +190,7 @@ class Fit(TrainingLoop):
         log.info("epoch %d: validation gIoU %.3f, N-Acc %.3f", epoch, scores.giou, scores.n_acc)
         value = scores.value(self.recipe.keep)
         progress.epochs.append({"epoch": epoch, "update": progress.update} | asdict(scores) | {"value": value})
-        # without a positive validation pair no epoch has a score: keep the last
+        # without positive validation pairs no epoch has a score, and the last epoch is kept
         if value > progress.best or math.isnan(value):
             progress.best = -math.inf if math.isnan(value) else value
             if runner.rank == 0:
@@ -197,9 +199,9 @@ class Fit(TrainingLoop):
 
 
 def learning_rate(update: int, largest: float, warmup: int, total: int) -> float:
-    """Return the learning rate of an update (from 0): linear warm-up to ``largest``, then linear decay to 0.
+    """Return the learning rate of an update, counted from 0: linear warm-up to ``largest``, then linear decay to 0.
 
-    As DeepSpeed's WarmupDecayLR (linear), which lags by one update: the first two have rate 0.
+    The rates equal those of DeepSpeed's WarmupDecayLR (linear), which lags by one update, so the first two are 0.
     """
     done, warmup = max(0, update - 1), max(2, warmup)  # DeepSpeed's warm-up takes at least two updates
     if done < warmup:

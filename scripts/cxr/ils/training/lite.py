@@ -1,4 +1,4 @@
-"""The engine lite: a small model of the same classes, from the base in this repository or random weights."""
+"""The engine lite: a small ROSALIA that starts from the model in resources/rosalia or from random weights."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,7 +9,10 @@ from cxr.ils.training.settings import TrainingOptions
 
 
 def load(options: TrainingOptions, files: Mapping, folder: Path, texts: Iterable[str]) -> None:
-    """Write the initial model and its tokenizer into a folder; ``texts``: prompts with answers, for the vocabulary."""
+    """Write the initial model and its tokenizer into a folder.
+
+    ``files`` is not used; ``texts``: all prompts with answers, whose words become the vocabulary.
+    """
     del files
     sizes, seed = options.lite.model_sizes, options.seed
     if options.lite.init == "base":

@@ -1,7 +1,7 @@
-"""The engine rosalia: starts from LISA-7B-v1, as in the paper, or from the published ROSALIA.
+"""The engine rosalia, which starts from LISA-7B-v1, as in the paper, or from the published ROSALIA.
 
-Models are also converted without training: published checkpoints to our layout, and trained models to the layouts of
-LISA's and SAM's published checkpoints.
+This module also converts models without training. Published checkpoints are converted to this project's layout, and
+trained models to the layout of the published ones.
 """
 
 import shutil
@@ -29,7 +29,10 @@ TOKENIZER = (
 
 
 def convert_checkpoint(folder: Path, lisa: str | Path, clip: str | Path) -> None:
-    """Convert a published checkpoint to our layout, with its tokenizer. Raises UserError for other or damaged files."""
+    """Write the published checkpoint ``lisa`` in this project's layout, with its tokenizer, into ``folder``.
+
+    ``clip``: folder of CLIP's weights, which the checkpoint may lack. Raises UserError for wrong or damaged files.
+    """
     tokens = Tokens.prepare(lisa)
     clip_config = CLIPVisionConfig.from_pretrained(clip, local_files_only=True)
     to_ours(lisa, folder, clip=clip, clip_config=clip_config, seg_id=tokens.seg, image_id=tokens.image)
@@ -37,7 +40,10 @@ def convert_checkpoint(folder: Path, lisa: str | Path, clip: str | Path) -> None
 
 
 def load(options: TrainingOptions, files: Mapping, folder: Path, texts: Iterable[str]) -> None:
-    """Write the initial model, with ``init`` paper_code its mask branch reset, and LISA's tokenizer, into a folder."""
+    """Write the initial model and LISA's tokenizer into a folder; ``files``: paths by the keys of ``INPUTS``.
+
+    If ``init`` is paper_code, SAM and the projection are reset as in the authors' code. ``texts`` is not used.
+    """
     del texts
     convert_checkpoint(folder, files["lisa"], files["clip"])
     if options.rosalia.init == "paper_code":
@@ -47,16 +53,17 @@ def load(options: TrainingOptions, files: Mapping, folder: Path, texts: Iterable
 
 
 def run_untrained(*, model: str, lisa: str, clip: str) -> None:
-    """Convert the published checkpoint ``lisa`` (LISA's or ROSALIA's), with ``clip``, to the folder ``model``."""
+    """Convert the published checkpoint ``lisa``, of LISA or ROSALIA, and ``clip`` to the model folder ``model``."""
     with atomic_folder(model) as making:
         convert_checkpoint(making, lisa, clip)
 
 
 def run_published(*, model: str | Path, published: str | Path, base: str | Path | None = None) -> None:
-    """Convert the folder ``model`` of a training to the folder ``published``, in bfloat16, with CLIP's weights.
+    """Write the trained model in the folder ``model`` in the published layout, bfloat16, with CLIP's weights.
 
-    ``base``: folder (or config.json in it) of the published model that the training started from, whose config.json
-    and tokenizer are copied; without it both are derived from ``model``. Raises UserError for a damaged model.
+    ``published``: output folder; ``base``: folder of the published model from which the training started, or its
+    config.json. The config.json and tokenizer are copied from ``base`` or, without it, made from ``model``. Raises
+    UserError for a damaged model.
     """
     if base:
         base = Path(base).parent if Path(base).is_file() else Path(base)
@@ -65,6 +72,6 @@ def run_published(*, model: str | Path, published: str | Path, base: str | Path 
         words = Path(base or model)
         tokenizer_paths = [words / name for name in TOKENIZER if (words / name).is_file()]
         if not tokenizer_paths:
-            raise UserError(f"{words} holds no tokenizer ({', '.join(TOKENIZER[:3])}): make or get it again")
+            raise UserError(f"{words} has no tokenizer ({', '.join(TOKENIZER[:3])}): make or download it again")
         for path in tokenizer_paths:
             shutil.copyfile(path, making / path.name)

@@ -1,4 +1,4 @@
-"""Settings of the training stage: recipes of the engines, and the runs."""
+"""Settings of the training stage: how each engine trains a model, and the models to train (runs)."""
 
 from typing import ClassVar, Literal, get_args
 
@@ -7,14 +7,14 @@ from cxr.ils.settings import LiteSizes, PromptSettings, RunName
 from cxr.nets.microbatch import SharedBatch
 
 BASE = "base"
-"""Name of the run that is the untrained base of the engine lite, from which the run `default` starts."""
+"""Name of the run that uses the base, the initial model of the engine lite, without training."""
 Part = Literal[
     "language_model", "lm_head", "embed_tokens", "multi_modal_projector", "vision_tower", "project", "mask_decoder",
     "prompt_encoder", "vision_encoder",
 ]  # fmt: skip
-"""Parts of the model that can be trained in full."""
+"""Parts of the model that can be trained without adapters."""
 STARTS = (("rosalia", "lisa"), ("rosalia", "rosalia"))
-"""(engine, published model from which it can start)."""
+"""(engine, published model that it can train further)."""
 SizeName = Literal["image", "patch", "width", "depth", "clip_image", "clip_patch", "hidden", "layers"]
 
 
@@ -25,11 +25,11 @@ class LoraSettings(Section):
     alpha: int = key(
         256, "Scale of the adapters: their output is multiplied by alpha / rank.", source=PAPER, ge=1, le=8192
     )
-    dropout: Share = key(0.05, "Dropout before the adapters.", source=AUTHORS)
+    dropout: Share = key(0.05, "Dropout probability at the input of the adapters.", source=AUTHORS)
 
 
 class Recipe(SharedBatch, Section):
-    """How a model is trained. The defaults are the paper's."""
+    """Settings that say how a model is trained. The defaults are the paper's."""
 
     betas: ClassVar[tuple[float, float]] = (0.9, 0.95)  # Decay rates of AdamW's two moments (authors' code)
     weight_decay: ClassVar[float] = 0.0  # Weight decay of AdamW (authors' code)
@@ -37,10 +37,11 @@ class Recipe(SharedBatch, Section):
     """Probability that an image's histogram is equalised (authors' code)."""
     lora: LoraSettings = key(LoraSettings, "Low-rank adapters.", source=PAPER)
     trained: list[Part] = key(
-        lambda: ["lm_head", "embed_tokens", "project", "mask_decoder"], "Parts trained in full.", source=AUTHORS
-    )
+        lambda: ["lm_head", "embed_tokens", "project", "mask_decoder"], "Parts whose own weights are trained.",
+        source=AUTHORS,
+    )  # fmt: skip
     epochs: int = key(
-        15, "Passes over the positive pairs; with balance: all, passes over all pairs.", source=PAPER, ge=1, le=100_000
+        15, "Passes over the positive pairs, or over all pairs if balance is all.", source=PAPER, ge=1, le=100_000
     )
     batch: int = key(256, "Pairs per step, over all GPUs.", unit="pairs", source=PAPER, ge=1, le=65_536)
     micro_batch: int = key(
@@ -48,22 +49,26 @@ class Recipe(SharedBatch, Section):
     )
     learning_rate: float = key(3e-4, "Peak learning rate.", source=PAPER, gt=0, le=1)
     warmup: int = key(
-        100, "Steps during which the learning rate rises from 0; afterwards it falls to 0.", source=PAPER, ge=0
+        100, "Steps in which the learning rate rises from 0 to its peak, before it falls to 0.", source=PAPER, ge=0
     )
     balance: Literal["expectation", "exact", "all"] = key(
         "expectation",
-        "Ratio of positives to negatives. expectation: 1:1 per epoch; exact: 1:1 per batch; all: every pair once.",
+        "Negative pairs per epoch. expectation: as many as positive pairs, shuffled with them; exact: as many in every "
+        "batch; all: every negative pair once.",
         source=AUTHORS,
     )
     keep: Literal["giou", "mean"] = key(
-        "giou", "Score that selects the epoch. giou: gIoU of positives; mean: mean of gIoU and N-Acc.", source=AUTHORS
+        "giou",
+        "Validation score that selects the epoch whose weights are kept. giou: mean IoU of positive pairs (gIoU); "
+        "mean: mean of gIoU and N-Acc, the fraction of negative pairs with an empty mask.",
+        source=AUTHORS,
     )
     runner: Literal["plain", "deepspeed"] = key(
-        "deepspeed", "deepspeed: ZeRO-2, one process per GPU (compute.gpus); plain: one process.", source=AUTHORS
+        "deepspeed", "deepspeed: ZeRO-2, a process for each of compute.gpus; plain: one process.", source=AUTHORS
     )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the weights.", source=AUTHORS)
     gradient_checkpointing: bool = key(
-        True, "Whether to recompute activations, which saves memory but takes longer.", source=AUTHORS
+        True, "Whether to recompute activations for gradients, which saves memory but is slower.", source=AUTHORS
     )
 
 
@@ -81,19 +86,20 @@ class LiteRecipe(
     dtype="float32",
     gradient_checkpointing=False,
 ):
-    """The engine lite: a small model of the same architecture, trained on a CPU."""
+    """Settings of the engine lite, a small model of the same architecture that is trained on a CPU."""
 
     init: Literal["base", "random"] = key(
-        "base", "base: the weights in resources/rosalia; random: needs at least 40 epochs and a learning_rate of 2e-3."
+        "base",
+        "Initial weights. base: those in resources/rosalia; random: needs at least 40 epochs and learning_rate 2e-3.",
     )
     sizes: dict[SizeName, int] = key(
-        dict, "Sizes of the mask branch and the language model that differ from the base's (init random)."
+        dict, "{size: value} where the model differs from the model in resources/rosalia; needs init random."
     )
     runner: Literal["plain"] = redefine(Recipe, "runner", "plain")
 
     @property
     def model_sizes(self) -> LiteSizes:
-        """All sizes of the model."""
+        """Sizes of the model, with defaults where ``sizes`` has none."""
         return LiteSizes(**self.sizes)
 
     @constraint
@@ -105,26 +111,31 @@ class LiteRecipe(
 
 
 class RosaliaRecipe(Recipe):
-    """The engine rosalia: LISA-7B, fine-tuned as in the paper."""
+    """Settings of the engine rosalia, which fine-tunes LISA-7B as in the paper."""
 
     init: Literal["lisa", "paper_code"] = key(
-        "lisa", "lisa: all of LISA-7B-v1; paper_code: its language model, SAM and a random projection.", source=PAPER
+        "lisa",
+        "Initial weights. lisa: LISA-7B-v1; paper_code: LISA-7B-v1's language model, the original SAM and a random "
+        "projection between them.",
+        source=PAPER,
     )
 
 
 class TrainingRun(Section):
-    """One model, trained here or published, and its test set."""
+    """A model to train or to use unchanged, and its test set."""
 
     thresholds: str = key("default", "Threshold set whose dataset the model is trained on.")
     lines: str = key("", "JSONL file to train on instead of the dataset's train.jsonl.")
-    test: str = key("", "Threshold set whose test split the model is scored on; empty: the set it is trained on.")
+    test: str = key("", "Threshold set whose test split the model is scored on; empty: as in thresholds.")
     paraphrases: bool = key(
-        False, "Whether each pair's text is drawn from its instruction and all paraphrases (C.3).", source=PAPER
+        False, "Whether training draws each text from the instruction and its paraphrases (C.3).", source=PAPER
     )
     weights: Literal["", "lisa", "rosalia", "lite"] = key(
-        "", "Model to start from, or to use if trained is false: rosalia, lisa or lite (its base); empty: the default."
+        "",
+        "Published model to start from, or to use if trained is false: rosalia, lisa or lite (resources/rosalia); "
+        "empty: what the engine's `init` says.",
     )
-    trained: bool = key(True, "Whether to train the model; false: the model in `weights` is used unchanged.")
+    trained: bool = key(True, "Whether to train the model; false: the model that `weights` names is used unchanged.")
 
     @constraint
     def _what_is_not_trained_is_published(self) -> None:
@@ -132,14 +143,14 @@ class TrainingRun(Section):
             raise ValueError("trained is false, but weights names no model: set weights to rosalia, lisa or lite")
         unused = [name for name in ("lines", "paraphrases") if getattr(self, name)]
         if not self.trained and unused:
-            raise ValueError(f"{unused[0]} is set, but trained is false, and only a training uses it: leave one out")
+            raise ValueError(f"{unused[0]} is set, but has no effect because trained is false: remove one of them")
 
 
 class EngineSettings(PromptSettings):
-    """How models are trained."""
+    """Settings that affect the training of every run."""
 
     engine: Literal["lite", "rosalia"] = key(
-        "lite", "lite: a small model of the same architecture, on a CPU; rosalia: the paper's model, from LISA-7B."
+        "lite", "Model to train. lite: a small model on a CPU; rosalia: the paper's model, which starts from LISA-7B."
     )
     lite: LiteRecipe = key(LiteRecipe, "Settings of the engine lite.")
     rosalia: RosaliaRecipe = key(RosaliaRecipe, "Settings of the engine rosalia.", source=PAPER)
@@ -157,26 +168,26 @@ class EngineSettings(PromptSettings):
         for name in ("lite", "rosalia"):
             recipe = getattr(self, name)
             if not recipe.trained and not recipe.lora.rank:
-                raise ValueError(f"{name}.trained is empty and lora.rank 0, so nothing is trained: name a part")
+                raise ValueError(f"{name}.trained is empty and lora.rank is 0, so nothing is trained: set one of them")
             if recipe.batch % recipe.micro_batch:
                 raise ValueError(
                     f"{name}.batch is {recipe.batch}, no multiple of micro_batch {recipe.micro_batch}: change one"
                 )
             if recipe.balance == "exact" and recipe.micro_batch % 2:
                 raise ValueError(
-                    f"{name}.micro_batch is {recipe.micro_batch}, which has no half for balance exact: make it even"
+                    f"{name}.micro_batch is {recipe.micro_batch}, but balance exact needs an even number: change one"
                 )
 
 
 class TrainingSettings(EngineSettings):
-    """Fine-tuning of ROSALIA."""
+    """Settings of the fine-tuning of ROSALIA."""
 
     runs: dict[RunName, TrainingRun] = key(
-        dict, "Models by name (wildcard {run}). Empty: `default`; engine lite: also `base`, the model before training."
+        dict, "Models to train or use, by name. Empty: `default` and, with engine lite, `base` (without training)."
     )
 
     def named_runs(self) -> dict[str, TrainingRun]:
-        """Return the runs of the settings, or the default runs."""
+        """Return {name: run} of the settings, or of the default runs if the settings have none."""
         if self.runs:
             return dict(self.runs)
         runs = {"default": TrainingRun()}
@@ -189,8 +200,8 @@ class TrainingSettings(EngineSettings):
         for name, run in self.runs.items():
             if run.trained and run.weights and (self.engine, run.weights) not in STARTS:
                 raise ValueError(
-                    f"runs.{name}.weights is {run.weights!r}, from which the engine {self.engine!r} does not start: "
-                    f"set engine to rosalia to train lisa or rosalia, or runs.{name}.trained to false to ask it"
+                    f"runs.{name}.weights is {run.weights!r}, which the engine {self.engine!r} cannot train: set "
+                    f"engine to rosalia to train lisa or rosalia, or runs.{name}.trained to false to use it unchanged"
                 )
 
 
@@ -201,5 +212,5 @@ class TrainingOptions(EngineSettings):
 
     @property
     def recipe(self) -> Recipe:
-        """The recipe of the chosen engine."""
+        """Training settings of the selected engine."""
         return getattr(self, self.engine)

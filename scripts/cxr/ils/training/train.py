@@ -1,4 +1,4 @@
-"""The training stage: fine-tune a model on pairs, masks and frames, and log its losses and scores."""
+"""The training stage: fine-tune a model on pairs, masks and frames, and write tables of its losses and scores."""
 
 import logging
 import os
@@ -31,7 +31,7 @@ from cxr.segmentation.encoder_cache import DiskCache, open_disk_caches
 
 log = logging.getLogger("cxr")
 WORKER = "cxr.ils.training.train"
-"""Module that each process of a training over several runs, with a job's file."""
+"""Module that every process of a training on several GPUs runs, with the file of the job as argument."""
 
 LANGUAGE_MODEL, HEAD = "model.language_model", "lm_head"
 PARTS = {
@@ -45,13 +45,16 @@ PARTS = {
     "prompt_encoder": "sam.prompt_encoder.",
     "vision_encoder": "sam.vision_encoder.",
 }
-"""Values of ``training.<engine>.trained`` -> prefix of their tensors' names."""
+"""{value of the setting ``training.<engine>.trained``: prefix of the names of its tensors}."""
 ADAPTER = "lora_"
-"""Part of the names that peft gives an adapter's tensors."""
+"""Text in the names of all tensors of adapters (peft)."""
 
 
 def add_adapters(model: Rosalia, options: LoraSettings) -> LoraModel | None:
-    """Insert adapters into all linear layers of the language model and its head; untrained, they change no output."""
+    """Insert adapters into all linear layers of the language model and its head; None if their rank is 0.
+
+    Before training the adapters do not change the model's output.
+    """
     if not options.rank:
         return None
     layers = [
@@ -64,13 +67,13 @@ def add_adapters(model: Rosalia, options: LoraSettings) -> LoraModel | None:
 
 
 def merge_adapters(model: Rosalia, adapters: LoraModel | None) -> None:
-    """Merge the adapters into the adapted weights, in place."""
+    """Add the adapters to the weights that they adapt, in place, and remove the adapters."""
     if adapters is not None:
         model.llava = adapters.merge_and_unload(safe_merge=True)
 
 
 def select_trained(model: Rosalia, trained: list[str]) -> dict[str, nn.Parameter]:
-    """Freeze all but the adapters and the named parts; return the trained parameters by name."""
+    """Freeze all weights except the adapters and the parts in ``trained``; return {name: trained parameter}."""
     prefixes = tuple(PARTS[name] for name in trained)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(ADAPTER in name or name.startswith(prefixes))
@@ -78,7 +81,7 @@ def select_trained(model: Rosalia, trained: list[str]) -> dict[str, nn.Parameter
 
 
 def make_optimiser(parameters: dict[str, nn.Parameter], recipe: Recipe) -> torch.optim.AdamW:
-    """Return AdamW over the trained parameters; the schedule sets its learning rate."""
+    """Return AdamW for the trained parameters. Its learning rate is 0 until the training loop sets the rate."""
     return torch.optim.AdamW(parameters.values(), lr=0.0, betas=recipe.betas, weight_decay=recipe.weight_decay)
 
 
@@ -102,10 +105,11 @@ def run_training(
 ) -> None:
     """Train a model on the pairs of ``train``, score it on those of ``validate``, and write the best weights.
 
-    Images are in the shards ``frames``, or in the files of the table ``pictures`` (image_id, path). With ``wordings``
-    each training pair uses its plain text or a random paraphrase. Writes the folder ``model`` (adapters merged, with
-    its tokenizer), the tables ``updates`` and ``epochs`` and the folder ``tensorboard``. An interrupted run resumes at
-    its last checkpoint, with the same tables as an uninterrupted one. Raises UserError for invalid settings or inputs.
+    Images are in the shards ``frames``, or in the files that the table ``pictures`` (image_id, path) names. If
+    ``wordings`` is given, each training pair uses its instruction or a random paraphrase. The outputs are the folder
+    ``model`` (adapters merged, with its tokenizer), the tables ``updates`` and ``epochs``, and the folder
+    ``tensorboard``. An interrupted run resumes at its last checkpoint and writes the same tables as an uninterrupted
+    run. Raises UserError for invalid settings or inputs.
     """
     inputs = {"train": train, "validate": validate, "masks": list(masks), "frames": list(frames or [])}
     inputs |= {"pictures": pictures or "", "wordings": wordings or ""} | engine_files
@@ -123,7 +127,7 @@ def _train(job: TrainingJob, stop_requested: Callable[[], bool]) -> None:
     folder = Path(job.folder)
     device = select_device(job.compute["device"], job.compute.get("asked"))
     tokens = Tokens.load(folder / "start")
-    # before the model is loaded, because this is quick and finds most mistakes
+    # the data are opened before the model, because this is quick and finds most mistakes
     pair_options = PairOptions.for_model(read_config(folder / "start"), options, answers=True, equalise=False)
     pictures = open_image_source(job.inputs["frames"], job.inputs["pictures"])
     shared = {"masks": job.inputs["masks"], "tokens": tokens, "pictures": pictures}
@@ -160,11 +164,11 @@ def _train(job: TrainingJob, stop_requested: Callable[[], bool]) -> None:
 def _open_feature_caches(
     job: TrainingJob, model: Rosalia, recipe: Recipe, pairs: Pairs, validation_pairs: Pairs
 ) -> dict[str, DiskCache]:
-    """Return the caches of frozen encoders' outputs for the images of both splits; {} if both are trained."""
+    """Return {encoder: cache of its outputs} of the frozen encoders; {} if none can be cached."""
     shapes, key = model.frozen_encoder_shapes(), "compute.keep_features"
     if not shapes or (recipe.runner == "plain" and recipe.dtype != "float32"):
-        reason = "mixed precision encodes an image differently each time" if shapes else "both encoders are trained"
-        log.info("%s: nothing is kept, because %s", key, reason)
+        reason = "mixed precision gives an image another output each time" if shapes else "both encoders are trained"
+        log.info("%s: no outputs of encoders are kept, because %s", key, reason)
         return {}
     views = {(name, equalised) for name in pairs.lines.images for equalised in (False, True)}
     views |= {(name, validation_pairs.options.equalise) for name in validation_pairs.lines.images}
@@ -176,7 +180,7 @@ def _read_wording(job: TrainingJob) -> RandomWording | None:
 
 
 def _make_start_model(job: TrainingJob, options: TrainingOptions) -> None:
-    """Make the model that the training starts from, unless an interrupted run already did."""
+    """Write the model from which the training starts, unless an interrupted run has already written it."""
     folder = Path(job.folder, "start")
     if folder.is_dir():
         return
