@@ -181,7 +181,11 @@ def test_the_map_is_of_the_first_two_varied_thresholds_with_the_rest_at_the_base
         (None, "There is nothing to draw", "There is nothing to draw"),
         ({"general": {"ano": [0.1], "conf": [0.2]}}, "There is nothing to draw", "There is nothing to draw"),
         ({"general": {"ano": [], "conf": [0.1, 0.2]}}, None, "There is no map, because only tau_conf has"),
-        ({"general": {"ano": [], "conf": []}, "edema": {"size": [0.1, 0.2]}}, None, "There is no map, because only tau_size"),
+        (
+            {"general": {"ano": [], "conf": []}, "edema": {"size": [0.1, 0.2]}},
+            None,
+            "There is no map, because only tau_size",
+        ),
     ],
 )
 def test_what_is_not_varied_is_said_in_one_line(grid, curves, recall_map):
