@@ -307,5 +307,5 @@ def test_no_grid_is_a_target_too(ablated, tmp_path):
     report = tmp_path / "report.html"
     snakemake(copy, "ablation", "--report", str(report))
     text = report.read_text()
-    for words in ("two columns per varied threshold (none)", "Heat map of recall in percent", "an interval of 0.95"):
+    for words in ("varied threshold (two columns each; none)", "Heat maps of recall in percent", "Its 95 % intervals"):
         assert words in text
