@@ -49,7 +49,7 @@ def digest_rows(path: Path, names: Mapping[str, str]) -> str:
 
 
 def digest_bytes(path: Path, names: Mapping[str, str]) -> str:
-    """Return the digest of the bytes of a CSV or TSV table. ``names`` is {old: new} of columns to rename before."""
+    """Return the digest of the bytes of a CSV or TSV table. ``names`` is {old: new} of columns to rename first."""
     head, line_end, rows = path.read_bytes().partition(b"\n")
     mark = b"," if path.suffix == ".csv" else b"\t"
     columns = [names.get(column.decode(), column.decode()).encode() for column in head.split(mark)]
@@ -71,7 +71,7 @@ KINDS: dict[str, Callable[[Path, Mapping[str, str]], str]] = {
 def digests(folder: Path, renamed: Sequence[tuple[str, str, str]] = ()) -> dict[str, str]:
     """Return {path below the folder: digest of its content} of every file of a known kind.
 
-    ``renamed`` has (pattern of paths, old, new) for each column, or end of a file's name, to rename before.
+    ``renamed`` has (pattern of paths, old, new) for each column, or end of a file's name, to rename first.
     """
     found_digests = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):

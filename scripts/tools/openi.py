@@ -24,7 +24,7 @@ Then run the whole workflow:
 
 
 def unpack(wheel: Path, out: Path) -> int:
-    """Write ``ecgen-radiology/*.xml`` and the tables of a wheel into a folder; return the number of reports."""
+    """Write ``ecgen-radiology/*.xml`` and the tables of a wheel into ``out``, and return the number of reports."""
     out.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(wheel) as package:
         for name in TABLES:

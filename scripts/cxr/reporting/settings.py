@@ -46,8 +46,9 @@ class PrivacySettings(Section):
     )
     least_subjects: int = key(
         5,
-        "Minimum number of subjects in whose reports a word must occur to be listed among the unknown words on pages "
-        "and in tables. A higher value hides more words. It has no effect unless release.withhold names report_text.",
+        "Pages and tables list a word that the reader of reports does not know only if reports of at least this many "
+        "subjects have it. A higher value hides more words. If release.withhold does not name report_text, all words "
+        "are listed.",
         unit="subjects",
         ge=1,
     )

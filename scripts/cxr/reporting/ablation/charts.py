@@ -82,7 +82,7 @@ def find_varied(axes: Sequence[Mapping], base: Mapping) -> tuple[list[Axis], dic
 
 
 def points_along(points: pl.DataFrame, names: Sequence[str], reference: Mapping[str, float]) -> pl.DataFrame:
-    """Return the distinct rows, sorted by ``names``, in which all other thresholds have their ``reference`` value."""
+    """Return the distinct rows in which all thresholds but ``names`` have their ``reference``, sorted by ``names``."""
     fixed = [pl.col(name) == reference[name] for name in COLUMNS if name not in names]
     return points.filter(fixed).unique([*names, "lesion"], keep="first", maintain_order=True).sort(*names)
 
@@ -189,7 +189,7 @@ def _draw_cells(panel: Axes, rows: pl.DataFrame, down: Axis, across: Axis):
 
 
 def _describe_fixed(axes: Sequence[Axis]) -> str:
-    """Describe the values of the fixed thresholds of a figure. ``axes`` are the ones that the grid varies elsewhere."""
+    """Describe the values of the fixed thresholds of a figure. ``axes`` are those of them that the grid varies."""
     shifted_axes = [axis for axis in axes if axis.reference != axis.base]
     if not shifted_axes:
         return "as in the base set"

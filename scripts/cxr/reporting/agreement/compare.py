@@ -121,7 +121,7 @@ def run_images(
     name: str,
     sets: Sequence[str],
 ) -> None:
-    """Measure every image of one reference. Inputs are one file per shard, and those of masks one per set and shard."""
+    """Measure every image of one reference. Inputs are a file per shard; findings, studies and masks also per set."""
     key = f"agreement.references.{name}.path"
     reference_data = load_reference(key, options.format, reference, options.classes, options.image_id)
     row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}

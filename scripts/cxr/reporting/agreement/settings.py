@@ -13,7 +13,7 @@ class ReferenceSettings(Section):
     """A reference: a file of human annotations, which are boxes or masks."""
 
     format: Literal[FORMATS] = key("coco", f"Format of the file. {describe_formats()}.")
-    path: str = key("", "Path of the annotation file, or of the folder for a format that is a folder.")
+    path: str = key("", "Path of the annotation file, or of its folder if the format has several files.")
     classes: dict[str, Literal[LESIONS]] = key(
         dict, "{label: lesion type}, which overrides the format's own mapping (docs/how-to/agreement.md)."
     )

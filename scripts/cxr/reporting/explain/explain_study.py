@@ -37,7 +37,7 @@ UNEDITED = (
     "anomaly.images: with_findings). Its anomaly map is empty, and its zones come from the image itself."
 )
 MAX_BOXES = 12
-"""Maximum number of boxes listed per finding. Boxes that fail more conditions than these are only counted."""
+"""Maximum number of boxes listed per finding: those that fail the fewest conditions. Further boxes are counted."""
 
 RESULT_HEAD = ["finding", "what", "target", "reported location", "result", "not confirmed", "boxes", "outside"]
 FINDING_HEAD = ["finding", "sentence", "what", "presence", "certainty", "location", "labels", "lesion type"]
@@ -118,7 +118,7 @@ def summarize_images(study: Study) -> list[str]:
 
 
 def describe_stop(step: Step) -> str:
-    """Describe where and why an image was excluded, such as "stopped in frames: undecodable (…)."."""
+    """Describe where and why an image was excluded, as in "stopped in frames: undecodable (…)."."""
     detail = f"; {step.detail}" if step.detail else ""
     return f"stopped in {step.stage}: {step.reason} ({REASONS[step.reason]}{detail})."
 
@@ -250,7 +250,7 @@ def _add_comparison(document: Document, study: Study) -> None:
 
 
 def describe_finding(row: dict) -> str:
-    """Describe the result of a finding: its mask and where that is grounded, or why it has no mask or an unused one."""
+    """Describe the result of a finding: its mask and grounded zones, or why it has no mask or the mask is not used."""
     if row["mask_id"] is None:
         return f"no mask: {row['reason']}"
     mask_text = f"mask of {row['area']:,} px"
@@ -382,7 +382,7 @@ def _add_instructions(document: Document, outcome: Outcome) -> None:
 
 
 def _describe_basis(pair: dict) -> str:
-    """Return what a pair rests on: the sentence that states or denies it, or the report's silence and the image."""
+    """Return the basis of a pair: the sentence that states or denies the lesion, or the report's silence and image."""
     if pair["seg"]:
         return f"sentence {pair['sentence_index']}"
     if pair["quote"]:

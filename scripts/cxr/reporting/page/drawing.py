@@ -94,7 +94,7 @@ def _rgb(colour: str) -> tuple[int, int, int]:
 
 
 def encode_jpeg(canvas: np.ndarray, quality: int) -> bytes:
-    """Encode a canvas as JPEG; equal pixels give equal bytes."""
+    """Return a canvas as JPEG. Equal pixels give equal bytes."""
     buffer = io.BytesIO()
     Image.fromarray(canvas).save(buffer, "JPEG", quality=quality, subsampling=0, optimize=True)
     return buffer.getvalue()

@@ -80,7 +80,7 @@ def describe_result(scores: Sequence[dict], blind: Sequence[dict]) -> str:
 
 
 def _count_above(pairs: Sequence[tuple[dict, float | str | None]]) -> tuple[int, int]:
-    """Return the number of (cell, value) whose interval is above the value, and the number of cells with a value."""
+    """Return the number of cells whose interval is above their value, and the number of cells with a value."""
     pairs = [(cell, value) for cell, value in pairs if value not in (None, "")]
     lows = [cell["value"] if cell["low"] in (None, "") else cell["low"] for cell, _ in pairs]
     return sum(low > value for low, (_, value) in zip(lows, pairs, strict=True)), len(pairs)

@@ -49,7 +49,11 @@ def count_rows(table: pl.DataFrame, sets: Sequence[str]) -> tuple[list[dict], li
 
 
 def funnel_steps(table: pl.DataFrame, name: str) -> list[dict]:
-    """Return a set's funnel: per stage ``remaining`` images, ``width`` (% of input), ``lost`` {reason, images, why}."""
+    """Return the flow of images through the stages under the threshold set ``name``, one entry per stage.
+
+    An entry has the number of ``remaining`` images, their ``width`` (% of the input), and ``lost``, which lists the
+    exclusions of the stage as {reason, images, why}.
+    """
     steps: list[dict] = []
     of_set = table.filter(pl.col("thresholds") == name)
     most = max(of_set["remaining"].max() or 0, 1)
@@ -219,7 +223,7 @@ def describe_mask_metrics() -> str:
 
 
 def wording_rows(table: pl.DataFrame) -> list[dict]:
-    """Return, per run and persona, (change in points, interval) of each total score by the persona's wordings."""
+    """Return, per run and persona, how reworded instructions change each total score, as (points, interval)."""
     rows = []
     totals = table.filter(pl.col("lesion") == "total")
     for (run, persona), part in totals.group_by("run", "persona", maintain_order=True):
@@ -238,7 +242,7 @@ def _format_difference(value: float | str | None) -> str:
 
 
 def write_page(path: str, name: str, **values: object) -> None:
-    """Write a page from the template ``name`` of resources/page, with values escaped. An undefined name raises."""
+    """Write a page from the template ``name`` of resources/page. Values are escaped. Raises if one is missing."""
     loader = FileSystemLoader(RESOURCES / "page")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -51,7 +51,7 @@ IMAGES = {
     "image": Column(IMAGE_TYPE, "PNG of the frame; no such column where `pixels` are withheld."),
 }
 CONFIGS = {"pairs": ("data", schema(PAIRS)), "images": ("images", schema(IMAGES))}
-"""{config, as ``datasets`` calls a table: (folder, {column: type})}."""
+"""{config: (folder, {column: type})}. A config is a table in the terms of ``datasets``."""
 PAIRS_PER_FILE, IMAGES_PER_FILE = 20_000, 1_000
 """Maximum number of rows of a Parquet file, which limits the memory of the job that writes it."""
 SPLIT_NAMES = {"train": "train", "validate": "validation", "test": "test"}

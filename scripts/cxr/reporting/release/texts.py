@@ -38,7 +38,7 @@ def markdown_list(items: Sequence[str]) -> str:
 
 
 def describe_configs(folders: Mapping[str, str], files: Collection[str], default: str) -> list[dict]:
-    """Return the configs (tables) of a card, each with its splits that have ``files``; ``folders`` is by config."""
+    """Return the configs (tables) of a card, each with the splits that have a file. ``folders`` is {config: folder}."""
     configs = []
     for config, folder in folders.items():
         splits = [

@@ -80,7 +80,7 @@ def read_kept_pairs(test: str | Sequence[str]) -> set[str] | None:
 def iterate_studies(
     path: str, kept_pair_ids: set[str] | None, withheld: Withheld | None = None
 ) -> Iterator[tuple[str, list[dict]]]:
-    """Yield (study_id, its lines), without test lines whose pairs are not in ``kept_pair_ids`` (None keeps all).
+    """Yield (study_id, its lines), of test lines only those with a pair id in ``kept_pair_ids`` (None keeps all).
 
     Studies are in the order of the file, or sorted by digest if identifiers are withheld. The file is sorted by study,
     so a study's position would reveal its identifier to anyone with a list of all studies.
@@ -92,7 +92,7 @@ def iterate_studies(
 
 
 def keep_lines(lines: Iterable[dict], kept_pair_ids: set[str] | None) -> list[dict]:
-    """Return the lines without test lines whose pairs are not in ``kept_pair_ids`` (None keeps all)."""
+    """Return the lines, of test lines only those with a pair id in ``kept_pair_ids`` (None keeps all)."""
     return [
         line for line in lines if kept_pair_ids is None or line["split"] != "test" or line["pair_id"] in kept_pair_ids
     ]

@@ -61,7 +61,7 @@ def run(
 
 
 def is_accepted(good: int, experts: int, rule: str) -> bool:
-    """Return whether a query is accepted: ``good`` experts are ``all`` of them, or the ``majority`` (over half)."""
+    """Return whether ``good`` of the ``experts`` suffice to accept a query: ``all``, or the ``majority`` of them."""
     return good == experts if rule == "all" else 2 * good > experts
 
 

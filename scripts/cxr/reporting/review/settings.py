@@ -6,7 +6,7 @@ from cxr.base.settings import PAPER, Expert, Section, constraint, key
 
 
 class ReviewSettings(Section):
-    """Review by experts. They judge queries, or units, which are distinct (mask, lesion type, location) of an image."""
+    """Review by experts, who judge queries or units. A unit is a distinct (mask, lesion type, location) of an image."""
 
     items: Literal["pairs", "queries"] = key(
         "pairs", "Items that experts judge. pairs: units of the ILS dataset. queries: test queries of MedGround."

@@ -53,7 +53,7 @@ def tabulate_conservation(flows: Mapping[str, Flow]) -> pl.DataFrame:
 
 
 def require_balance(flows: Mapping[str, Flow]) -> None:
-    """Raise StoreError for the first stage that lost, duplicated or invented images."""
+    """Raise StoreError for the first stage that did not accept or exclude each input image, and no other, once."""
     for stage, flow in flows.items():
         lost, twice, strange = flow.count_faults()
         if lost or twice or strange:

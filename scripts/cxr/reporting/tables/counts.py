@@ -27,7 +27,7 @@ INFERENCE_SHARE = "lesion inference among opacity's negatives at a place, %"
 
 @dataclass
 class Tally:
-    """The counts of one dataset: ``pairs`` by (split, lesion type, column), and the ids of its images and masks."""
+    """The numbers of pairs of one dataset by (split, lesion type, column), and the ids of its images and masks."""
 
     pairs: Counts = field(default_factory=Counter)
     images: set[str] = field(default_factory=set)

@@ -20,7 +20,7 @@ from cxr.metrics import masks
 
 ALL = "all"
 MIN_LESION_PX = 64
-"""Minimum number of painted pixels of a lesion in a zone from which on the zone contains the lesion."""
+"""A zone contains a lesion if it has at least this number of painted pixels of the lesion."""
 TRUTH = {
     "measure": Column(pl.String, "Measure of the results against the ground truth."),
     "lesion": Column(pl.String, "Lesion type, or `all`."),
