@@ -22,7 +22,7 @@ QUIET = {"figures": {"studies": 1}, "page": {"gallery": 1}}
 NO_PAIR = "No pair was made."
 ASKED = {
     "agreement": "no image could be compared: 1 no_",
-    "review": "has no pair, so there is nothing to review",
+    "review": "holds no pair, so there is nothing to review",
     "training": "train.jsonl holds no pair",
     "evaluation": "holds no pair",
 }

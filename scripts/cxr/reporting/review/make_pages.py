@@ -58,7 +58,7 @@ def run_pages(
     """
     all_units = collect_units(read_lines(lines), lines)
     if not all_units:
-        raise UserError(f"{lines} has no pair, so there is nothing to review: choose another review.split")
+        raise UserError(f"{lines} holds no pair, so there is nothing to review: choose another review.split")
     number_by_key = {unit.key: number for number, unit in enumerate(all_units)}
     sampled_units = draw_sample([unit for unit in all_units if unit.is_positive], options.positives, seed)
     sampled_units += draw_sample([unit for unit in all_units if not unit.is_positive], options.negatives, seed)
