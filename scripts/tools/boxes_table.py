@@ -18,12 +18,14 @@ from cxr.base.vocabulary import BOX_CLASSES
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run as a program; returns its exit status."""
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("format", choices=FORMATS)
     parser.add_argument("file", help="the published file (docs/how-to/agreement.md)")
     parser.add_argument("table", help="CSV or Parquet file to write")
-    parser.add_argument("--image-id", default="{stem}", help="the cohort's image_id: {name} as in the file, {stem}")
+    parser.add_argument(
+        "--image-id", default="{stem}", help="template of the cohort's image_id from {name} in the file, or its {stem}"
+    )
     parser.add_argument("--class", dest="classes", action="append", default=[], metavar="LABEL=CLASS")
     given = parser.parse_args(arguments)
     try:

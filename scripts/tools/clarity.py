@@ -2,8 +2,8 @@
 
 python scripts/tools/clarity.py [--names]
 
-With ``--names`` only the names are checked: the exit status is 1 if a package has more functions with names that say
-nothing than its budget, which may only fall.
+With ``--names`` only names are checked. The exit status is 1 if a package has more functions with empty names than its
+budget allows. An empty name does not say what its value is, such as ``given``.
 """
 
 import argparse
@@ -20,21 +20,21 @@ told held found given one own known made kept said asked seen wanted named shown
 others rest other left counted answered beside moved of
 """
 EMPTY_NAMES = frozenset(WORDS.split())
-"""Names that say what happened to a value, or point to it; they are fine inside a longer name."""
+"""Names that do not say what their value is. They are fine as a part of a longer name."""
 BUDGET = {"base": 1, "radvlm": 7}
-"""{package: functions that may bind such a name}; other packages have none."""
+"""{package: maximum number of functions with an empty name}. It is 0 for other packages, and no number may rise."""
 GENERATED = ("config.yaml", "docs/reference/settings.md", "docs/reference/reasons.md", "docs/reference/stages.md")
 
 
 def bound_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """Return the names of a function, its arguments and its variables."""
+    """Return the names that a function binds: its own, its arguments and its variables."""
     nodes = list(ast.walk(function))
     variables = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     return variables | {node.arg for node in nodes if isinstance(node, ast.arg)} | {function.name}
 
 
 def empty_names(folder: Path) -> Iterator[tuple[Path, int, str]]:
-    """Yield (file, line, names) of each function that binds such names, and of modules and classes with such a name."""
+    """Yield (file, line, empty names) of each function that binds one, and of modules and classes with such a name."""
     for path in sorted(folder.rglob("*.py")):
         if path.stem in EMPTY_NAMES:
             yield path, 1, path.stem
@@ -46,7 +46,7 @@ def empty_names(folder: Path) -> Iterator[tuple[Path, int, str]]:
 
 
 def over_budget() -> list[str]:
-    """Return a line for each function of a package that exceeds its budget."""
+    """Return a line of text for each function with an empty name in a package that exceeds its budget."""
     faults = [(path.relative_to(PACKAGE).parts[0], path, line, names) for path, line, names in empty_names(PACKAGE)]
     counts = Counter(package for package, *_ in faults)
     return [
@@ -57,7 +57,7 @@ def over_budget() -> list[str]:
 
 
 def figures() -> list[tuple[str, float, float]]:
-    """Return (what, figure, target)."""
+    """Return (name, value, target) of each figure of the code."""
     modules = list(PACKAGE.rglob("*.py"))
     texts = {path: path.read_text(encoding="utf-8") for path in modules}
     nodes = (node for text in texts.values() for node in ast.walk(ast.parse(text)))
@@ -79,7 +79,7 @@ def figures() -> list[tuple[str, float, float]]:
 
 
 def main() -> int:
-    """Print the table, or with ``--names`` what exceeds its budget."""
+    """Print the figures and the names over budget, or with ``--names`` only the names. Return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--names", action="store_true", help="check the names alone")
     faults = over_budget()

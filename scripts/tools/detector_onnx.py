@@ -1,8 +1,8 @@
-"""Write a detector of semisyn_detectors (engine lite) as ONNX, for ``boxes.lite.model``.
+"""Write a detector trained by semisyn_detectors (engine lite) as ONNX, for the setting ``boxes.lite.model``.
 
     python scripts/tools/detector_onnx.py results/semisyn/detectors/real.s0/model mine.onnx
 
-It needs the package onnx (requirements/training.in). Confidences are the net's own, not calibrated.
+This needs the package onnx (requirements/training.in). The detector's confidences are not calibrated.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from cxr.semisyn.detectors.lite import LICENCE, WEIGHTS, read_detector
 
 
 def write(model: Path, output: Path) -> None:
-    """Write the file; ``model``: the folder of a training. Raises UserError for one without a detector of this kind."""
+    """Write the detector in ``model``, the folder of a training, to ``output``. Raises UserError if there is none."""
     net = read_detector(model / WEIGHTS)
     number = len(net.grid.classes)
     with atomic_file(output) as temporary:
@@ -27,7 +27,7 @@ def write(model: Path, output: Path) -> None:
 
 
 def main() -> None:
-    """Parse the command line and write."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("output", type=Path)

@@ -2,9 +2,10 @@
 
     python scripts/tools/digests.py results [other/results] [--renamed scripts/tools/renamed_results.tsv]
 
-Content is the arrays of an HDF5 file, the rows of a Parquet file, the lines of a JSONL, TSV or CSV file, without the
-record of how it was made (code digest, rule, settings). Without a second folder every digest is printed; with one, each
-file that differs, and the exit status is 1 if any differs. Times of jobs and records of runs are not compared.
+The content is the arrays of an HDF5 file, the rows of a Parquet file, or the lines of a JSONL, TSV or CSV file, without
+the record of how it was made (code digest, rule, settings). Without a second folder, every digest is printed. With one,
+each file that differs is printed, and the exit status is 1 if there is any. Times of jobs and records of runs are not
+compared.
 """
 
 import argparse
@@ -42,13 +43,13 @@ def digest_arrays(path: Path, _: Mapping[str, str]) -> str:
 
 
 def digest_rows(path: Path, names: Mapping[str, str]) -> str:
-    """Return the digest of a Parquet file's columns, types and rows in order. ``names``: {old: new} column."""
+    """Return the digest of a Parquet file's columns, types and rows in order. ``names`` is {old: new} of columns."""
     table = pl.read_parquet(path).rename(dict(names), strict=False)
     return hashlib.sha256(f"{table.schema}\n{table.rows()!r}".encode()).hexdigest()
 
 
 def digest_bytes(path: Path, names: Mapping[str, str]) -> str:
-    """Return the digest of a table's bytes. ``names``: {old: new} column."""
+    """Return the digest of the bytes of a CSV or TSV table. ``names`` is {old: new} of columns to rename first."""
     head, line_end, rows = path.read_bytes().partition(b"\n")
     mark = b"," if path.suffix == ".csv" else b"\t"
     columns = [names.get(column.decode(), column.decode()).encode() for column in head.split(mark)]
@@ -56,7 +57,7 @@ def digest_bytes(path: Path, names: Mapping[str, str]) -> str:
 
 
 def digest_lines(path: Path, _: Mapping[str, str]) -> str:
-    """Return the digest of a JSON Lines file, without what its lines say of how they were made."""
+    """Return the digest of a JSON Lines file, without the fields ``HOW_MADE`` of its lines."""
     lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     said = ({key: value for key, value in line.items() if key not in HOW_MADE} for line in lines)
     return hashlib.sha256("\n".join(json.dumps(line) for line in said).encode()).hexdigest()
@@ -70,7 +71,7 @@ KINDS: dict[str, Callable[[Path, Mapping[str, str]], str]] = {
 def digests(folder: Path, renamed: Sequence[tuple[str, str, str]] = ()) -> dict[str, str]:
     """Return {path below the folder: digest of its content} of every file of a known kind.
 
-    ``renamed``: (pattern of files, old, new) of each column, or end of a file's name, to rename.
+    ``renamed`` has (pattern of paths, old, new) for each column, or end of a file's name, to rename first.
     """
     found_digests = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -85,7 +86,7 @@ def digests(folder: Path, renamed: Sequence[tuple[str, str, str]] = ()) -> dict[
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run as a program; returns its exit status."""
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("other", type=Path, nargs="?")

@@ -1,4 +1,4 @@
-"""Print every decision about a study, and its reason, from the stored results; nothing is recomputed.
+"""Print every decision about a study and its reason, from the stored results. No stage runs again.
 
 python scripts/tools/explain.py STUDY [--results results] [--thresholds default half] [--page study.html]
 """
@@ -17,7 +17,7 @@ DPI = 110
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run as a program; returns its exit status."""
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", help="a study_id of results/cohort/images.parquet")
     parser.add_argument("--results", default="results", help="folder of the results")

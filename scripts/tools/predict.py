@@ -22,7 +22,7 @@ SCRIPT = "tools/predict.py"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run as a program; returns its exit status."""
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="folder of a trained model")
     parser.add_argument("--image", required=True, help="frontal chest X-ray: DICOM, PNG or JPEG")

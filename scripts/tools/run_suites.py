@@ -2,9 +2,9 @@
 
 python scripts/tools/run_suites.py [SUITE …]
 
-A suite is a target of the Makefile; ``test-quick`` and ``test-slow`` are cut by folder of tests. Logs and pytest's
-counts are written to ``.suites/<commit>/``. A suite that passed is not repeated at the same commit with the same
-changes, so an interrupted command resumes. The exit status is 1 unless all suites passed.
+A suite is a target of the Makefile, or for ``test-quick`` and ``test-slow`` the part of a target for one folder of
+tests. Logs and pytest's counts are written to ``.suites/<commit>/``. A suite that passed is not repeated at the same
+commit with the same changes, so an interrupted command resumes. The exit status is 1 unless all suites passed.
 """
 
 import argparse
@@ -26,19 +26,19 @@ FOLDERS = sorted({path.parent.name for path in ROOT.glob("tests/*/test_*.py")})
 
 @dataclass(frozen=True)
 class Suite:
-    """A target of the Makefile with its variables, NAME=value."""
+    """A target of the Makefile, with its variables as NAME=value."""
 
     target: str
     variables: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """The target, and the folder of tests if it is cut by folder."""
+        """The name of the suite: the target, and the folder of tests if the suite has only one folder."""
         return ":".join([self.target, *(variable.rpartition("/")[2] for variable in self.variables)])
 
     @property
     def stem(self) -> str:
-        """The name for files."""
+        """The name of the suite's files, without their ending."""
         return self.name.replace(":", "-")
 
 
@@ -48,7 +48,7 @@ def by_folder(target: str) -> list[Suite]:
 
 
 CLUSTER = "test-faults"
-"""The suite that needs SLURM; its tests are skipped where none can be started."""
+"""The suite that needs SLURM. Its tests are skipped if SLURM is not running and cannot be started."""
 SUITES = (
     Suite("lint"), *by_folder("test-quick"),
     *map(Suite, ("vllm-text", "vllm-images", "test-deepspeed", "test-cxas", "test-ultralytics", "test-scispacy",
@@ -60,7 +60,7 @@ SUITES = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a suite. status: of make; counts are of tests, errors are failures; skipped: expected failures too."""
+    """The exit status of make and the numbers of tests. Expected failures count as skipped, and errors as failed."""
 
     status: int
     passed: int
@@ -70,12 +70,12 @@ class Outcome:
 
     @property
     def is_green(self) -> bool:
-        """True if make succeeded."""
+        """Whether make succeeded."""
         return self.status == 0
 
 
 def outcome_of(status: int, seconds: float, counts: Path) -> Outcome:
-    """Return a suite's outcome; ``counts``: pytest's JUnit XML, absent for a suite without tests."""
+    """Return a suite's outcome. ``counts`` is pytest's JUnit XML file, which a suite without tests does not write."""
     numbers = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
     if counts.is_file():
         for element in ET.parse(counts).iter("testsuite"):
@@ -86,14 +86,14 @@ def outcome_of(status: int, seconds: float, counts: Path) -> Outcome:
 
 
 def passed_before(suite: Suite, folder: Path) -> Outcome | None:
-    """Return the outcome of a suite that passed; ``folder``: of the commit's results."""
+    """Return the outcome stored in ``folder``, which has the results of a commit, or None unless the suite passed."""
     path = folder / f"{suite.stem}.json"
     outcome = Outcome(**json.loads(path.read_text())) if path.is_file() else None
     return outcome if outcome and outcome.is_green else None
 
 
 def run_suite(suite: Suite, folder: Path, root: Path) -> Outcome:
-    """Run a suite in ``root``; its log, counts and outcome are written to ``folder``, the outcome last."""
+    """Run a suite in ``root``, and return its outcome. Write its log, its counts and last its outcome to ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     outcome_path, counts, log_path = (folder / f"{suite.stem}.{ending}" for ending in ("json", "xml", "log"))
     counts.unlink(missing_ok=True)
@@ -110,7 +110,7 @@ def run_suite(suite: Suite, folder: Path, root: Path) -> Outcome:
 
 
 def state_of(root: Path) -> str:
-    """Return the commit, with a digest of the changes that are not committed."""
+    """Return the short hash of the commit, followed by a digest of uncommitted changes if there are any."""
 
     def git(*words: str) -> bytes:
         return subprocess.run(["git", *words], cwd=root, capture_output=True, check=True).stdout
@@ -122,7 +122,7 @@ def state_of(root: Path) -> str:
 
 @contextmanager
 def cluster(shared: Path) -> Iterator[None]:
-    """Start a SLURM of one node for the time, where the shared folder has one and none is running."""
+    """Keep a SLURM of one node running in the context, if none runs and ``shared`` has the scripts to start one."""
     tools = shared / "tools/slurm"
     running = subprocess.run(["sh", "-c", "sinfo"], capture_output=True, check=False).returncode == 0
     starts = not running and os.getuid() == 0 and (tools / "start-slurm.sh").is_file()
@@ -136,7 +136,7 @@ def cluster(shared: Path) -> Iterator[None]:
 
 
 def table_of(outcomes: dict[str, Outcome]) -> str:
-    """Return the table of all suites, with the sums below."""
+    """Return the table of all suites as text, with the sums in the last row."""
     line = "{:<24}{:>8}{:>8}{:>9}{:>9}  {}"
     rows = [line.format("suite", "passed", "failed", "skipped", "seconds", "")]
     for name, outcome in outcomes.items():
@@ -148,7 +148,7 @@ def table_of(outcomes: dict[str, Outcome]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as a program; returns its exit status."""
+    """Run the command line and return the exit status."""
     suites = {suite.name: suite for suite in SUITES}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"only these of: {', '.join(suites)}")

@@ -1,9 +1,9 @@
-"""Report what this cluster lacks for `snakemake --profile slurm`. `--submit` also runs jobs that check nodes, one of
-them on a GPU in the environment of each engine that needs one.
+"""Report what this cluster lacks for `snakemake --profile slurm`.
 
     python scripts/tools/slurm_check.py [--submit] [snakemake's own arguments: targets, then --configfile mine.yaml]
 
-Ends with 1 if something is missing.
+With `--submit`, jobs also check the nodes, among them a job on a GPU in the environment of each engine that needs one.
+The exit status is 1 if something is missing.
 """
 
 import argparse
@@ -27,13 +27,13 @@ from cxr.workflow.slurm.profile import read_partitions, read_profile
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("sbatch", "squeue", "scontrol", "sinfo", "sacct", "sacctmgr", "conda", "apptainer")
 NOTE = "Using profile"
-"""Snakemake's message among its errors when all is well."""
+"""Beginning of a line that Snakemake writes to the error output although nothing is wrong."""
 ANSWER_S, SUBMIT_S = 300, 300
-"""Longest time for a command to answer, and for a job to get a node and end, seconds."""
+"""Maximum time for a command to answer, and for a job to get a node and end, in seconds."""
 
 
 def read_arguments(arguments: list[str]) -> tuple[bool, dict[str, object], list[str]]:
-    """Return whether to submit a job, the profile's keys that the command line overrides, and Snakemake's arguments."""
+    """Return (whether to submit jobs, {key of the profile: value on the command line}, Snakemake's arguments)."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -50,11 +50,11 @@ def read_arguments(arguments: list[str]) -> tuple[bool, dict[str, object], list[
 
 
 def run_command(*command: str) -> str:
-    """Return the output of a command. Raises UserError with its error message if it fails."""
+    """Return the output of a command. Raises UserError with the command's error message if it fails."""
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=ANSWER_S, check=False)
     except subprocess.TimeoutExpired:
-        raise UserError(f"{command[0]} does not answer: is the controller up?") from None
+        raise UserError(f"{command[0]} does not answer: check that SLURM's controller runs") from None
     if done.returncode:
         said = _last_line(done.stderr) or _last_line(done.stdout) or done.returncode
         raise UserError(f"{' '.join([Path(command[0]).name, *command[1:3]])} fails: {said}")
@@ -62,7 +62,7 @@ def run_command(*command: str) -> str:
 
 
 def default_account() -> str:
-    """Return the account that SLURM charges by default; "" if it has none or does not say."""
+    """Return the account that SLURM charges by default, or "" if there is none or it cannot be read."""
     user, form = getpass.getuser(), "format=defaultaccount"
     try:
         said = run_command("sacctmgr", "--noheader", "--parsable2", "show", "user", user, form)
@@ -72,15 +72,15 @@ def default_account() -> str:
 
 
 def dry_run(words: list[str], attempt: int) -> str:
-    """Return Snakemake's dry run with every job as at its ``attempt``-th try."""
+    """Return the output of a dry run of Snakemake in which every job is at its ``attempt``-th attempt."""
     command = [sys.executable, "-m", "snakemake", "--profile", "slurm", "--dry-run", "--no-hooks", "--forceall"]
     command += words
-    command += ["--sdm", "env-modules", "--attempt", str(attempt)]  # without looking for conda
-    return run_command(*command, "--cores", "10000")  # else it shows the cores of this machine
+    command += ["--sdm", "env-modules", "--attempt", str(attempt)]  # with env-modules it does not look for conda
+    return run_command(*command, "--cores", "10000")  # otherwise it limits jobs to the cores of this machine
 
 
 def check_node(partition: str, account: str, directory: Path) -> Finding:
-    """Submit a job that writes a file into ``directory`` with this Python, and look for it."""
+    """Submit a job that writes a file into ``directory`` with this Python, and return whether the file appears."""
     what, place, name = f"a node of {partition}", directory / ".snakemake" / "slurm_check", f"slurm-check_{os.getpid()}"
     place.mkdir(parents=True, exist_ok=True)
     file, log = place / "node.txt", place / "node.log"
@@ -99,7 +99,7 @@ def check_node(partition: str, account: str, directory: Path) -> Finding:
         return Finding(what, False, lack)
     if file.is_file():
         return Finding(what, True, f"{file.read_text()} has this Python and writes into {directory}")
-    if not done.stdout.strip():  # no number of a job
+    if not done.stdout.strip():  # SLURM gave no job id
         return Finding(what, False, f"SLURM refuses a job: {_last_line(done.stderr) or done.returncode}")
     said = _last_line(log.read_text(encoding="utf-8", errors="replace")) if log.is_file() else ""
     said = f"a job wrote nothing into {directory}" + (f", it says: {said}" if said else "")
@@ -112,7 +112,7 @@ def _last_line(text: str) -> str:
 
 
 def check_cluster(arguments: list[str]) -> list[Finding]:
-    """Return the findings. Raises UserError if nothing can be checked."""
+    """Return one finding per check. Raises UserError if nothing can be checked."""
     submit, instead, words = read_arguments(arguments)
     programs = {name for name in PROGRAMS if shutil.which(name)}
     programs |= {"apptainer"} if shutil.which("singularity") else set()
@@ -143,7 +143,7 @@ def check_cluster(arguments: list[str]) -> list[Finding]:
 
 
 def main(arguments: list[str]) -> None:
-    """Print one line per check."""
+    """Print one line per check, and exit with status 1 if something is missing."""
     try:
         found = check_cluster(arguments)
     except UserError as error:

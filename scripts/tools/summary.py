@@ -1,4 +1,4 @@
-"""Summary: print the paths of a run's report and dataset, and a short table of counts."""
+"""Print the paths of a run's dataset, page and report, and a short table of counts."""
 
 import csv
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def main(results: Path) -> None:
-    """Print the counts of ``results/tables/counts.tsv`` and the paths of the results."""
+    """Print the counts in ``tables/counts.tsv`` of the folder ``results``, and the paths of the results."""
     with open(results / "tables" / "counts.tsv", newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file, delimiter="\t"))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

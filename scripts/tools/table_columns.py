@@ -210,7 +210,7 @@ TABLES: dict[str, Columns] = {
     "results/<stage>/excluded.parquet": tables.EXCLUDED,
     "results/frames/{shard}.corrected.parquet": tables.CORRECTED,
 }
-"""{path: its columns}: each is declared beside its writer."""
+"""{path: columns}. The module that writes a table declares its columns."""
 SAME_COLUMNS = {
     **{
         f"results/cohort/files_read/{path}.parquet": "results/cohort/files_read/cohort.parquet"
@@ -278,11 +278,11 @@ SAME_COLUMNS = {
         for name in ("pairs.parquet", "scores.tsv", "text.tsv", "counts.tsv", "excluded.parquet")
     },
 }
-"""{path: that of :data:`TABLES` whose columns it has}: a part of it, or the same of something else."""
+"""{path: path in :data:`TABLES` of a table with the same columns}."""
 
 
 def path_of(file: str) -> str:
-    """Return the path of TABLES that declares a file, named by its path from ``results`` on; "" if none does."""
+    """Return the path in :data:`TABLES` that stands for ``file``, a path from ``results`` on, or "" without one."""
     paths = [path for path in (*TABLES, *SAME_COLUMNS) if re.fullmatch(_pattern(path), file)]
     nearest = max(paths, key=lambda path: len(re.sub(r"{.*?}|<.*?>", "", path)), default="")
     return SAME_COLUMNS.get(nearest, nearest)
@@ -295,7 +295,7 @@ def _pattern(path: str) -> str:
 
 
 def main() -> int:
-    """Print the columns of the files that the command line names; return 1 if one is no table of a stage."""
+    """Print the columns of the files that the command line names. Return 1 if one is not a table of a stage."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", metavar="FILE")
     files = parser.parse_args().files
@@ -304,7 +304,7 @@ def main() -> int:
     for file in files:
         path = file if file in TABLES else path_of(file)
         if not path:
-            print(f"{file} is no table of a stage: run without a file for a list", file=sys.stderr)
+            print(f"{file} is not a table of a stage: run this command without a file for a list", file=sys.stderr)
             return 1
         print(f"{path}\n\n{markdown_table(TABLES[path])}")
     return 0

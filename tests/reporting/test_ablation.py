@@ -178,10 +178,14 @@ def test_the_map_is_of_the_first_two_varied_thresholds_with_the_rest_at_the_base
 @pytest.mark.parametrize(
     ("grid", "curves", "recall_map"),
     [
-        (None, "No threshold is varied", "No threshold is varied"),
-        ({"general": {"ano": [0.1], "conf": [0.2]}}, "No threshold is varied", "No threshold is varied"),
-        ({"general": {"ano": [], "conf": [0.1, 0.2]}}, None, "Only tau_conf is varied"),
-        ({"general": {"ano": [], "conf": []}, "edema": {"size": [0.1, 0.2]}}, None, "Only tau_size of edema is varied"),
+        (None, "There is nothing to draw", "There is nothing to draw"),
+        ({"general": {"ano": [0.1], "conf": [0.2]}}, "There is nothing to draw", "There is nothing to draw"),
+        ({"general": {"ano": [], "conf": [0.1, 0.2]}}, None, "There is no map, because only tau_conf has"),
+        (
+            {"general": {"ano": [], "conf": []}, "edema": {"size": [0.1, 0.2]}},
+            None,
+            "There is no map, because only tau_size",
+        ),
     ],
 )
 def test_what_is_not_varied_is_said_in_one_line(grid, curves, recall_map):
@@ -303,5 +307,5 @@ def test_no_grid_is_a_target_too(ablated, tmp_path):
     report = tmp_path / "report.html"
     snakemake(copy, "ablation", "--report", str(report))
     text = report.read_text()
-    for words in ("two columns per varied threshold (none)", "Heat map of recall in percent", "an interval of 0.95"):
+    for words in ("varied threshold (two columns each; none)", "Heat maps of recall in percent", "Its 95 % intervals"):
         assert words in text

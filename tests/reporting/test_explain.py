@@ -278,7 +278,7 @@ def test_an_image_that_was_not_edited_is_told(results):
     with h5py.File(path, "r+") as file:
         file["unedited"][list(file["image_id"].asstr()[:]).index(row["image_id"])] = 1
     text, page = explain(results, row["study_id"], (), 40)
-    sentence = "The report states no finding that needs a mask from the anomaly map, so the image was not edited"
+    sentence = "The image was not edited, because the report states no finding that needs a mask from the anomaly map"
     assert sentence in squeezed(text)
     assert f'alt="Image {row["image_id"]}: image (not edited) and zones"' in page
     assert "edited image" not in page
@@ -347,7 +347,7 @@ def test_a_study_given_as_a_number_is_looked_for_as_text(results):
     assert read_request({"study": 50414267}, results)["study"] == "50414267"
     assert read_request({}, results) == {"study": "", "results_digest": "", "page": ""}
     with pytest.raises(
-        UserError, match=re.escape("""give one of these ids (an id with leading zeros as study="'007'")""")
+        UserError, match=re.escape("""give one of these ids (write an id with leading zeros as study="'007'")""")
     ):
         read_request({"study": 7}, results)
 

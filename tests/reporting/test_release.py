@@ -593,7 +593,7 @@ def test_what_is_withheld_is_a_list_or_all_or_nothing(withhold, kinds):
 
 
 def test_a_wrong_setting_is_one_sentence(tmp_path):
-    with pytest.raises(SettingsError, match=r"release.salt must name a key file: make one of 16 bytes\.$"):
+    with pytest.raises(SettingsError, match=r"release.salt must name a key file: make one of 16 or more bytes\.$"):
         read({"release": {"withhold": ["ids"]}})
     with pytest.raises(SettingsError, match=r"^release.withhold, entry 1, is 'text', .*'report_text' or 'ids';"):
         read({"release": {"withhold": ["text"]}})

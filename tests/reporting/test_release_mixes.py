@@ -108,7 +108,7 @@ def test_tasks_that_quote_reports_leave_with_report_text_and_are_counted(mix, pa
         "conversation",
     }
     sheet = (folder / "DATASHEET.md").read_text()
-    assert f"{len(lines) - kept.total()} of {len(lines)} lines are left out" in sheet
+    assert f"{len(lines) - kept.total()} of {len(lines)} lines are omitted" in sheet
     for (task, split), number in Counter((line["task"], line["split"]) for line in lines).items():
         gone = number if task in TEXT_TASKS else 0
         assert f"| {task} | own | {split} | {number} | {number - gone} | {gone} |" in sheet

@@ -56,7 +56,7 @@ def test_a_unit_is_a_distinct_mask_target_and_location():
 def test_a_line_that_is_no_pair_is_named():
     whole = line("a", None, "edema")
     broken = {key: value for key, value in whole.items() if key != "mask_id"}
-    with pytest.raises(UserError, match=r"test\.jsonl, line 2 has no 'mask_id'"):
+    with pytest.raises(UserError, match=r"test\.jsonl, line 2 has no field 'mask_id'"):
         collect_units([whole, broken], "test.jsonl")
 
 

@@ -316,7 +316,7 @@ def test_run_counts_writes_four_tables(tmp_path):
 def test_a_lost_image_stops_the_tables(tmp_path):
     arguments = write_run(tmp_path)
     write_excluded(tmp_path / "results" / "organs" / "excluded.parquet", [])
-    with pytest.raises(StoreError, match="organs does not balance: 1 images lost"):
+    with pytest.raises(StoreError, match="organs does not balance: 1 input images are lost"):
         run_counts(**arguments)
 
 
@@ -325,7 +325,7 @@ def test_boxes_of_an_excluded_image_stop_the_tables(tmp_path):
     ledger = tmp_path / "results" / "boxes" / "excluded.parquet"
     row = {"image_id": "a", "study_id": "s-a", "stage": "boxes", "reason": "engine_failure", "detail": ""}
     write_table(ledger, pl.DataFrame([row], schema=EXCLUDED_SCHEMA))
-    with pytest.raises(StoreError, match="boxes does not balance: 0 images lost, 1 both"):
+    with pytest.raises(StoreError, match="boxes does not balance: 0 input images are lost, 1 are both"):
         run_counts(**arguments)
 
 

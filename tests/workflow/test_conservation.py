@@ -39,10 +39,10 @@ def test_conservation_by_hand():
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (flow("abcd", "abc"), "1 images lost, 0 both"),
-        (flow("abcd", "abcd", d="cut_off"), "0 images lost, 1 both"),
-        (flow("abcd", "abcz", d="cut_off"), "1 that never entered"),
-        (flow("abcd", "abc", d="cut_off", z="cut_off"), "1 that never entered"),
+        (flow("abcd", "abc"), "1 input images are lost, 0 are both"),
+        (flow("abcd", "abcd", d="cut_off"), "0 input images are lost, 1 are both"),
+        (flow("abcd", "abcz", d="cut_off"), "1 results are of no input image"),
+        (flow("abcd", "abc", d="cut_off", z="cut_off"), "1 results are of no input image"),
     ],
 )
 def test_a_stage_that_does_not_balance_is_named(bad, message):

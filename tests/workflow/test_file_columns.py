@@ -73,7 +73,7 @@ def test_the_command_prints_the_columns_of_a_file(monkeypatch, capsys):
     assert capsys.readouterr().out.split() == sorted(TABLES)
     monkeypatch.setattr("sys.argv", ["table_columns.py", "results/masks/half/nothing.tsv"])
     assert main() == 1
-    assert "results/masks/half/nothing.tsv is no table of a stage" in capsys.readouterr().err
+    assert "results/masks/half/nothing.tsv is not a table of a stage" in capsys.readouterr().err
 
 
 def test_a_table_with_other_columns_than_declared_is_not_written(tmp_path):

@@ -112,7 +112,7 @@ def refused(changes: dict) -> str:
         ({"boxes.table": "b.csv"}, "boxes: table is given, but engine is 'lite': set boxes.engine to table."),
         (
             {"release.salt": "key"},
-            "release: salt is given, but withhold does not name ids, so they stay: name ids, or leave salt out.",
+            "release: salt is given, but ids are published unchanged: add ids to withhold, or remove salt.",
         ),
         (
             {"dataset.mimic_ils_images": "there"},

@@ -475,7 +475,7 @@ def test_a_command_that_fails_is_one_sentence(script, told):
 
 def test_a_command_that_hangs_is_one_sentence(monkeypatch):
     monkeypatch.setattr(slurm_check, "ANSWER_S", 0.1)
-    with pytest.raises(UserError, match=r"^sleep does not answer: is the controller up\?$"):
+    with pytest.raises(UserError, match=r"^sleep does not answer: check that SLURM's controller runs$"):
         slurm_check.run_command("sleep", "5")
 
 

@@ -17,29 +17,29 @@ TABLE = {
     "place": Column(pl.String, "`reports`: texts; `frames`: images."),
     "kind": Column(
         pl.String,
-        "What was removed ([privacy.md](../how-to/privacy.md)); `any`: one kind or more; `none`: nothing. The "
-        "studies of `any` and `none` add up to all that the stage passed on.",
+        "Kind of identifier that was removed ([privacy.md](../how-to/privacy.md)), `any` or `none`. The studies of "
+        "`any` and `none` add up to all studies that the stage passed on.",
     ),
-    "studies": Column(pl.Int64, "Studies (for `frames`: images) in which the kind was found."),
-    "number": Column(pl.Int64, "Number of occurrences."),
+    "studies": Column(pl.Int64, "Studies (for `frames`: images) with an identifier of the kind."),
+    "number": Column(pl.Int64, "Number of identifiers removed."),
 }
 
 
 def run(*, reports: Sequence[str], frames: Sequence[str], corrected: Sequence[str], table: str) -> None:
-    """Write ``table``: one row per place (reports or frames) and kind, sorted.
+    """Write ``table``, which has one row per place (reports or frames) and kind of identifier, sorted.
 
-    ``frames``: shards whose images are counted; ``corrected``: tables of corrections to these images.
+    ``frames`` are the shards whose images are counted, and ``corrected`` the tables of corrections to these images.
     """
     rows = list(_count_rows("reports", (line["removed"] for path in reports for line in read_lines(path))))
     rows += _count_rows("frames", _count_blacked_out(frames, corrected))
     write_rows(table, rows, TABLE)
     row_by_place = {row["place"]: row for row in rows if row["kind"] == ANY}
-    summary = ", ".join(f"{place}: {row['number']} in {row['studies']} studies" for place, row in row_by_place.items())
-    log.info("privacy: identifiers removed; %s", summary)
+    summary = ", ".join(f"{row['number']} in {row['studies']} {place}" for place, row in row_by_place.items())
+    log.info("privacy: removed identifiers: %s", summary)
 
 
 def _count_blacked_out(frames: Sequence[str], corrected: Sequence[str]) -> Iterator[dict[str, int]]:
-    """Yield {kind: number of blacked-out pieces of text} for each image, empty if there are none."""
+    """Yield {kind: number of blackened pieces of text} for each image, or {} if there are none."""
     pieces = {
         row["image_id"]: int(row["correction"].split()[0])
         for path in corrected

@@ -5,14 +5,16 @@ from typing import Literal
 from cxr.base.settings import Section, key
 
 JPEG_QUALITY = 85
-"""JPEG quality, %, of panels, sheets and the page's images."""
+"""JPEG quality (0 to 100) of panels, sheets and the images of the page."""
 
 
 class FiguresSettings(Section):
     """Figures of the results."""
 
-    studies: int = key(12, "Number of studies with an overlay panel.", ge=0, le=1000)
-    dpi: int = key(110, "Resolution of the figures.", unit="dots per inch", ge=40, le=600)
+    studies: int = key(
+        12, "Number of images for which a panel with maps, boxes, masks and pairs is drawn.", ge=0, le=1000
+    )
+    dpi: int = key(110, "Resolution of panels and charts.", unit="dots per inch", ge=40, le=600)
 
 
 class PageSettings(Section):
@@ -20,8 +22,8 @@ class PageSettings(Section):
 
     gallery: int = key(
         3,
-        "Number of findings per lesion type that the page shows with their boxes. It shows twice as many images "
-        "with the masks of every built threshold set.",
+        "Number of findings per lesion type and threshold set that the page shows with their boxes. The page also "
+        "compares the masks of all built threshold sets on twice as many images.",
         ge=0,
         le=50,
     )
@@ -32,19 +34,21 @@ class PrivacySettings(Section):
 
     texts: Literal["scrub", "keep"] = key(
         "scrub",
-        "Report texts. scrub: names, addresses, dates, telephone and record numbers become surrogates of the same "
-        "form, and signatures and markup are removed; keep: texts stay unchanged (only for de-identified texts).",
+        "Treatment of report texts. scrub: names, addresses, dates, telephone and record numbers are replaced by "
+        "invented ones of the same form, and signatures and markup are removed. keep: texts stay unchanged; use it "
+        "only for de-identified texts.",
     )
     burned_in: Literal["black_out", "exclude", "keep"] = key(
         "black_out",
-        "Text burned into images. black_out: it is blackened; exclude: the image is excluded; keep: images are "
-        "not searched (a search takes 0.6 s per image and core). Markers (L, AP, ERECT) stay; the embedded cohort "
-        "is not searched.",
+        "Treatment of text burned into images. black_out: the text is blackened. exclude: the image is excluded. "
+        "keep: images are not searched for text, which saves 0.6 s per image and core. Markers such as L, AP or ERECT "
+        "always stay. The embedded cohort is never searched.",
     )
     least_subjects: int = key(
         5,
-        "Minimum number of subjects whose reports have an unknown word before pages and tables list it, if "
-        "release.withhold names report_text.",
+        "Pages and tables list a word that the reader of reports does not know only if reports of at least this many "
+        "subjects have it. A higher value hides more words. If release.withhold does not name report_text, all words "
+        "are listed.",
         unit="subjects",
         ge=1,
     )

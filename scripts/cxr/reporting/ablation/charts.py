@@ -1,7 +1,7 @@
 """Draw the effect of thresholds: curves of recall and yield per lesion type, and a map of recall over two thresholds.
 
-A threshold is varied if the grid lists at least two values for it. The other thresholds stay at their *reference*: the
-value in the set ``base`` or, if the grid has only other values for a threshold, the nearest of them.
+A threshold is varied if the grid (``thresholds.grid``) lists at least two values for it. All other thresholds keep a
+*reference* value. This is the value in the set ``base`` or, if the grid lacks that value, the nearest one in the grid.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,22 +20,22 @@ from cxr.plotting.plots import BLUE, GREY, ORANGE, save_png
 from cxr.reporting.ablation.points import AVERAGE, COLUMNS, PARTS, TAUS, threshold_column
 
 ROWS = (*(lesion for lesion in LUNG_LESIONS if lesion != EDEMA), EDEMA, AVERAGE)
-"""Order of the lesion types; edema comes last, next to the average, because it has its own thresholds."""
+"""Lesion types and the average, in the order of the panels. Edema is next to the average: it has its own thresholds."""
 MEASURES = {"recall": "recall, %", "yield": "yield, findings"}
 RECALL_STYLE = {"color": BLUE, "marker": "o", "markersize": 3.5}
 YIELD_STYLE = {"color": ORANGE, "marker": "s", "markersize": 3.5}
 STATED_STYLE = {"color": GREY, "linestyle": "--", "linewidth": 1}
 BASE_STYLE = {"color": GREY, "linestyle": ":", "linewidth": 1}
 MAX_LABELLED_CELLS = 100
-"""Maximum number of cells of a map that are labelled with their values."""
+"""Maximum number of cells of a map in which each cell shows its value."""
 MAX_TICKS = 7
-"""Maximum number of labelled values of a varied threshold."""
-NOTHING_VARIED_TEXT = "No threshold is varied: thresholds.grid gives none of them two values."
-ONE_VARIED_TEXT = "Only {} is varied: a map needs two thresholds to which thresholds.grid gives two values."
+"""Maximum number of labelled values on the axis of a varied threshold."""
+NOTHING_VARIED_TEXT = "There is nothing to draw, because no threshold has two or more values in thresholds.grid."
+ONE_VARIED_TEXT = "There is no map, because only {} has two or more values in thresholds.grid."
 
 
 class Axis(NamedTuple):
-    """A varied threshold: its column of the table, sorted values, reference, and value in the base set."""
+    """A varied threshold: its column in the table of points, its sorted values, its reference, and its base value."""
 
     column: str
     values: list[float]
@@ -44,19 +44,20 @@ class Axis(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The threshold's name in a figure, such as ``tau_conf`` or ``tau_conf of edema``."""
+        """The name of the threshold in a figure, such as ``tau_conf`` or ``tau_conf of edema``."""
         part, _, tau = self.column.rpartition("_")
         return f"tau_{tau} of {part}" if part else f"tau_{tau}"
 
     def affects(self, lesion: str) -> bool:
-        """Whether the threshold affects a lesion type, or the average."""
+        """Return whether the threshold affects ``lesion``, which is a lesion type or ``average``."""
         return lesion == AVERAGE or (lesion == EDEMA) == self.column.startswith(f"{EDEMA}_")
 
 
 def run_charts(*, table: str, curves: str, recall_map: str, axes: list[dict], base: dict, dpi: int) -> None:
-    """Draw the curves and the map from a table of points (:func:`cxr.reporting.ablation.points.tabulate_points`).
+    """Draw the curves and the map from the table of points (:func:`cxr.reporting.ablation.points.tabulate_points`).
 
-    ``axes``: the grid's thresholds, each {part, tau, values}; ``base``: the set that gives all other thresholds.
+    ``axes`` lists the thresholds of the grid as {part, tau, values}. ``base`` is the threshold set that gives the
+    values of all other thresholds.
     """
     points = read_table(table).with_columns(
         pl.col(*MEASURES, "recall_low", "recall_high").cast(pl.Float64, strict=False)
@@ -67,13 +68,13 @@ def run_charts(*, table: str, curves: str, recall_map: str, axes: list[dict], ba
 
 
 def find_varied(axes: Sequence[Mapping], base: Mapping) -> tuple[list[Axis], dict[str, float]]:
-    """Return the varied thresholds in the order of the grid, and {column of a threshold: its reference}."""
+    """Return the varied thresholds in the order of the grid, and the reference value of every threshold by column."""
     reference = {threshold_column(part, tau): base[part][tau] for part in PARTS for tau in TAUS}
     varied = []
     for grid_axis in axes:
         name, values = threshold_column(grid_axis["part"], grid_axis["tau"]), sorted(set(grid_axis["values"]))
         base_value = reference[name]
-        # rounded, so that the lower of two equally near values is taken: 0.1 and not 0.3 for 0.2
+        # the rounding makes 0.1 and 0.3 equally near to 0.2; then the lower value is taken
         reference[name] = min(values, key=lambda value: (round(abs(value - base_value), 12), value))
         if len(values) > 1:
             varied.append(Axis(name, values, reference[name], base_value))
@@ -81,7 +82,7 @@ def find_varied(axes: Sequence[Mapping], base: Mapping) -> tuple[list[Axis], dic
 
 
 def points_along(points: pl.DataFrame, names: Sequence[str], reference: Mapping[str, float]) -> pl.DataFrame:
-    """Return the distinct points at which all thresholds except ``names`` have their reference, sorted by ``names``."""
+    """Return the distinct rows in which all thresholds but ``names`` have their ``reference``, sorted by ``names``."""
     fixed = [pl.col(name) == reference[name] for name in COLUMNS if name not in names]
     return points.filter(fixed).unique([*names, "lesion"], keep="first", maintain_order=True).sort(*names)
 
@@ -118,7 +119,7 @@ def draw_curves(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[s
         "value of the base set": Line2D([], [], **BASE_STYLE),
     }
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    figure.suptitle("Recall and yield against each threshold, the others " + _describe_fixed(axes), fontsize=11)
+    figure.suptitle("Recall and yield against each threshold, all others " + _describe_fixed(axes), fontsize=11)
     return figure
 
 
@@ -145,7 +146,7 @@ def _draw_curve(panel: Axes, rows: pl.DataFrame, axis: Axis, measure: str) -> No
 
 
 def draw_map(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[str, float]) -> Figure:
-    """Draw recall over the first two varied thresholds, one panel per lesion type that either affects."""
+    """Draw recall over the first two varied thresholds, with one panel per lesion type that they affect."""
     if not axes:
         return draw_note(NOTHING_VARIED_TEXT)
     if len(axes) < 2:
@@ -166,7 +167,7 @@ def draw_map(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[str,
     figure.supxlabel(across.name, fontsize=10)
     figure.supylabel(down.name, fontsize=10)
     figure.colorbar(heatmap, ax=panels.tolist(), shrink=0.8, label="recall, %")
-    figure.suptitle("Recall over two thresholds, the others " + _describe_fixed(axes[2:]), fontsize=11)
+    figure.suptitle("Recall over two thresholds, all others " + _describe_fixed(axes[2:]), fontsize=11)
     return figure
 
 
@@ -188,7 +189,7 @@ def _draw_cells(panel: Axes, rows: pl.DataFrame, down: Axis, across: Axis):
 
 
 def _describe_fixed(axes: Sequence[Axis]) -> str:
-    """Describe the thresholds that a figure holds fixed; ``axes``: those that the grid varies."""
+    """Describe the values of the fixed thresholds of a figure. ``axes`` are those of them that the grid varies."""
     shifted_axes = [axis for axis in axes if axis.reference != axis.base]
     if not shifted_axes:
         return "as in the base set"
@@ -196,7 +197,7 @@ def _describe_fixed(axes: Sequence[Axis]) -> str:
 
 
 def draw_note(text: str) -> Figure:
-    """Return a figure that holds one line of text."""
+    """Return a figure that shows only one line of text."""
     figure = Figure(figsize=(11, 0.6))
     figure.text(0.5, 0.5, text, ha="center", va="center", fontsize=10)
     return figure

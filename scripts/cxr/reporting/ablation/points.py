@@ -1,4 +1,9 @@
-"""The ablation stage: recall and yield of every point (a named threshold set or a grid point), by lesion type."""
+"""The ablation stage: recall and yield of every point, by lesion type.
+
+A point is a named threshold set or a point of the grid. The masks stage applies every point to every image; its tables
+of the results are the *sweep*. A grounded mask confirms a reported location. Recall is the fraction of the studies
+stating a lesion that have a grounded mask of it, and yield is the number of findings with a grounded mask.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
@@ -20,48 +25,48 @@ SUMS = ("studies", "recalled", "findings", "masks", "yield")
 
 
 def threshold_column(part: str, tau: str) -> str:
-    """Return the column of a threshold: ``conf`` for all targets except edema, ``edema_conf`` for edema."""
+    """Return the column of a threshold, such as ``conf`` for the part ``general`` or ``edema_conf`` for ``edema``."""
     return tau if part == GENERAL else f"{part}_{tau}"
 
 
 COLUMNS = tuple(threshold_column(part, tau) for part in PARTS for tau in TAUS)
 POINTS = {
     "thresholds": Column(pl.String, "Name of the point, as in `results/masks/{thresholds}`."),
-    "kind": Column(pl.String, "set or grid."),
+    "kind": Column(pl.String, "`set` for a named threshold set, `grid` for a grid point."),
     **{
         threshold_column(part, tau): Column(pl.Float64, f"Threshold `{tau}` for {lesions}.")
         for part, lesions in ((GENERAL, "all lesion types but edema"), (EDEMA, "edema"))
         for tau in TAUS
     },
     "lesion": Column(pl.String, "Lesion type, or `average`."),
-    "studies": Column(pl.Int64, "Studies that state it."),
-    "recalled": Column(pl.Int64, "Of these, studies with a grounded mask of it."),
+    "studies": Column(pl.Int64, "Studies whose report states the lesion."),
+    "recalled": Column(pl.Int64, "Of these, studies with a grounded mask of the lesion."),
     "recall": Column(pl.Float64, "`recalled` over `studies` (Table 8).", "%"),
     **interval_columns("recall", "its 95 % interval", "%"),
-    "findings": Column(pl.Int64, "Findings that state it."),
+    "findings": Column(pl.Int64, "Findings that state the lesion."),
     "masks": Column(pl.Int64, "Of these, findings with a mask."),
     "yield": Column(
         pl.Int64,
-        "Of these, findings with a grounded mask. Each is a positive instruction, before those with one text merge.",
+        "Findings with a grounded mask. Each gives a positive instruction; instructions of one text are merged later.",
     ),
     "median_mask_px": Column(
-        pl.Float64, "Median over images of the area of all grounded masks of that type; null without any.", "pixels"
+        pl.Float64, "Median over images of the area of all grounded masks of the lesion; null without one.", "pixels"
     ),
 }
 SWEEP_COLUMNS = ("thresholds", "study_id", "lesion", "findings", "masks", "grounded", "mask_px")
 
 
 def run_table(*, sweep: list[str], table: str, sets: dict, grid: list[str]) -> None:
-    """Write recall and yield of every point (:func:`tabulate_points`), with one shard in memory at a time."""
+    """Write the table of recall and yield (:func:`tabulate_points`), reading one shard of the sweep at a time."""
     counts = count_sweep(read_table(path).select(SWEEP_COLUMNS) for path in sweep)
     write_table(table, tabulate_points(counts, sets, grid), POINTS)
 
 
 def count_sweep(sweeps: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Sum the counts of all shards of the sweep; a study is in one shard, so the counts add up.
+    """Return the counts per point and lesion type, summed over all shards of the sweep.
 
-    Returns thresholds, lesion, studies, recalled, findings, masks, yield (see :func:`tabulate_points`) and mask_px: the
-    areas of each image's grounded masks.
+    The counts have the columns of :data:`POINTS`, and ``mask_px`` lists the areas of each image's grounded masks. Sums
+    are right because no study is in two shards.
     """
     pixels = pl.col("mask_px").list.explode(keep_nulls=False, empty_as_null=False)
     parts = pl.concat(map(_count_shard, sweeps))
@@ -84,10 +89,11 @@ def _count_shard(sweep: pl.DataFrame) -> pl.DataFrame:
 def tabulate_points(counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str]) -> pl.DataFrame:
     """Return the rows of :data:`POINTS`: for each point, in the order of ``sets``, all lesion types and the average.
 
-    ``sets``: {name: {"general": {...}, "edema": {...}}}; ``grid``: names of the grid points among them. The row
-    ``average`` has the unweighted mean recall of the lesion types that occur, and the sums of the counts. Lesion types
-    have Wilson intervals with the coverage :data:`COVERAGE`. The average's half-widths are root sums of squares on each
-    side (Newcombe 1998, Zou and Donner 2008). Both assume independent studies and lesion types.
+    ``sets`` is {point: {"general": {tau: value}, "edema": {tau: value}}}, and ``grid`` names the grid points in it. The
+    row ``average`` has the unweighted mean recall of the lesion types that occur, and the sums of the counts. Lesion
+    types have Wilson intervals with the coverage :data:`COVERAGE`. The interval of the average combines their
+    half-widths by the root of the sum of squares, separately below and above (Newcombe 1998, Zou and Donner 2008). Both
+    intervals assume independent studies and lesion types.
     """
     pixels = pl.col("mask_px").list
     medians = counts.with_columns(pixels.median())
@@ -110,7 +116,7 @@ def tabulate_points(counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Seq
 
 
 def mean_rate(rates: Sequence[Rate]) -> Rate | None:
-    """Return the mean of independent rates, with an interval from the root sum of squares of their half-widths."""
+    """Return the mean of independent rates with its interval, for which :func:`tabulate_points` gives the method."""
     if not rates:
         return None
     rate = sum(value for value, _, _ in rates) / len(rates)

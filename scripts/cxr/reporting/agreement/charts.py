@@ -22,7 +22,7 @@ BAR_TITLES = {"found": "images with a mask", "dice": "Dice, 0 without a mask", "
 
 
 def run_charts(*, scores: str, bars: str, curves: str, dpi: int) -> None:
-    """Draw the scores of masks and of pointing (``bars``) and the curves of maps and boxes (``curves``)."""
+    """Draw the chart ``bars`` of the scores of masks and pointing, and the chart ``curves`` of maps and boxes."""
     table = read_table(scores)
     numbers = ["at", "value", "low", "high"]
     table = table.with_columns(pl.col(numbers).cast(pl.Float64, strict=False))
@@ -31,7 +31,7 @@ def run_charts(*, scores: str, bars: str, curves: str, dpi: int) -> None:
 
 
 def draw_bars(table: pl.DataFrame) -> Figure:
-    """Draw one row per reference: measures of the masks of each threshold set, and the pointing game."""
+    """Draw one row of bar charts per reference: scores of the masks of each threshold set, and the pointing game."""
     references = table["reference"].unique(maintain_order=True).to_list()
     columns = [*BAR_TITLES, "pointing"]
     figure = Figure(figsize=(3.1 * len(columns), 1 + 3 * len(references)), layout="constrained")
@@ -63,7 +63,7 @@ def _draw_bars(axes: Axes, rows: pl.DataFrame, by: str, names: Sequence[str]) ->
         bars = [(place, row) for place, row in bars if row["value"] is not None]
         at = [place + (number - (len(names) - 1) / 2) * width for place, _ in bars]
         values = [row["value"] for _, row in bars]
-        # half-widths of the intervals; 0 without an interval
+        # half-widths of the intervals below and above the value; 0 if there is no interval
         ends = [
             [0.0 if row[end] is None else max(0.0, abs(row["value"] - row[end])) for _, row in bars]
             for end in ("low", "high")
@@ -80,7 +80,7 @@ def _draw_bars(axes: Axes, rows: pl.DataFrame, by: str, names: Sequence[str]) ->
 
 
 def draw_curves(table: pl.DataFrame, iou: float) -> Figure:
-    """Draw one row per reference: map scores against tau_ano, and recall and false boxes against the confidence."""
+    """Draw, per reference, scores of the map against tau_ano, and recall and false boxes against the confidence."""
     references = table["reference"].unique(maintain_order=True).to_list()
     boxes = {f"recall_iou{iou:g}": f"recall of boxes, IoU {iou:g}", f"false_iou{iou:g}": "false boxes per image"}
     columns = [*(("anomaly map", *item) for item in MAP_TITLES.items()), *(("boxes", *item) for item in boxes.items())]

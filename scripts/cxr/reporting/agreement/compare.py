@@ -1,7 +1,7 @@
-"""The agreement stage: compare each reference with masks, anomaly maps and boxes, image by image, then score them.
+"""The agreement stage: score masks, anomaly maps and boxes against references (files of human annotations).
 
-A reference's population is all its images that have a frame. Every other image, and every region that is not
-compared, has one row in ``excluded``, with one of :data:`cxr.reporting.agreement.references.EXCLUSION_REASONS`.
+All images of a reference that have a frame are compared. Every other image, and every region that is not compared, has
+one row in ``excluded`` with a reason of :data:`cxr.reporting.agreement.references.EXCLUSION_REASONS`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,20 +45,20 @@ COVERAGE = 0.95
 REPLICATES = 1000
 """Number of bootstrap replicates, which resample patients."""
 BOX_IOUS = (0.3, 0.5)
-"""Minimum IoU at which an annotated box counts as found; the curves show the first value."""
+"""Minimum IoU of an annotated and a detected box that match. All values are scored; the curves show the first."""
 SAME_BOX_IOU = 0.5
-"""Minimum IoU at which boxes of two readers for the same lesion type count as duplicates."""
+"""Minimum IoU at which two readers' boxes of the same lesion type count as duplicates."""
 NO_BOXES = pl.DataFrame(schema=dict.fromkeys((*CORNERS, "confidence"), pl.Float64))
 ANOMALY_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
-"""Values of tau_ano at which the anomaly map is compared."""
+"""Values of tau_ano, the threshold of the anomaly map, at which the map is scored; fractions of 255."""
 CONFIDENCE_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
-"""Confidences at which boxes are compared."""
+"""Minimum confidences of the detected boxes at which boxes are scored."""
 KEY_COLUMNS = {
     "reference": Column(pl.String, "Reference, by its name in `agreement.references`."),
     "output": Column(pl.String, "`masks {thresholds}`, `anomaly map` or `boxes`."),
     "lesion": Column(pl.String, "Lesion type, or `any`: all except cardiomegaly."),
-    "measure": Column(pl.String, "Measure ([agreement.md](../how-to/agreement.md#what-is-measured))."),
-    "at": Column(pl.Float64, "Threshold: tau_ano of the map, confidence of boxes; null without one."),
+    "measure": Column(pl.String, "Name of the measure ([agreement.md](../how-to/agreement.md#what-is-measured))."),
+    "at": Column(pl.Float64, "Threshold of the measure: tau_ano for the map, confidence for boxes; null for masks."),
 }
 VALUES = KEY_COLUMNS | {
     "subject_id": Column(pl.String, "Patient."),
@@ -67,39 +67,39 @@ VALUES = KEY_COLUMNS | {
     "below": Column(pl.Float64, "Denominator; a score is the sum of `top` over the sum of `below`."),
 }
 SCORES = KEY_COLUMNS | {
-    "value": Column(pl.Float64, "Score; null without a denominator."),
+    "value": Column(pl.Float64, "Score; null if its denominator is 0."),
     **interval_columns("", "its 95 % interval, by patients"),
-    "images": Column(pl.Int64, "Images in the denominator."),
-    "patients": Column(pl.Int64, "Their patients."),
+    "images": Column(pl.Int64, "Number of images that the score counts."),
+    "patients": Column(pl.Int64, "Number of patients of these images."),
 }
 EXCLUSIONS = {
     "reference": Column(pl.String, "Reference."),
-    "image_id": Column(pl.String, "Image id in the cohort, or else the reference's name."),
+    "image_id": Column(pl.String, "Id of the image as the reference gives it; the cohort may lack the image."),
     "reason": Column(pl.String, "Code of the reason ([agreement.md](../how-to/agreement.md#what-is-measured))."),
-    "detail": Column(pl.String, "Label, or the stage's reason."),
+    "detail": Column(pl.String, "Label of the region, or the reason why the image has no frame; else empty."),
 }
 POPULATION = {
     "reference": Column(pl.String, "Reference."),
-    "outcome": Column(pl.String, "`compared`, or the code of a reason."),
-    "number": Column(pl.Int64, "Images compared, or images or regions excluded."),
-    "meaning": Column(pl.String, "The same in words."),
+    "outcome": Column(pl.String, "`compared`, or the code of the reason for an exclusion."),
+    "number": Column(pl.Int64, "Number of images compared, or of images or regions excluded."),
+    "meaning": Column(pl.String, "Meaning of the outcome."),
 }
 KEYS = list(KEY_COLUMNS)
 
 
 @dataclass(frozen=True)
 class CohortPart:
-    """The open shards and the tables of one part of the cohort."""
+    """The open files and the tables of one shard of the cohort."""
 
     frames: Shard
     organs: Shard
     anomaly: Shard
     boxes: Mapping[str, pl.DataFrame]
-    """{image_id: its boxes of used classes}."""
+    """{image_id: detected boxes of the classes that the masks stage uses}."""
     without_boxes: set[str]
-    """Images that the boxes stage excluded."""
+    """Ids of the images that the boxes stage excluded."""
     findings: Mapping[str, Mapping[str, list[dict]]]
-    """{threshold set: {image_id: its used findings}} for the images that reached the masks stage."""
+    """{threshold set: {image_id: findings whose masks are used}} for the images that reached the masks stage."""
     masks: Mapping[str, Shard]
 
 
@@ -121,7 +121,7 @@ def run_images(
     name: str,
     sets: Sequence[str],
 ) -> None:
-    """Measure every image of one reference; inputs are lists in the order of the shards (of masks: set by set)."""
+    """Measure every image of one reference. Inputs are a file per shard; findings, studies and masks also per set."""
     key = f"agreement.references.{name}.path"
     reference_data = load_reference(key, options.format, reference, options.classes, options.image_id)
     row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
@@ -165,7 +165,7 @@ def run_images(
 
 
 def _read_used_findings(findings: str, studies: str) -> dict[str, list[dict]]:
-    """Return the findings whose masks are used, of every image that reached the masks stage."""
+    """Return {image_id: findings whose masks are used} for every image that reached the masks stage."""
     findings_by_image: dict[str, list[dict]] = {image: [] for image in read_table(studies)["image_id"]}
     used = read_table(findings).filter(pl.col("mask_id").is_not_null() & pl.col("reason").is_null())
     for row in used.select("image_id", "target", "mask_id").iter_rows(named=True):
@@ -176,7 +176,7 @@ def _read_used_findings(findings: str, studies: str) -> dict[str, list[dict]]:
 def _regions_in_frame(
     image_id: str, reference: Reference, frames: Shard, painted: Shard | None, exclusions: list[tuple]
 ) -> list[Region]:
-    """Return the regions of an image in its frame; add excluded regions to ``exclusions``."""
+    """Return the annotated regions of an image in its frame, and append excluded regions to ``exclusions``."""
     if painted is not None:
         masks = painted.masks(image_id)
         return [
@@ -202,7 +202,7 @@ def _regions_in_frame(
 def _measure_image(
     image_id: str, regions: Sequence[Region], lesions: Sequence[str], shards: CohortPart
 ) -> Iterator[tuple[str, str, Measure]]:
-    """Yield (output, lesion, measure) of one image, for the lesion types that the reference marks in it."""
+    """Yield (output, lesion type, measure) for each lesion type that the reference marks in an image."""
     chest = [lesion for lesion in lesions if lesion != HEART]
     masks = {lesion: union_mask(regions, lesion, FRAME_SIZE) for lesion in (*lesions, *([ANY] if chest else []))}
     region_by_lesion = {lesion: region for lesion, region in masks.items() if region.any()}
@@ -240,7 +240,7 @@ def _reference_boxes(regions: Sequence[Region], lesion: str) -> np.ndarray:
 def run_scores(
     *, values: list[str], excluded_parts: list[str], scores: str, excluded: str, population: str, seed: int
 ) -> None:
-    """Write the scores of all references with intervals, and the excluded images and regions."""
+    """Write the tables of scores, exclusions and population. Raises UserError if no image could be compared."""
     table = pl.concat([read_table(path) for path in values])
     exclusions = pl.concat([read_table(path) for path in excluded_parts])
     if table.is_empty():
@@ -248,8 +248,8 @@ def run_scores(
         numbers = [f"{number} {reason} ({EXCLUSION_REASONS[reason]})" for reason, number in reasons]
         summary = ", ".join(numbers) or "the references contain no image"
         raise UserError(
-            f"agreement.references: no image could be compared: {summary}; look for the images in "
-            "results/cohort/excluded.parquet, and set image_id of the reference so that it gives the cohort's image ids"
+            f"agreement.references: no image could be compared: {summary}. Set image_id of the reference so that it "
+            "gives the image ids of the cohort, or look for the images in results/cohort/excluded.parquet"
         )
     write_table(scores, tabulate_scores(table, REPLICATES, seed), SCORES)
     write_table(excluded, exclusions.sort(exclusions.columns), EXCLUSIONS)
@@ -257,9 +257,9 @@ def run_scores(
 
 
 def tabulate_scores(table: pl.DataFrame, replicates: int, seed: int) -> pl.DataFrame:
-    """Return one row per reference, output, lesion, measure and threshold: value, interval, images, patients.
+    """Return the rows of :data:`SCORES`: one per reference, output, lesion type, measure and threshold.
 
-    The bootstrap resamples patients. A score with a zero denominator is null.
+    ``table`` has the rows of :data:`VALUES`. The bootstrap resamples patients. A score with denominator 0 is null.
     """
     score_tables = []
     for of_reference in table.partition_by("reference", maintain_order=True):
@@ -284,7 +284,7 @@ def tabulate_scores(table: pl.DataFrame, replicates: int, seed: int) -> pl.DataF
 
 
 def tabulate_population(table: pl.DataFrame, exclusions: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of :data:`POPULATION`: images compared, and images and regions excluded, by reason."""
+    """Return the rows of :data:`POPULATION`, from rows of :data:`VALUES` (``table``) and of :data:`EXCLUSIONS`."""
     compared = table.group_by("reference").agg(number=pl.col("image_id").n_unique())
     rows = [(name, "compared", number, "images with a measure") for name, number in compared.iter_rows()]
     for name, reason, number in exclusions.group_by("reference", "reason").len().iter_rows():

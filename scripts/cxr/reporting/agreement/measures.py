@@ -1,4 +1,4 @@
-"""Measure one image. A measure is a numerator and a denominator, and a score is the ratio of their sums over images."""
+"""Measure one image. A measure has a numerator and a denominator; a score is the ratio of their sums over images."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from cxr.metrics import masks
 
 
 class Measure(NamedTuple):
-    """The numerator and denominator of a measure of one image; ``at``: the threshold, if there is one."""
+    """The numerator and denominator of a measure of one image. ``at`` is the threshold, or None without a threshold."""
 
     name: str
     numerator: float
@@ -20,10 +20,11 @@ class Measure(NamedTuple):
 
 
 def measure_mask(mask: np.ndarray, region: np.ndarray) -> Iterator[Measure]:
-    """Yield the measures of a lesion mask against the reference's region of the lesion, which is not empty.
+    """Yield the measures of a lesion mask, which may be empty, against the annotated region of the lesion.
 
-    ``dice``, ``iou`` and ``covered`` are 0 for an image without a mask; ``dice_of_found``, ``iou_of_found`` and
-    ``inside`` count only images with a mask.
+    Both are bool (H, W). ``covered`` is the fraction of the region in the mask, ``inside`` that of the mask in the
+    region. An image without a mask counts as 0 in ``dice``, ``iou`` and ``covered``. It does not count in ``inside``,
+    ``dice_of_found`` and ``iou_of_found``.
     """
     has_mask = bool(mask.any())
     overlap = masks.overlap(mask, region)
@@ -40,12 +41,12 @@ def measure_mask(mask: np.ndarray, region: np.ndarray) -> Iterator[Measure]:
 def measure_map(
     anomaly: np.ndarray, region: np.ndarray, lungs: np.ndarray, steps: Sequence[float]
 ) -> Iterator[Measure]:
-    """Yield the measures of an anomaly map uint8 (H, W) against a region that is not empty.
+    """Yield the measures of an anomaly map, uint8 (H, W), against a region that is not empty, bool (H, W).
 
-    ``pointing``: whether the map's maximum is in the region (the fraction inside if several pixels have the maximum;
-    0 for an empty map). ``chance``: the expected score of a random point in the ``lungs``. At each of ``steps``
-    (fractions of 255): Dice, IoU, the anomalous fraction of the region, and, for images with anomalous pixels, the
-    fraction of them inside the region.
+    ``pointing`` is the fraction of the pixels with the map's maximum that are in the region, or 0 for an empty map.
+    ``chance`` is the expected score of a random point in the ``lungs``. Pixels are anomalous from a threshold, a
+    fraction of 255. For each of ``steps``, ``dice`` and ``iou`` compare them with the region, ``covered`` is the
+    fraction of the region that is anomalous, and ``inside`` is the fraction of the anomalous pixels in the region.
     """
     top = anomaly.max()
     yield Measure("pointing", float(region[anomaly == top].mean()) if top else 0.0)
@@ -68,10 +69,10 @@ def measure_boxes(
     ious: Sequence[float],
     steps: Sequence[float],
 ) -> Iterator[Measure]:
-    """Yield the recall of annotated boxes (M, 4), given detected boxes (N, 4) of any class with confidence (N,).
+    """Yield the recall of annotated boxes (M, 4) by detected boxes (N, 4) of any class with their confidences (N,).
 
-    An annotated box is found if a detected box with at least that confidence has at least that IoU with it.
-    One detected box may match several annotated boxes.
+    There is a measure for each IoU of ``ious`` and confidence of ``steps``. It counts the annotated boxes that have at
+    least this IoU with a detected box of at least this confidence. One detected box may match several annotated boxes.
     """
     overlaps = box_iou(boxes, reference_boxes)
     for iou in ious:
@@ -83,7 +84,7 @@ def measure_boxes(
 def count_false_boxes(
     boxes: np.ndarray, confidence: np.ndarray, reference_boxes: np.ndarray, iou: float, steps: Sequence[float]
 ) -> Iterator[Measure]:
-    """Yield, per confidence, the number of detected boxes whose IoU with every annotated box is below ``iou``."""
+    """Yield, for each confidence, the number of detected boxes whose IoU with every annotated box is below ``iou``."""
     best = box_iou(boxes, reference_boxes).max(axis=1, initial=0.0) if len(boxes) else np.zeros(0)
     for step in steps:
         yield Measure(f"false_iou{iou:g}", float(((best < iou) & (confidence >= step)).sum()), at=step)

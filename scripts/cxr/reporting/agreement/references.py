@@ -1,4 +1,4 @@
-"""Read references (human annotations of the cohort's images) into the frame, with a reason for each exclusion."""
+"""Read references, which are human annotations of the cohort's images, map them into the frame, and list exclusions."""
 
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -19,21 +19,21 @@ from cxr.geometry.masks import component_boxes
 from cxr.metrics.edits import mask_from_boxes
 
 PAINTED = "painted"
-"""Format of the embedded cohort's ground truth: masks in the frame, one per lesion type."""
+"""Name of the format of the embedded cohort's ground truth, which has one mask per lesion type in the frame."""
 ANY = "any"
-"""All lesion types except cardiomegaly, together."""
+"""Name that stands for all lesion types except cardiomegaly together."""
 MAX_ASPECT_DIFFERENCE = 0.02
 """Maximum relative difference in aspect ratio between an annotated image and the cohort's image."""
 MIN_COMPONENT_PX = 64
 """Minimum area, in frame pixels, of a mask component that gets its own box, as in :mod:`cxr.ils.masks.settings`."""
 RESOURCE_FILES = ("agreement/reasons.toml",)
 EXCLUSION_REASONS = tomllib.loads((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
-"""{code of the reason why an image or a region is not compared: the reason in words}."""
+"""{code: meaning} of the reasons why an image or a region is not compared."""
 
 
 @dataclass
 class Region:
-    """One region in the frame: lesion type, mask bool (H, W), boxes float (N, 4: x1, y1, x2, y2)."""
+    """One annotated region in the frame: lesion type, mask bool (H, W), boxes float (N, 4) as x1, y1, x2, y2."""
 
     lesion: str
     mask: np.ndarray
@@ -43,22 +43,22 @@ class Region:
 
 @dataclass
 class Reference:
-    """The content of one annotation file. ``regions``: {image_id: its annotations}, empty for an image without any."""
+    """The content of one annotation file. ``regions`` is {image_id: annotations}, with [] for an image without one."""
 
     regions: dict[str, list[Annotation]] = field(default_factory=dict)
     lesions: tuple[str, ...] = ()
     """Lesion types that are compared."""
     lesion_by_label: dict[str, str] = field(default_factory=dict)
-    """{label: lesion type} of the mapped labels."""
+    """{label of the file: lesion type}."""
     exclusions: list[tuple[str, str, str]] = field(default_factory=list)
-    """(image, reason, detail) of each excluded image or region."""
+    """(image id, code of the reason, label) for each excluded region."""
 
 
 def load_reference(key: str, kind: str, path: str | Path, classes: Mapping[str, str], ids: str) -> Reference:
-    """Read an annotation file and map its labels and images to the cohort's. Raises UserError for an unusable file.
+    """Read an annotation file, and map its labels to lesion types and its image names to image ids of the cohort.
 
-    ``key``: the setting that names the file; ``classes``: {label: lesion type}, which overrides the format's table;
-    ``ids``: template of the cohort's image_id.
+    ``key`` is the setting that names the file, and ``kind`` its format. ``classes`` is {label: lesion type}, which
+    overrides the table of the format. ``ids`` is the template of the image ids. Raises UserError for an unusable file.
     """
     if kind == PAINTED:
         with Shard(path) as shard:
@@ -77,7 +77,7 @@ def load_reference(key: str, kind: str, path: str | Path, classes: Mapping[str, 
     mapped_lesions = {names[annotation.label] for group in reference.regions.values() for annotation in group}
     if not mapped_lesions and (annotations or not image_names):
         raise UserError(f"{key} {str(path)!r} has no label that is a lesion type: map its labels in `classes`")
-    # without any region, all images are healthy, and every detected box is false
+    # if the file lists images but no region, all images are healthy and every detected box is false
     reference.lesions = tuple(lesion for lesion in TYPES if lesion in mapped_lesions or not annotations)
     return reference
 
@@ -85,10 +85,11 @@ def load_reference(key: str, kind: str, path: str | Path, classes: Mapping[str, 
 def region_in_frame(
     annotation: Annotation, lesion: str, affine: np.ndarray, shape: tuple[int, int], size: int
 ) -> tuple[Region | None, str]:
-    """Return an annotation as a region in the frame, or None and the reason.
+    """Return (region in the frame, "") for an annotation, or (None, code of the reason) if it cannot be compared.
 
-    ``affine``: the frame-to-original affine (2, 3) of the image, ``shape`` its original (rows, columns). A region drawn
-    on a smaller or larger copy of the image is scaled; a mask file of the frame's size is already in the frame.
+    ``affine`` (2, 3) maps the frame to the original image, whose (rows, columns) are ``shape``. The frame has ``size``
+    × ``size`` pixels. A region that was drawn on a smaller or larger copy of the image is scaled. A mask file of the
+    frame's size is taken to be in the frame.
     """
     try:
         annotated_mask = annotation.mask()
@@ -115,9 +116,10 @@ def region_in_frame(
 
 
 def drop_duplicates(regions: Iterable[Region], same: float) -> tuple[list[Region], int]:
-    """Drop regions that another reader also drew (IoU of boxes >= ``same``); return the others and the number dropped.
+    """Return the regions without duplicates, and the number of duplicates.
 
-    The first region in the order of the file is kept. Two regions of the same reader are never duplicates.
+    Two regions of the same lesion type are duplicates if different readers drew them and the IoU of their boxes is at
+    least ``same``. The first one in the file is kept.
     """
     distinct_regions: list[Region] = []
     num_duplicates = 0
@@ -137,11 +139,11 @@ def drop_duplicates(regions: Iterable[Region], same: float) -> tuple[list[Region
 
 
 def included_lesions(lesion: str) -> tuple[str, ...]:
-    """Return a lesion type and its subtypes (Appendix B); for ``any``, all types except cardiomegaly."""
+    """Return a lesion type and its subtypes (Appendix B), or for ``any`` all types except cardiomegaly."""
     return tuple(name for name in TYPES if name != "cardiomegaly") if lesion == ANY else (lesion, *kinds_under(lesion))
 
 
 def union_mask(regions: Iterable[Region], lesion: str, size: int) -> np.ndarray:
-    """Return the union, bool (size, size), of all regions of a lesion type and its subtypes."""
+    """Return the union of the masks, bool (size, size), of all regions of a lesion type and its subtypes."""
     masks = [region.mask for region in regions if region.lesion in included_lesions(lesion)]
     return np.logical_or.reduce(masks) if masks else np.zeros((size, size), bool)

@@ -1,4 +1,4 @@
-"""Settings of the agreement with human annotations."""
+"""Settings of the agreement with human annotations (``snakemake agreement``)."""
 
 from typing import Annotated, Literal
 
@@ -10,24 +10,27 @@ ReferenceName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 
 class ReferenceSettings(Section):
-    """A file of human annotations: boxes or masks."""
+    """A reference: a file of human annotations, which are boxes or masks."""
 
     format: Literal[FORMATS] = key("coco", f"Format of the file. {describe_formats()}.")
-    path: str = key("", "Path of the file or folder.")
+    path: str = key("", "Path of the annotation file, or of its folder if the format has several files.")
     classes: dict[str, Literal[LESIONS]] = key(
-        dict, "{label: lesion type}, which overrides the format's own table (docs/how-to/agreement.md)."
+        dict, "{label: lesion type}, which overrides the format's own mapping (docs/how-to/agreement.md)."
     )
     image_id: str = key(
         "{stem}",
-        "Template of the cohort's image_id: {name} is the image's name in the file, {stem} the name without extension.",
+        "Template that gives the cohort's image_id of an annotated image. {name} stands for the image's name in the "
+        "file, {stem} for that name without folder and extension.",
     )
 
 
 class AgreementSettings(Section):
-    """Masks, anomaly maps and boxes against human annotations."""
+    """The comparison of masks, anomaly maps and boxes with human annotations."""
 
     references: dict[ReferenceName, ReferenceSettings] = key(
-        dict, "References by name. Empty: the embedded cohort's ground truth, if cohort.source is embedded."
+        dict,
+        "Files of human annotations, each under a name of your choice. If empty and cohort.source is embedded, the "
+        "ground truth of the embedded cohort is used.",
     )
 
     @constraint

@@ -16,13 +16,13 @@ from cxr.plotting.plots import BLUE, GREEN, GREY, ORANGE
 RESOURCE_FILES = ("explain/page.css",)
 
 WIDTH = 110
-"""Width of the text in columns."""
+"""Maximum width of the text, in characters."""
 COLOURS = {"positive": BLUE, "tentative": ORANGE, "negative": GREEN, "outside": GREY}
-"""Colours of the marks in a report."""
+"""Colours of the marked findings in a report, by kind. ``outside`` is a finding of none of the seven lesion types."""
 
 
 class Mark(NamedTuple):
-    """A marked range [start, end) of a text: ``kind`` is a key of :data:`COLOURS`, ``note`` is shown with it."""
+    """A marked range [start, end) of a text. ``kind`` is a key of :data:`COLOURS`; ``note`` is shown at the range."""
 
     start: int
     end: int
@@ -31,7 +31,7 @@ class Mark(NamedTuple):
 
 
 def merge_marks(marks: Sequence[Mark]) -> list[Mark]:
-    """Merge overlapping marks; a merged mark has the kind of the first mark and the notes of all."""
+    """Return the marks in order, with overlapping ones merged into one that has the first one's kind and all notes."""
     merged_marks: list[Mark] = []
     for mark in sorted(marks, key=lambda mark: (mark.start, mark.end)):
         if merged_marks and mark.start < merged_marks[-1].end:
@@ -42,7 +42,7 @@ def merge_marks(marks: Sequence[Mark]) -> list[Mark]:
 
 
 class Document:
-    """A document as text and page; each ``add_`` method adds a block to both. ``dpi``: resolution of figures."""
+    """A document as text and as HTML page. ``add_`` methods add a block to both. ``dpi`` is the figures' resolution."""
 
     def __init__(self, dpi: int = 110):
         self._dpi = dpi
@@ -60,7 +60,7 @@ class Document:
         self._elements.append(f"<p>{escape(text)}</p>")
 
     def add_table(self, head: Sequence[str], rows: Sequence[Sequence[str]], label: str) -> None:
-        """Add a table of texts; ``label`` describes it to screen readers."""
+        """Add a table with the headings ``head``. Screen readers read ``label`` as its description."""
         widths = [max(map(len, cells)) for cells in zip(head, *rows, strict=True)]
         padded = ([cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in (head, *rows))
         self._lines += [("  " + "  ".join(row)).rstrip() for row in padded]
@@ -70,7 +70,7 @@ class Document:
         self._elements.append(f'<div class="wide">{table}</div>')
 
     def add_marked_text(self, text: str, marks: Sequence[Mark]) -> None:
-        """Add a text with marks; on a terminal, marked words and their notes are in square brackets."""
+        """Add a text with marks. For the terminal, each marked range is written as [range | note]."""
         words, elements, at = "", "", 0
         for start, end, kind, note in merge_marks(marks):
             before, inside = text[at:start], text[start:end]
@@ -83,19 +83,19 @@ class Document:
         self._elements.append(f"<blockquote>{elements}</blockquote>")
 
     def add_figure(self, figure: Figure, alt: str, *, small: bool = False) -> None:
-        """Add a figure to the page only; ``small`` figures are placed side by side if there is room."""
+        """Add a figure to the page only. ``small`` figures are placed side by side if there is room."""
         png = io.BytesIO()
         figure.savefig(png, dpi=self._dpi, format="png", metadata={"Software": None})  # without Matplotlib's version
         kind = ' class="small"' if small else ""
         self._elements.append(f'<img{kind} alt="{escape(alt)}" src="{data_url("image/png", png.getvalue())}">')
 
     def to_text(self) -> str:
-        """Return the text. Control characters of terminals are replaced by U+FFFD."""
+        """Return the text, in which U+FFFD replaces characters that could control a terminal."""
         text = "\n".join(self._lines).strip() + "\n"
         return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "\ufffd", text)
 
     def to_html(self, title: str) -> str:
-        """Return the page, which needs no network."""
+        """Return the HTML page, which needs no network."""
         style = (RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8")
         body = "\n".join(self._elements)
         return (

@@ -26,9 +26,9 @@ MASK_COLOURS = (YELLOW, SKY, VERMILION, GREEN, PURPLE, ORANGE, BLUE)
 
 
 def draw_maps(arrays: Mapping, *, unedited: bool = False) -> dict[str, Figure]:
-    """Draw image with organs, edited image with zones, and anomaly map; skip missing ones. Return {title: figure}.
+    """Draw the image with organs, the edited image with zones, and the anomaly map. Return {title: figure}.
 
-    ``unedited``: whether the edited image is the image itself.
+    Arrays that do not exist are skipped. ``unedited`` is whether the edited image is the image itself.
     """
     figure_by_title = {}
     for name in [name for name in ("image", "edited", "anomaly") if name in arrays]:
@@ -52,7 +52,7 @@ def draw_maps(arrays: Mapping, *, unedited: bool = False) -> dict[str, Figure]:
 
 
 def draw_outcome(image: np.ndarray, boxes: Sequence[tuple], masks: Mapping[str, np.ndarray]) -> Figure:
-    """Draw ``boxes`` (x1, y1, x2, y2, number, whether it is productive) and ``masks`` {legend: bool (H, W)}."""
+    """Draw an image with ``boxes`` (x1, y1, x2, y2, number, is productive) and ``masks`` {legend: bool (H, W)}."""
     figure = Figure(figsize=(8.8, 4.7), layout="constrained")
     box_axes, mask_axes = figure.subplots(1, 2)
     _draw_frame_with_sides(box_axes, image, "boxes")

@@ -1,4 +1,7 @@
-"""Explain one study in a text for the screen and a page with images: each stage's decision and its reason."""
+"""Explain one study in a text for the screen and a page with images: each stage's decision and its reason.
+
+A box is *productive* for a finding if it meets all conditions of the paper's Algorithm 1.
+"""
 
 import json
 import sys
@@ -30,11 +33,11 @@ from cxr.reporting.explain.study import ACCEPTED, NO_RESULTS, STOPPED, Image, Ou
 
 RESOURCE_FILES = ("explain/reasons.toml",)
 UNEDITED = (
-    "The report states no finding that needs a mask from the anomaly map, so the image was not edited "
-    "(anomaly.images with_findings): its map is empty, and its zones come from the image itself."
+    "The image was not edited, because the report states no finding that needs a mask from the anomaly map (setting "
+    "anomaly.images: with_findings). Its anomaly map is empty, and its zones come from the image itself."
 )
 MAX_BOXES = 12
-"""Maximum number of boxes listed per finding, with the fewest failed conditions; further boxes are only counted."""
+"""Maximum number of boxes listed per finding: those that fail the fewest conditions. Further boxes are counted."""
 
 RESULT_HEAD = ["finding", "what", "target", "reported location", "result", "not confirmed", "boxes", "outside"]
 FINDING_HEAD = ["finding", "sentence", "what", "presence", "certainty", "location", "labels", "lesion type"]
@@ -44,18 +47,18 @@ FINDING_REASONS, BOX_MEASURES, PAIR_REASONS, BASES = (WORDS[name] for name in ("
 
 
 def explain(results: str | Path, study: str, thresholds: Sequence[str], dpi: int) -> tuple[str, str]:
-    """Return the text and the HTML page on a study; if ``thresholds`` is empty, on every set that has masks.
+    """Return the text and the HTML page that explain a study under the threshold sets ``thresholds``.
 
-    Raises UserError for an unknown study or set.
+    If ``thresholds`` is empty, all sets with masks are explained. Raises UserError for an unknown study or set.
     """
     document = describe_study(read_study(Path(results), study, thresholds), dpi)
     return document.to_text(), document.to_html(f"Study {study}")
 
 
 def run(*, page: str, text: str, study: str, results_digest: str, dpi: int, results: str = "results") -> None:
-    """Write the page and the text of a study under every threshold set that has masks, and print the text.
+    """Write the page and the text that explain a study under every threshold set with masks, and print the text.
 
-    ``results_digest``: digest of the results, or "" if no study is given.
+    ``results_digest`` is a digest of the results. It is "" if no study was requested, which raises UserError.
     """
     if not results_digest:
         raise UserError("explain needs a study: snakemake explain --config study=<study_id>")
@@ -67,7 +70,7 @@ def run(*, page: str, text: str, study: str, results_digest: str, dpi: int, resu
 
 
 def describe_study(study: Study, dpi: int) -> Document:
-    """Return the document on a study; ``dpi``: resolution of its images."""
+    """Return the document that explains a study, whose figures have the resolution ``dpi``."""
     document, first = Document(dpi), study.images[0]
     document.add_heading(f"Study {study.study_id}", 1)
     document.add_paragraph(f"Subject {first.row['subject_id']}, split {first.row['split'] or 'none'}.")
@@ -97,7 +100,7 @@ def describe_study(study: Study, dpi: int) -> Document:
 
 
 def summarize_images(study: Study) -> list[str]:
-    """Return one sentence per image; if the image passed all stages before masks, one per threshold set."""
+    """Return a sentence on the result of each image, or one per threshold set if the image reached the masks stage."""
     sentences = []
     for image in study.images:
         if stop := image.stop:
@@ -115,13 +118,13 @@ def summarize_images(study: Study) -> list[str]:
 
 
 def describe_stop(step: Step) -> str:
-    """Describe where and why an image was excluded: "stopped in frames: undecodable (…)."."""
+    """Describe where and why an image was excluded, as in "stopped in frames: undecodable (…)."."""
     detail = f"; {step.detail}" if step.detail else ""
     return f"stopped in {step.stage}: {step.reason} ({REASONS[step.reason]}{detail})."
 
 
 def describe_result(outcome: Outcome) -> str:
-    """Describe the result of an image under one threshold set, as the end of a sentence."""
+    """Describe the result of an image under one threshold set, as the end of a sentence that names both."""
     for step in outcome.steps:
         if step.state == STOPPED:
             return describe_stop(step)
@@ -247,7 +250,7 @@ def _add_comparison(document: Document, study: Study) -> None:
 
 
 def describe_finding(row: dict) -> str:
-    """Describe the result of a finding."""
+    """Describe the result of a finding: its mask and grounded zones, or why it has no mask or the mask is not used."""
     if row["mask_id"] is None:
         return f"no mask: {row['reason']}"
     mask_text = f"mask of {row['area']:,} px"
@@ -257,7 +260,7 @@ def describe_finding(row: dict) -> str:
 
 
 def _add_outcome(document: Document, name: str, image: Image, outcome: Outcome, study: Study) -> None:
-    """Add all decisions on an image under one threshold set; nothing if the masks stage did not accept the image."""
+    """Add all decisions on an image under one threshold set, or nothing if the masks stage did not accept the image."""
     if outcome.steps[0].state != ACCEPTED:
         return
     where = f", image {image.image_id}" if len(study.images) > 1 else ""
@@ -324,7 +327,7 @@ def _add_boxes(document: Document, row: dict, image: Image, settings: dict) -> N
 def box_rows(row: dict, image: Image, settings: dict) -> list[list[str]]:
     """Return a row per box judged for a finding: number, class, each measure with its threshold, and verdict.
 
-    Boxes that fail the fewest conditions come first. ``settings``: the settings stored with the masks.
+    Boxes that fail the fewest conditions come first. ``settings`` are the ones stored with the masks.
     """
     taus, verdicts = thresholds_for(row["target"], settings), row["box_verdicts"]
     used_boxes = [(number, box) for number, box in enumerate(image.boxes) if box["is_used"]]
@@ -379,7 +382,7 @@ def _add_instructions(document: Document, outcome: Outcome) -> None:
 
 
 def _describe_basis(pair: dict) -> str:
-    """Describe the basis of a pair: a positive's sentence; a negative's quote, or its basis and the image's signs."""
+    """Return the basis of a pair: the sentence that states or denies the lesion, or the report's silence and image."""
     if pair["seg"]:
         return f"sentence {pair['sentence_index']}"
     if pair["quote"]:
@@ -404,5 +407,5 @@ def _unit_row(row: dict) -> list[str]:
 
 
 def describe_reason(code: str, words: dict[str, str]) -> str:
-    """Return "code: meaning", or only the code if it has no entry."""
+    """Return "code: meaning" for a code of ``words``, and only the code for any other."""
     return f"{code}: {words[code]}" if code in words else code

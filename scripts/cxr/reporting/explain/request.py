@@ -12,9 +12,9 @@ _REPETITION = re.compile(r"(.+?)\1{17,}$", re.DOTALL)
 
 
 def page_name(study: str) -> str:
-    """Return the name of a study's page: the id, with characters special to Snakemake, shells or browsers as %XX.
+    """Return the file name of a study's page: its id, with characters that Snakemake, shells or browsers treat as %XX.
 
-    The name is a digest if the id is too long for a file name, or so repetitive that Snakemake refuses it as periodic.
+    If this is too long for a file name, or so repetitive that Snakemake refuses it, the name is a digest of the id.
     """
     name = re.sub(r"[^\w.-]", lambda match: quote(match.group(), safe=""), study)
     if len(name.encode()) > MAX_NAME_BYTES or _REPETITION.search(name):
@@ -23,9 +23,10 @@ def page_name(study: str) -> str:
 
 
 def read_request(config: dict, results: Path) -> dict[str, str]:
-    """Return ``study`` of ``snakemake explain --config``, its ``page`` and ``results_digest``; all "" without a study.
+    """Return the ``study`` requested by ``snakemake explain --config``, its ``page`` name and ``results_digest``.
 
-    Raises UserError for a study that the cohort does not have, or a cohort table that cannot be read.
+    All three are "" if no study is requested. Raises UserError for a study that the cohort does not have, or for a
+    cohort table that cannot be read.
     """
     study_value = config.get("study", "")
     study = str(study_value)

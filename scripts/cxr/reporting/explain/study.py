@@ -20,7 +20,7 @@ from cxr.base.tables import read_lines, read_table
 BY_THRESHOLDS = ("masks", "dataset")
 ACCEPTED, STOPPED, NOT_REACHED, NO_RESULTS = "passed", "stopped", "not reached", "no results yet"
 ARRAYS = {"frames": "image", "organs": "mask", "anomaly": "anomaly", "anatomy": "mask"}
-"""{stage: name of the array that is shown of an image}."""
+"""{stage: array of its HDF5 files that is shown}."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Step:
 
 @dataclass
 class Image:
-    """One image of the study: its row of the cohort, the stages that do not depend on thresholds, and their results."""
+    """One image of the study: its row of the cohort, and its results in the stages that do not depend on thresholds."""
 
     row: dict
     steps: list[Step]
@@ -59,7 +59,7 @@ class Image:
 
 @dataclass
 class Outcome:
-    """The result of one image under one threshold set; tables as lists of rows."""
+    """The result of one image under one threshold set. Tables are lists of the image's rows."""
 
     steps: list[Step]
     findings: list[dict]
@@ -69,7 +69,7 @@ class Outcome:
     dropped: list[dict]
     masks: dict[str, np.ndarray]
     settings: str
-    """JSON of the masks' settings, "" without masks."""
+    """JSON of the settings that are stored with the masks, or "" without masks."""
 
 
 @dataclass
@@ -79,17 +79,17 @@ class Study:
     study_id: str
     images: list[Image]
     report: dict | None
-    """The study's line of results/reports."""
+    """The line of the study in results/reports, or None if its report was not read."""
     outcomes: dict[str, dict[str, Outcome]]
-    """{threshold set: {image_id: its result}}."""
+    """{threshold set: {image_id: result}}."""
     provenance: dict[str, tuple[str, str]]
-    """{stage: (code digest, JSON of its settings)} of the stages whose files contain them."""
+    """{stage: (code digest, JSON of the settings)}, for the stages whose files record both."""
 
 
 def find_study_rows(results: Path, study_id: str, *, is_number: bool = False) -> list[dict]:
-    """Return the study's rows of the cohort's table of images. Raises UserError for a study that is not in it.
+    """Return the rows of a study in the cohort's table of images. Raises UserError if the study is not in the table.
 
-    ``is_number``: whether the id was parsed as a number, which loses leading zeros.
+    ``is_number`` is whether the requested id was parsed as a number and may have lost leading zeros.
     """
     path = results / "cohort" / "images.parquet"
     if not path.is_file():
@@ -98,7 +98,7 @@ def find_study_rows(results: Path, study_id: str, *, is_number: bool = False) ->
     rows = table.filter(pl.col("study_id") == study_id).sort("image_id").to_dicts()
     if not rows:
         studies = table["study_id"].n_unique()
-        zeros = " (an id with leading zeros as study=\"'007'\")" if is_number else ""
+        zeros = " (write an id with leading zeros as study=\"'007'\")" if is_number else ""
         raise UserError(
             f"study is {study_id!r}, which is not one of the {studies} studies of {path}: give one of these ids{zeros}"
         )
@@ -109,11 +109,11 @@ SMALL_TABLES = (
     "cohort/*.parquet", "*/*.excluded.parquet", "frames/*.corrected.parquet", "masks/*/*.excluded.parquet",
     "dataset/*/*.parquet",
 )  # fmt: skip
-"""Patterns of tables that change whenever one of their inputs changes."""
+"""Patterns of small tables that are rewritten whenever the results that a study's page shows change."""
 
 
 def results_digest(results: Path) -> str:
-    """Return a digest of the names, sizes and modification times of :data:`SMALL_TABLES`."""
+    """Return a digest, 16 hexadecimal digits, of the names, sizes and modification times of :data:`SMALL_TABLES`."""
     digest = hashlib.sha256()
     for pattern in SMALL_TABLES:
         for path in sorted(results.glob(pattern)):
@@ -123,7 +123,7 @@ def results_digest(results: Path) -> str:
 
 
 def read_study(results: Path, study_id: str, thresholds: Sequence[str]) -> Study:
-    """Read a study. Raises UserError for an unknown study or a threshold set without masks."""
+    """Return a study with its results. Raises UserError for an unknown study, or for a threshold set without masks."""
     rows = find_study_rows(results, study_id)
     names = {path.parent.name for path in results.glob("masks/*/*.findings.parquet")}
     sets = sorted(names, key=lambda name: (name != "default", name))
@@ -192,7 +192,7 @@ REQUIRED_STAGES = {
     "masks": ("reports", "anatomy", "boxes"),
     "dataset": ("masks",),
 }
-"""The stages that an image must have passed before each stage."""
+"""{stage: stages that an image must have passed before}."""
 
 
 def _stage_step(excluded: Path, stage: str, image: Image, before: Sequence[Step]) -> Step:
@@ -230,7 +230,7 @@ def _read_outcome(results: Path, name: str, image: Image, line: dict | None) -> 
 
 
 def _read_pairs(path: Path, image_id: str) -> Iterator[dict]:
-    """Yield an image's lines of a split; for speed, only lines that contain the image's id are parsed."""
+    """Yield the pairs of an image from the file of a split. For speed, lines without the image's id are not parsed."""
     name = json.dumps(image_id, ensure_ascii=False)
     with open(path, encoding="utf-8") as file:
         candidates = (json.loads(text) for text in file if name in text)

@@ -1,1 +1,1 @@
-"""Figures: a panel per study, and the distribution of pairs."""
+"""Draw the figures of a run: panels of some images, and the distribution of pairs."""

@@ -1,4 +1,4 @@
-"""The figures stage: draw panels of some studies, and the pairs per lesion type, from the stored results only."""
+"""The figures stage: draw panels of some images (maps, boxes, masks, findings, pairs), and pairs per lesion type."""
 
 import textwrap
 from collections import Counter
@@ -52,7 +52,7 @@ def run_panels(
     quality: int,
     seed: int,
 ) -> None:
-    """Draw a panel of each selected study into the folder ``panels``; inputs are lists in the order of the shards."""
+    """Draw a panel of each selected image into the folder ``panels``. Inputs are lists in the order of the shards."""
     tables = [read_table(path) for path in findings]
     selected_images = choose_images(tables, options.studies, seed)
     image_ids = {image_id for _, image_id in selected_images}
@@ -70,7 +70,7 @@ def run_panels(
 
 
 def _read_panel(image_id: str, findings: pl.DataFrame, boxes: str, masks: str, maps: list[str]) -> dict:
-    """Return the arguments of :func:`draw_panel`, without the pairs."""
+    """Return the arguments of :func:`draw_panel` for an image, except the pairs."""
     rows = findings.filter(pl.col("image_id") == image_id).to_dicts()
     mask_ids = sorted({row["mask_id"] for row in rows} - {None})
     with ExitStack() as stack:
@@ -102,7 +102,7 @@ def draw_panel(
     masks: dict[str, np.ndarray],
     pairs: list[dict],
 ) -> Figure:
-    """Draw the panel of one image. Images are uint8, masks bool, all (512, 512); ``edited``: None if unedited."""
+    """Draw the panel of one image. Images are uint8 and masks bool, all (512, 512); ``edited`` is None if unedited."""
     figure = Figure(figsize=(16, 9), layout="constrained")
     grid = figure.subplots(2, 4)
     figure.suptitle(title, fontsize=12)
@@ -129,7 +129,10 @@ def draw_panel(
 
 
 def _draw_boxes(axes: Axes, boxes: list[dict], judged: list[list[int]]) -> list[str]:
-    """Draw up to eight numbered boxes, productive and confident ones first; return a line of text on each."""
+    """Draw up to eight numbered boxes, productive and confident ones first. Return a line of text on each.
+
+    ``judged`` has the verdicts on all boxes per finding: 0 for a productive box, else bits of the failed conditions.
+    """
     best = [min((verdicts[i] for verdicts in judged), key=int.bit_count, default=None) for i in range(len(boxes))]
     box_indices = sorted(range(len(boxes)), key=lambda i: (best[i] != 0, -boxes[i]["confidence"]))[:8]
     lines, taken = [], []
@@ -142,7 +145,7 @@ def _draw_boxes(axes: Axes, boxes: list[dict], judged: list[list[int]]) -> list[
         lines.append(f"{number} {box['class_name']} {box['confidence']:.2f}: {failed}")
         x, y = box["x1"] + 3, box["y1"] + 3
         while any(max(abs(x - label_x), abs(y - label_y)) < MIN_LABEL_DISTANCE for label_x, label_y in taken):
-            x += MIN_LABEL_DISTANCE  # to the right of the number that is already there
+            x += MIN_LABEL_DISTANCE
         taken.append((x, y))
         axes.text(x, y, str(number), color=colour, fontsize=6, va="top", bbox=SHADE)
     draw_legend(axes, {"productive for a finding": KEPT_COLOUR, "failed": DROPPED_COLOUR})
@@ -168,16 +171,17 @@ def _draw_texts(axes: Axes, findings: list[dict], boxes: list[str], pairs: list[
 
 
 def run_charts(*, splits_table: str, distribution: str, shares: str, thresholds: str, dpi: int) -> None:
-    """Draw the pairs of the threshold set ``thresholds`` per lesion type, from the tables stage's splits."""
+    """Draw the pairs per lesion type of the threshold set ``thresholds``, from the tables stage's table of splits."""
     splits = read_table(splits_table).filter(pl.col("thresholds") == thresholds)
     save_png(draw_distribution(splits), distribution, dpi)
     save_png(draw_shares(splits), shares, dpi)
 
 
 def choose_images(findings: list[pl.DataFrame], number: int, seed: int) -> list[tuple[int, str]]:
-    """Choose ``number`` images, as (shard, image_id). Each adds a mask of the lesion type with the fewest so far.
+    """Return ``number`` images as (index of the shard, image_id), chosen so that all lesion types have masks.
 
-    The choice depends only on the seed and the ids, not on the number of shards.
+    Each choice adds a mask of the lesion type with the fewest masks so far, if an image has one. The choice depends
+    only on the seed and the ids, not on the number of shards.
     """
     images: dict[str, tuple[int, set[str]]] = {}
     for shard, table in enumerate(findings):
@@ -198,9 +202,9 @@ def choose_images(findings: list[pl.DataFrame], number: int, seed: int) -> list[
 
 
 def draw_distribution(splits: pl.DataFrame) -> Figure:
-    """Draw positive and negative pairs per lesion type, as in Fig. 4.
+    """Draw the numbers of positive and negative pairs per lesion type, as in Fig. 4.
 
-    ``splits``: the tables stage's pairs per split of one threshold set; all splits and types of instruction together.
+    ``splits`` is the table of splits of one threshold set. All splits and types of instruction are summed.
     """
     figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
@@ -217,9 +221,9 @@ def draw_distribution(splits: pl.DataFrame) -> Figure:
 
 
 def draw_shares(splits: pl.DataFrame) -> Figure:
-    """Draw the share of each lesion type among positive and among negative pairs, next to the paper's.
+    """Draw the percentage of each lesion type among positive and among negative pairs, beside the paper's.
 
-    ``splits``: the tables stage's pairs per split of one threshold set; all splits and types of instruction together.
+    ``splits`` is the table of splits of one threshold set. All splits and types of instruction are summed.
     """
     figure = Figure(figsize=(9, 4.6), layout="constrained")
     for axes, polarity in zip(figure.subplots(1, 2, sharey=True), ("positive", "negative"), strict=True):
@@ -235,12 +239,12 @@ def draw_shares(splits: pl.DataFrame) -> Figure:
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_yticks(range(len(LESIONS)), LESIONS)
     figure.axes[0].invert_yaxis()
-    # below the panels, where the legend covers no bar
+    # the legend is below the panels, where it covers no bar
     figure.legend(*figure.axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
 
 def _pairs_per_lesion(splits: pl.DataFrame, ending: str) -> list[int]:
-    """Return the number of pairs per type of :data:`LESIONS`, summed over all columns with the ``ending``."""
+    """Return the number of pairs per lesion type of :data:`LESIONS`, summed over the columns that end in ``ending``."""
     sums = dict(splits.group_by("lesion").agg(pl.sum_horizontal(f"^.*_{ending}$").sum().alias("pairs")).iter_rows())
     return [sums.get(lesion, 0) for lesion in LESIONS]

@@ -22,9 +22,9 @@ QUANTITY_NAMES, OUTCOMES = WORDS["boxes"], WORDS["outcomes"]
 
 
 def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> list[tuple[int, dict]]:
-    """Choose findings for the gallery, as (shard, row): ``number`` per lesion type, each of a different image.
+    """Return findings for the gallery as (index of the shard, row): ``number`` per lesion type, each of another image.
 
-    If possible, a third of them (at least one of two or more) are findings without a mask whose boxes were judged. The
+    If possible, a third of them, and at least one of two, are findings without a mask whose boxes were all dropped. The
     choice depends only on the seed and the ids, not on the number of shards.
     """
     cases: list[tuple[int, dict]] = []
@@ -32,7 +32,7 @@ def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> li
         judged = (pl.col("target") == lesion) & (
             pl.col("mask_id").is_not_null() | (pl.col("box_verdicts").list.len() > 0)
         )
-        # only row numbers, to save memory: whole rows, with a verdict per box, are read later for the chosen findings
+        # to save memory, candidates are row numbers; the rows, with a verdict per box, are read for the chosen ones
         candidates = sorted(
             (stable_hash(seed, "page", lesion, image_id, finding), image_id, has_mask, shard, at)
             for shard, table in enumerate(findings)
@@ -58,9 +58,10 @@ def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> li
 
 
 def choose_images(findings: Mapping[str, Sequence[pl.DataFrame]], number: int, seed: int) -> list[tuple[int, str]]:
-    """Choose images for the calibration view, as (shard, image_id), with a mask from boxes in any threshold set.
+    """Return images with a mask from boxes as (index of the shard, image_id), for the calibration view.
 
-    ``findings``: {threshold set: one table per shard}. Images with different masks in different sets come first.
+    The view compares threshold sets, so images come first whose masks differ between the sets. ``findings`` is
+    {threshold set: one table per shard}.
     """
     masks: dict[tuple[int, str], dict[str, set[str]]] = {}
     for name, tables in findings.items():
@@ -77,9 +78,10 @@ def choose_images(findings: Mapping[str, Sequence[pl.DataFrame]], number: int, s
 
 
 def choose_boxes(verdicts: Sequence[int], confidences: Sequence[float], number: int) -> list[int]:
-    """Return the indices of the boxes to show: half are kept, half failed the fewest conditions.
+    """Return the indices of ``number`` boxes to show: first kept ones, then dropped ones with the fewest failures.
 
-    Kept boxes come first; ties are ordered by confidence. If one kind has too few boxes, the other kind gets more.
+    A box is kept if its verdict is 0; else the bits of the verdict are the failed conditions. Each kind gets half of
+    the places, or more if the other kind has too few boxes. More confident boxes come first.
     """
     order = sorted(range(len(verdicts)), key=lambda i: (int(verdicts[i]).bit_count(), -confidences[i], i))
     kept_indices = [i for i in order if verdicts[i] == 0]
@@ -90,10 +92,10 @@ def choose_boxes(verdicts: Sequence[int], confidences: Sequence[float], number: 
 
 
 def describe_verdict(verdict: int, judged: BoxJudgement, taus: Mapping[str, float]) -> str:
-    """Describe why a box was kept or dropped, with each failed number and its threshold.
+    """Describe why a box was kept or dropped, with the measure and threshold of each failed condition.
 
-    ``judged``: the numbers computed from the stored arrays. They are omitted if they contradict the stored verdict.
-    ``taus``: a threshold for each of :data:`cxr.ils.masks.box_conditions.MEASURED_CONDITIONS`.
+    ``judged`` has the measures, computed from the stored arrays. They are omitted if they contradict the ``verdict``.
+    ``taus`` has a threshold for each of :data:`cxr.ils.masks.box_conditions.MEASURED_CONDITIONS`.
     """
     values = judged.values
     if not judged.agrees(verdict):
@@ -112,9 +114,9 @@ def describe_verdict(verdict: int, judged: BoxJudgement, taus: Mapping[str, floa
 
 
 def summarize_boxes(verdicts: Sequence[int], drawn_boxes: Sequence[Mapping], name: str) -> str:
-    """Describe how many boxes a finding has and how many of them are drawn; "" for a finding that needs no boxes.
+    """Describe how many boxes a finding has and how many of them are drawn, or return "" if it needs no boxes.
 
-    ``drawn_boxes``: the boxes drawn on the image, with ``kept``; ``name``: the threshold set.
+    ``drawn_boxes`` are the boxes drawn on the image, each with ``kept``. ``name`` is the threshold set.
     """
     if not verdicts:
         return ""
@@ -126,7 +128,7 @@ def summarize_boxes(verdicts: Sequence[int], drawn_boxes: Sequence[Mapping], nam
 
 
 def describe_outcome(row: Mapping) -> str:
-    """Describe the result of a finding, a row of ``findings.parquet``."""
+    """Describe the result of a finding, which is a row of ``findings.parquet``."""
     if row["reason"] is not None:
         return OUTCOMES.get(row["reason"], row["reason"])
     if row["target"] == "cardiomegaly":

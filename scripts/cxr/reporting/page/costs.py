@@ -1,4 +1,4 @@
-"""Sum up the costs of a run's jobs from Snakemake's benchmark files."""
+"""Sum up the time and memory of a run's jobs from Snakemake's benchmark files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,12 +15,12 @@ ORDER = (
     "phantom", "cohort", "frames", "reports", "weights", "organs", "anomaly", "anatomy", "boxes", "masks", "dataset",
     "tables", "figures", "ablation", "paraphrase", "training", "inference", "evaluation", "page",
 )  # fmt: skip
-"""Stages in running order; other stages follow."""
+"""Stages in running order. Stages that are not listed here come last in a table."""
 PER_IMAGE = ("frames", "organs", "anomaly", "anatomy", "boxes")
 """Stages that process image by image."""
 JOBS = {
     "stage": Column(pl.String, "Stage."),
-    "job": Column(pl.String, "Job."),
+    "job": Column(pl.String, "Job, named by its benchmark file in the folder of the stage."),
     "seconds": Column(pl.Float64, "Duration; null for a job too short to measure.", "s"),
     "max_rss_mb": Column(pl.Float64, "Peak memory.", "MB"),
     "cpu_seconds": Column(pl.Float64, "CPU time.", "s"),
@@ -30,8 +30,8 @@ COSTS = {
     "jobs": Column(pl.Int64, "Number of jobs."),
     "seconds": Column(pl.Float64, "Total duration of the jobs.", "s"),
     "cpu_seconds": Column(pl.Float64, "Total CPU time of the jobs.", "s"),
-    "max_rss_mb": Column(pl.Float64, "Peak memory of the largest job.", "MB"),
-    "images": Column(pl.Int64, "Images of a stage that processes image by image; else null."),
+    "max_rss_mb": Column(pl.Float64, "Peak memory of the job with the highest peak.", "MB"),
+    "images": Column(pl.Int64, "Input images of a stage that processes image by image; null for other stages."),
     "images_per_second": Column(pl.Float64, "`images` over `seconds`, start-up of each job included.", "1/s"),
 }
 
@@ -39,7 +39,7 @@ COSTS = {
 def read_benchmarks(folder: str | Path) -> pl.DataFrame:
     """Read every benchmark file below a folder into rows of :data:`JOBS`, sorted by stage and job.
 
-    Snakemake writes "NA" for a job that is too short to measure; it becomes null.
+    The "NA" that Snakemake writes for a job too short to measure becomes null.
     """
     measures = {"seconds": "s", "max_rss_mb": "max_rss", "cpu_seconds": "cpu_time"}
     tables = [pl.DataFrame(schema=schema(JOBS))]
@@ -52,9 +52,9 @@ def read_benchmarks(folder: str | Path) -> pl.DataFrame:
 
 
 def sum_by_stage(jobs: pl.DataFrame, images: dict[str, int]) -> pl.DataFrame:
-    """Sum up the jobs into rows of :data:`COSTS`: one per stage, in running order, and a total.
+    """Return the rows of :data:`COSTS`: one per stage, in running order, and a total.
 
-    ``images``: {stage that processes image by image: number of its images}.
+    ``jobs`` has the rows of :data:`JOBS`. ``images`` is {stage: number of its input images}.
     """
     sums = (
         pl.len().cast(pl.Int64).alias("jobs"), pl.col("seconds", "cpu_seconds").sum(), pl.col("max_rss_mb").max()
@@ -77,7 +77,7 @@ def run(
     *, conservation_table: str, index: str, figures: Sequence[str], costs_table: str, jobs_table: str, page: str,
     synthetic: bool,
 ) -> None:  # fmt: skip
-    """Write the costs of the jobs: a table by stage, a table by job, and a page. They differ between runs.
+    """Write the time and memory of the jobs as a table by stage, a table by job, and a page.
 
     The jobs are read from the folder ``results/benchmarks``, which has every job of this run and earlier ones.
     ``index`` and ``figures`` are inputs only so that this job runs after all others.

@@ -13,19 +13,19 @@ from cxr.plotting.panels import DROPPED_COLOUR, KEPT_COLOUR
 from cxr.plotting.plots import BLACK
 
 LOCATION_COLOUR, HALO_COLOUR = "#FFFFFF", BLACK
-"""Outline of reported locations: white on black, visible on bone and lung, and unlike all colours of lesion types."""
+"""Colours of the outline of reported locations: white with a black halo, which is visible on bone and on lung."""
 Rectangle = tuple[int, int, int, int]
-"""x1, y1, x2, y2 in pixels."""
+"""Corners x1, y1, x2, y2 in pixels."""
 
 
 def grey_to_rgb(image: np.ndarray, side: int) -> np.ndarray:
-    """Return a frame, uint8 (H, W), as RGB of ``side`` × ``side`` pixels."""
+    """Return a grey image, uint8 (H, W), as RGB image of ``side`` × ``side`` pixels."""
     small = cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA)
     return np.repeat(small[..., None], 3, axis=2)
 
 
 def draw_outline(canvas: np.ndarray, mask: np.ndarray, colour: str, *, fill: float = 0.0, width: int = 2) -> None:
-    """Draw the outline of a mask, bool (H, W) of the frame, on a canvas; ``fill``: opacity of the shading inside."""
+    """Draw the outline of a mask, bool (H, W), on a canvas. ``fill`` is the opacity of the shading inside, 0 to 1."""
     small = cv2.resize(mask.astype(np.uint8), canvas.shape[1::-1], interpolation=cv2.INTER_NEAREST)
     rgb = _rgb(colour)
     if fill:
@@ -38,7 +38,7 @@ def draw_outline(canvas: np.ndarray, mask: np.ndarray, colour: str, *, fill: flo
 def draw_boxes(canvas: np.ndarray, rows: Sequence[Mapping], frame: int) -> None:
     """Draw numbered boxes: solid blue if kept, else dashed orange. The first box is drawn last, on top.
 
-    ``rows``: x1, y1, x2, y2 in pixels of a frame of ``frame`` pixels, ``number`` and ``kept``.
+    Each of ``rows`` has x1, y1, x2, y2 in pixels of the frame, whose side is ``frame``, and ``number`` and ``kept``.
     """
     scale = canvas.shape[0] / frame
     corners = [[round(row[name] * scale) for name in CORNERS] for row in rows]
@@ -67,7 +67,7 @@ def _draw_line(canvas: np.ndarray, start: tuple[int, int], end: tuple[int, int],
 def _draw_number(
     canvas: np.ndarray, text: str, corners: Sequence[int], is_kept: bool, taken: Sequence[Rectangle]
 ) -> Rectangle:
-    """Write a box's number at a corner or edge, if possible where it covers no other number; return its rectangle."""
+    """Write a box's number at its corner or edge, clear of the numbers ``taken`` if possible. Return its rectangle."""
     font, size = cv2.FONT_HERSHEY_SIMPLEX, 0.45
     (width, height), _ = cv2.getTextSize(text, font, size, 1)
     width, height = width + 5, height + 5
@@ -94,7 +94,7 @@ def _rgb(colour: str) -> tuple[int, int, int]:
 
 
 def encode_jpeg(canvas: np.ndarray, quality: int) -> bytes:
-    """Encode a canvas as JPEG; equal pixels give equal bytes."""
+    """Return a canvas as JPEG. Equal pixels give equal bytes."""
     buffer = io.BytesIO()
     Image.fromarray(canvas).save(buffer, "JPEG", quality=quality, subsampling=0, optimize=True)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Draw the gallery (cases of each lesion type, with a reason for each box) and the calibration view."""
+"""Draw the gallery (cases of each lesion type, with reasons) and the calibration view (masks of all threshold sets)."""
 
 import json
 from collections import Counter
@@ -25,9 +25,9 @@ from cxr.reporting.settings import PageSettings
 MAX_SENTENCE_LENGTH = 400
 """Maximum length of a quoted sentence, in characters."""
 MAX_BOXES = 8
-"""Boxes shown per finding; half of them are kept boxes, if there are that many."""
+"""Maximum number of boxes shown per finding. If possible, half of them are kept and half dropped boxes."""
 SIDE = 384
-"""Side of the page's images, px."""
+"""Side of the images on the page, in pixels."""
 
 
 def run(
@@ -39,14 +39,14 @@ def run(
     Inputs are lists in the order of the shards. The folder of ``findings`` and ``masks`` is named after the threshold
     set, the folder of ``maps`` (of :data:`cxr.base.exclusions.MAP_STAGES`) after the stage. Images are written to the
     folder ``parts``, and the page's texts to ``cases_lines`` (JSON Lines, one line per case or calibration image).
-    ``withheld``: whether report texts must not be shown.
+    ``withheld`` is whether sentences of reports are omitted.
     """
     tables = {name: list(map(read_table, paths)) for name, paths in group_by_folder(findings).items()}
     stores, map_paths = group_by_folder(masks), group_by_folder(maps)
     lines = []
 
     def save_part(picture: np.ndarray, name: str) -> str:
-        """Save an image of the page; return its name."""
+        """Save an image for the page in the folder ``parts``, and return ``name``."""
         with atomic_file(Path(parts, name)) as temporary:
             temporary.write_bytes(drawing.encode_jpeg(picture, quality))
         return name
@@ -74,7 +74,7 @@ def run(
 
 
 def _draw_case(name: str, row: dict, maps: Sequence[str], boxes: str, masks: str) -> tuple[dict, dict]:
-    """Draw a finding under the threshold set ``name``; return its line of texts and {kind: image}."""
+    """Draw a finding under the threshold set ``name``. Return its texts and its images, {"mask": …, "boxes": …}."""
     lesion, image_id = row["target"], row["image_id"]
     with ExitStack() as stack:
         frames, organs, anomaly, anatomy = (stack.enter_context(Shard(path)) for path in maps)
@@ -115,7 +115,7 @@ def _draw_case(name: str, row: dict, maps: Sequence[str], boxes: str, masks: str
 
 
 def _read_sentence(reports: str, row: dict) -> str:
-    """Return the sentence that states a finding, truncated if long."""
+    """Return the sentence that states a finding, cut to :data:`MAX_SENTENCE_LENGTH`."""
     line = next(line for line in read_lines(reports) if line["study_id"] == row["study_id"])
     return shorten(line["sentences"][row["sentence_index"] - 1], MAX_SENTENCE_LENGTH, placeholder=" …")
 
@@ -123,7 +123,7 @@ def _read_sentence(reports: str, row: dict) -> str:
 def _draw_calibration(
     image_id: str, frames: str, sets: dict[str, tuple[pl.DataFrame, str]]
 ) -> Iterator[tuple[str, np.ndarray, str]]:
-    """Yield (threshold set, image, text on the masks' areas); ``sets``: {threshold set: (findings, masks file)}."""
+    """Yield (name, image with masks, text with their areas) for each of ``sets`` {name: (findings, path of masks)}."""
     with Shard(frames) as shard:
         image = shard.get("image", image_id)
     for name, (findings, masks) in sets.items():

@@ -1,4 +1,4 @@
-"""RadVLM's results: a section of the page of all results, and a separate page, the target of `snakemake radvlm`."""
+"""Show RadVLM's results: as a section of the page of all results, and as a page of its own (`snakemake radvlm`)."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -18,12 +18,12 @@ TABLES_BY_CHART = {
     "labels.png": ("figure4",),
     "ablation.png": ("table6",),
 }
-"""{chart: tables whose values it draws}; a chart without values of ours is omitted."""
+"""{chart: tables whose values it draws}. A chart is shown only if one of these tables has a score of our runs."""
 CASES = "gallery.jsonl"
 
 
 def find_section(extras: Collection[str]) -> dict | None:
-    """Return RadVLM's section for the page of all results; None unless all its files are among ``extras``."""
+    """Return RadVLM's section for the page of all results, or None unless ``extras`` names all its files."""
     names = ("comparison.tsv", "judge_check.tsv", "conservation.tsv", f"gallery/{CASES}", *CHARTS)
     comparison, check, conservation, cases, *charts = paths = [f"{FOLDER}{name}" for name in names]
     is_complete = all(path in extras for path in paths)
@@ -33,7 +33,7 @@ def find_section(extras: Collection[str]) -> dict | None:
 def build_section(comparison: str, check: str, conservation: str, gallery: str | Path, charts: Sequence[str]) -> dict:
     """Return RadVLM's section: tables with the paper's values, judge check, charts, gallery, conservation.
 
-    ``charts``: paths of :data:`CHARTS`.
+    ``gallery`` is the folder of the gallery, and ``charts`` has the paths of :data:`CHARTS`.
     """
     cells = read_table(comparison).to_dicts()
     tables = {title: [cell for cell in cells if cell["table"] == name] for name, title in TABLES.items()}
@@ -60,8 +60,8 @@ def build_section(comparison: str, check: str, conservation: str, gallery: str |
 def describe_result(scores: Sequence[dict], blind: Sequence[dict]) -> str:
     """Return a sentence on how many scores of the first run show that the model uses the images.
 
-    ``scores``: our cells; ``blind``: cells of baselines that ignore the image, in the same columns. A score counts as
-    above another value if its whole interval is above it.
+    ``scores`` are the cells of our runs, and ``blind`` those of baselines that ignore the image. A score is above
+    another value if its whole interval is.
     """
     scores = [cell for cell in scores if cell["table"] not in ("table2", "table6")]
     if not scores:
@@ -74,20 +74,20 @@ def describe_result(scores: Sequence[dict], blind: Sequence[dict]) -> str:
     better, of_better = _count_above([(cell, of_blind.get((cell["source"], cell["column"]))) for cell in scores])
     looking, of_looking = _count_above([(cell, cell["exchanged"]) for cell in scores])
     return (
-        f"The run {run}: {better} of {of_better} scores are above those of answers that look at nothing, and {looking} "
-        f"of {of_looking} above those with another patient's picture, beyond the interval."
+        f"The run {run}: {better} of {of_better} scores are above those of answers made without the image, and "
+        f"{looking} of {of_looking} above those with another patient's image. The whole interval has to be above."
     )
 
 
 def _count_above(pairs: Sequence[tuple[dict, float | str | None]]) -> tuple[int, int]:
-    """Return how many cells have an interval above their value, and how many cells have a value to compare with."""
+    """Return the number of cells whose interval is above their value, and the number of cells with a value."""
     pairs = [(cell, value) for cell, value in pairs if value not in (None, "")]
     lows = [cell["value"] if cell["low"] in (None, "") else cell["low"] for cell, _ in pairs]
     return sum(low > value for low, (_, value) in zip(lows, pairs, strict=True)), len(pairs)
 
 
 def _group_conservation(table: pl.DataFrame) -> list[dict]:
-    """Return one row per counted quantity: its total and the parts that the total divides into."""
+    """Return one row per counted quantity, with its total ``number`` and the ``parts`` that add up to it."""
     keys = ("stage", "of", "what")
     groups = (part.to_dicts() for _, part in table.group_by(keys, maintain_order=True))
     return [{key: total_row[key] for key in (*keys, "number")} | {"parts": parts} for total_row, *parts in groups]
@@ -96,7 +96,7 @@ def _group_conservation(table: pl.DataFrame) -> list[dict]:
 def run(
     *, comparison: str, check: str, conservation: str, gallery: str, charts: Sequence[str], page: str, synthetic: bool
 ) -> None:
-    """Write the page of RadVLM alone. ``synthetic``: whether all images and reports are synthetic."""
+    """Write RadVLM's own page. ``synthetic`` is whether all images and reports are synthetic."""
     content = build_section(comparison, check, conservation, gallery, charts)
     mark = SYNTHETIC_MARK if synthetic else ""
     write_page(page, "radvlm.html.j2", radvlm=content, synthetic=synthetic, synthetic_mark=mark)

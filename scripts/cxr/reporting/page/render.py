@@ -21,7 +21,7 @@ SEMISYN = "results/semisyn/"
 MEDGROUND = "results/medground/"
 EVALUATION = "results/evaluation/"
 MAX_DETAILS = 8
-"""Maximum number of details shown per reason; the ledger has all."""
+"""Maximum number of details that the page shows per reason for an exclusion."""
 
 
 def run(
@@ -32,9 +32,9 @@ def run(
 ) -> None:  # fmt: skip
     """Write the page and the table of versions.
 
-    ``test``: the lines of the evaluated split, one file per built threshold set of ``thresholds``; ``corrected``:
-    tables of images with corrected headers; ``excluded``: the ledgers of the stages that read the user's files;
-    ``source``: the cohort's source; ``extras``: {path: digest} of other results.
+    ``test`` has the pairs of the evaluated split, one file per threshold set of ``thresholds``. ``corrected`` are
+    tables of images with corrected headers. ``excluded`` are the tables of excluded images of the stages that read the
+    user's files. ``source`` is the cohort's source, and ``extras`` is {path: digest} of the results of other stages.
     """
     version_info = versions.collect_versions(group_by_folder(maps), masks, reports, manifests or [], engines)
     write_table(versions_table, versions.tabulate_versions(version_info), versions.VERSIONS)
@@ -42,7 +42,7 @@ def run(
     is_synthetic = source == "embedded"
     splits, funnel, recall = (read_table(path) for path in (splits_table, funnel_table, recall_table))
     ablation = read_table(f"{ABLATION}points.tsv") if f"{ABLATION}points.tsv" in extras else None
-    if ablation is not None:  # a table with other counts of studies is outdated
+    if ablation is not None:  # it is outdated if its counts of studies differ from those of the recall table
         current = recall.select("thresholds", "lesion", "grounded", "total")
         studies = ablation.select("thresholds", "lesion", "recalled", "studies")
         ablation = ablation if set(current.iter_rows()) == set(studies.iter_rows()) else None
@@ -99,13 +99,13 @@ def run(
 
 
 def _existing(extras: Collection[str], folder: str, *names: str) -> list[str] | None:
-    """Return the paths of the files ``names`` in ``folder``, or None if any is missing."""
+    """Return the paths of the files ``names`` in ``folder``, or None if ``extras`` lacks one of them."""
     paths = [f"{folder}{name}" for name in names]
     return paths if all(path in extras for path in paths) else None
 
 
 def _figures(extras: Collection[str], captions: Mapping[str, str], remark: str) -> list[dict]:
-    """Return the figures of ``captions`` ({path: caption}) that exist; ``remark`` is added to each alternative text."""
+    """Return the figures of ``captions`` {path: caption} that exist. Their alternative texts end with ``remark``."""
     return [
         {"src": image_file_url(path), "alt": f"{caption}.{remark}", "caption": caption}
         for path, caption in captions.items()
@@ -128,7 +128,7 @@ def _ablation_section(table: pl.DataFrame, extras: Collection[str]) -> dict:
 
 
 def _evaluation_section(extras: Collection[str], test: Sequence[str]) -> dict | None:
-    """Return the evaluation section, with ``stale``: runs scored on outdated pairs. Return None without scores."""
+    """Return the evaluation section, or None without scores. Its ``stale`` names the runs scored on outdated pairs."""
     if f"{EVALUATION}comparison.tsv" not in extras:
         return None
     rows = sections.evaluation_rows(read_table(f"{EVALUATION}comparison.tsv"))
@@ -168,7 +168,7 @@ def _evaluation_section(extras: Collection[str], test: Sequence[str]) -> dict | 
 
 
 def _semisyn_section(extras: Collection[str]) -> dict | None:
-    """Return SemiSyn's section: the healthy pool's funnel, job rows, and sheet; None unless all files exist."""
+    """Return SemiSynCXR's section, or None if a file is missing: selection of healthy images, jobs, example sheet."""
     paths = _existing(extras, SEMISYN, "healthy/funnel.tsv", "dataset/conservation.tsv", "dataset/sheet.jpg")
     if paths is None:
         return None
@@ -178,7 +178,7 @@ def _semisyn_section(extras: Collection[str]) -> dict | None:
 
 
 def _medground_section(extras: Collection[str]) -> dict | None:
-    """Return MedGround's section, or None if a required file is missing; scores and the paper's tables are optional."""
+    """Return MedGround's section, or None if a required file is missing. Scores and the paper's tables are optional."""
     tables = ("verification/passrate.tsv", "dataset/statistics.tsv")
     paths = _existing(extras, MEDGROUND, *tables, "dataset/language.png", "dataset/gallery/gallery.jsonl")
     if paths is None:

@@ -30,14 +30,14 @@ MAX_WORDS = 20
 
 
 def format_number(value: float | str | None, digits: int = 0) -> str:
-    """Format a number with thousands separators; None and "" (a cell of a column without numbers) give a dash."""
+    """Return a number with thousands separators and ``digits`` decimals, or a dash for an empty cell (None or "")."""
     return NONE if value in (None, "") else f"{value:,.{digits}f}"
 
 
 def count_rows(table: pl.DataFrame, sets: Sequence[str]) -> tuple[list[dict], list[dict]]:
-    """Return the rows of the counts and the rows of the shares, with formatted cells.
+    """Return the rows of counts and the rows of shares, with formatted numbers.
 
-    ``cells``: one per threshold set; ``configured`` and ``paper``: the value in the settings and the paper's value.
+    A row has ``cells``, one per threshold set, and the values ``configured`` (in the settings) and ``paper``.
     """
     rows: tuple[list[dict], list[dict]] = [], []
     for row in table.iter_rows(named=True):
@@ -49,7 +49,11 @@ def count_rows(table: pl.DataFrame, sets: Sequence[str]) -> tuple[list[dict], li
 
 
 def funnel_steps(table: pl.DataFrame, name: str) -> list[dict]:
-    """Return the steps of a set's funnel: stage, remaining, width (% of the input), lost (reason, images, why)."""
+    """Return the flow of images through the stages under the threshold set ``name``, one entry per stage.
+
+    An entry has the number of ``remaining`` images, their ``width`` (% of the input), and ``lost``, which lists the
+    exclusions of the stage as {reason, images, why}.
+    """
     steps: list[dict] = []
     of_set = table.filter(pl.col("thresholds") == name)
     most = max(of_set["remaining"].max() or 0, 1)
@@ -63,10 +67,10 @@ def funnel_steps(table: pl.DataFrame, name: str) -> list[dict]:
 
 
 def exclusion_details(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
-    """Return the ledgers' details: stage, reason, images, details [(detail, images)], most frequent first.
+    """Return one entry per stage and reason of the tables of excluded images (``ledgers``), if it has details.
 
-    At most ``most`` details per reason are returned; ``more`` counts the images of the others. Reasons without details
-    are omitted.
+    An entry has ``stage``, ``reason``, the number of ``images``, ``details`` and ``more``. ``details`` are up to
+    ``most`` (detail, images), the most frequent first; ``more`` counts the images of all other details.
     """
     entries = []
     line = pl.col("detail").str.extract(r"^line (\d+)").cast(pl.Int64)
@@ -81,21 +85,21 @@ def exclusion_details(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
 
 
 def correction_counts(table: pl.DataFrame, most: int) -> tuple[list[tuple[str, int]], int]:
-    """Return up to ``most`` header corrections as (correction, images), most images first, and the total of images."""
+    """Return up to ``most`` (header correction, images), most images first, and the number of corrected images."""
     counts = table.group_by("correction").len().sort([-pl.col("len").cast(pl.Int64), "correction"])
     return counts.head(most).rows(), table["image_id"].n_unique()
 
 
 def rank_losses(table: pl.DataFrame, name: str) -> list[dict]:
-    """Return the exclusions under a threshold set: stage, reason, images, why; sorted by images, most first."""
+    """Return the exclusions under a threshold set, most images first, as {stage, reason, images, why}."""
     losses = [lost | {"stage": step["stage"]} for step in funnel_steps(table, name) for lost in step["lost"]]
     return sorted(losses, key=lambda lost: -lost["images"])
 
 
 def lesion_shares(splits: pl.DataFrame, name: str) -> list[dict]:
-    """Return the rows of Fig. 4: polarity, lesion, ours and paper (% of that polarity), pairs, paper_pairs.
+    """Return the rows of Fig. 4, one per polarity and lesion type, with the percentages ``ours`` and ``paper``.
 
-    Pairs are summed over all splits and types of instruction.
+    ``pairs`` and ``paper_pairs`` are numbers. All splits and types of instruction are summed.
     """
     of_set = splits.filter(pl.col("thresholds") == name)
     rows = []
@@ -129,9 +133,10 @@ def split_rows(splits: pl.DataFrame, name: str) -> list[dict]:
 
 
 def reading_outcomes(table: pl.DataFrame) -> dict:
-    """Return the outcomes of reading reports: ``rows`` with shares in %, and a sentence on reports that are ``forms``.
+    """Return the outcomes of reading reports (``rows``), each with its number of studies and its percentage.
 
-    ``lost``: number of unusable reports; ``handed_over``: number of reports that the rules passed to a language model.
+    ``lost`` is the number of unusable reports, and ``handed_over`` the number that the rules passed to a language
+    model. ``forms`` is a sentence on reports that are filled forms.
     """
     table = table.with_columns(pl.col("studies", "handed_over").cast(pl.Int64))  # an empty table has no types
     total = max(1, table["studies"].sum())
@@ -147,16 +152,16 @@ def reading_outcomes(table: pl.DataFrame) -> dict:
 
 
 def unknown_words(table: pl.DataFrame) -> dict:
-    """Return the first unknown words, their total number, and whether their sentences are withheld."""
+    """Return the first unknown words (``rows``), their total number, and whether example sentences are withheld."""
     first = table.head(MAX_WORDS).to_dicts()
     return {"rows": first, "number": len(table), "withheld": any(row["example"] == "withheld" for row in first)}
 
 
 def recall_rows(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_paper: bool) -> list[dict]:
-    """Return one row per threshold set: name, and cells with recall, counts, paper, shade (in %) and interval.
+    """Return one row per threshold set: its ``name``, and ``cells`` with recall, counts, paper, shade (%) and interval.
 
-    The average comes first, so that a phone shows it, then the groundable lesion types. ``ablation``: table
-    with the intervals. The paper's texts are empty unless ``beside_paper``.
+    The first cell is the average, so that a phone shows it. A cell for each lesion type except cardiomegaly follows.
+    The intervals are from the table ``ablation``. The paper's values are "" unless ``beside_paper``.
     """
     intervals = {}
     for row in [] if ablation is None else ablation.iter_rows(named=True):
@@ -184,7 +189,7 @@ def recall_rows(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_pa
 
 
 def truth_rows(table: pl.DataFrame, name: str) -> list[dict]:
-    """Return one row per measure against the ground truth: measure, cells of (value, trials), total and per lesion."""
+    """Return one row per measure against the ground truth, with (value, trials) in total and per lesion type."""
     rows = []
     for (measure,), part in table.filter(pl.col("thresholds") == name).group_by("measure", maintain_order=True):
         cell_by_lesion = {
@@ -196,7 +201,7 @@ def truth_rows(table: pl.DataFrame, name: str) -> list[dict]:
 
 
 def evaluation_rows(table: pl.DataFrame) -> list[dict]:
-    """Return the totals of each run and of the paper's models: who, source, and cells of (score, interval)."""
+    """Return the total scores of each run and of the paper's models: name (``who``), source, and (score, interval)."""
     rows = []
     for row in table.filter(pl.col("lesion") == "total").iter_rows(named=True):
         cells = []
@@ -209,7 +214,7 @@ def evaluation_rows(table: pl.DataFrame) -> list[dict]:
 
 
 def describe_mask_metrics() -> str:
-    """Return the titles of the metrics of masks with the pairs that count: "gIoU, cIoU over positive pairs, …"."""
+    """Return the metrics of masks with the pairs that each one counts, as "gIoU, cIoU over positive pairs, …"."""
     parts = []
     for polarity in POLARITIES:
         titles = [metric.title for metric in PAIR_METRICS.values() if metric.polarity == polarity]
@@ -218,7 +223,7 @@ def describe_mask_metrics() -> str:
 
 
 def wording_rows(table: pl.DataFrame) -> list[dict]:
-    """Return how each persona's wordings change the total scores: who, and cells of (change in points, interval)."""
+    """Return, per run and persona, how reworded instructions change each total score, as (points, interval)."""
     rows = []
     totals = table.filter(pl.col("lesion") == "total")
     for (run, persona), part in totals.group_by("run", "persona", maintain_order=True):
@@ -237,7 +242,7 @@ def _format_difference(value: float | str | None) -> str:
 
 
 def write_page(path: str, name: str, **values: object) -> None:
-    """Write a page from a template of ``resources/page``. Values are escaped; an undefined name is an error."""
+    """Write a page from the template ``name`` of resources/page. Values are escaped. Raises if one is missing."""
     loader = FileSystemLoader(RESOURCES / "page")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

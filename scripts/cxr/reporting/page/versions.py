@@ -28,7 +28,7 @@ def collect_versions(
     manifests: Sequence[str],
     engines: dict[str, str],
 ) -> dict:
-    """Return the versions: ``stages``, ``weights``, ``pins`` and ``thresholds`` ({set: {part: {tau: value}}})."""
+    """Return the versions of ``stages``, ``weights`` and packages (``pins``), and the ``thresholds`` of each set."""
     rows: dict[tuple, dict] = {}
     # the first line is enough: the same code made all lines of a shard of reports
     for line in (line for path in reports if (line := next(read_lines(path), None))):
@@ -84,7 +84,7 @@ def shard_versions(stage: str, paths: Iterable[str], key: str = "image_id") -> l
 
 
 def _read_pins() -> dict[str, list[str]]:
-    """Return {package and version: environments} of the environment files."""
+    """Return {package and version: environments that pin it} from the files in envs/."""
     environments_by_package: dict[str, list[str]] = {}
     for path in sorted((SCRIPTS.parent / "envs").glob("*.yaml")):
         for name, version in re.findall(r"^\s+- ([\w.-]+)==([\w.+-]+)", path.read_text(encoding="utf-8"), flags=re.M):

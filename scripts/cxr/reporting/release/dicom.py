@@ -1,7 +1,7 @@
-"""Write the DICOM segmentations of a shard: one per DICOM image, in the pixel grid of the image, a segment per mask.
+"""Write the DICOM segmentations of a shard: one per DICOM image, in the image's pixel grid, with a segment per mask.
 
-Other images get no segmentation. A segmentation refers to its X-ray by UIDs and contains the patient's identifier, by
-which viewers match the two; nothing else about the patient is copied. Files are deflated: masks are mostly empty.
+Images of other formats get none. A segmentation refers to its X-ray by UIDs and contains the patient's identifier, so
+that viewers can match the two. Nothing else about the patient is copied. Files are deflated to save space.
 """
 
 import json
@@ -26,7 +26,7 @@ from cxr.reporting.release.withheld import IDS, group_units, iterate_studies, re
 
 COUNTS = "counts.json"
 HEADER_ELEMENTS = (*REQUIRED_ELEMENTS, "PatientID", "Modality")
-"""Header elements of an X-ray that its segmentation copies or refers to."""
+"""Header elements of an X-ray that the segmentation or its references need."""
 
 
 def run_shard(
@@ -42,8 +42,9 @@ def run_shard(
 ) -> None:
     """Write ``<subject[:3]>/<subject>/<study>/<image>.dcm`` and ``counts.json`` into ``segmentations``.
 
-    ``lines``: the pairs of all shards, one file per split. ``counts.json`` counts files, segments and, by
-    reason, images with masks but without a segmentation.
+    ``lines`` has the pairs of all shards, one file per split. ``filtered`` is a file with the test pairs to keep, or
+    empty for all. ``counts.json`` has the numbers of files, of segments, and per reason of images with masks that got
+    no segmentation.
     """
     kept_pair_ids, counts = read_kept_pairs(filtered), Counter()
     paths = dict(read_table(cohort).select("image_id", "path").iter_rows())
@@ -67,7 +68,7 @@ def run_shard(
             except NoSegmentation as reason:
                 counts[str(reason)] += 1
                 continue
-            line = image_units[0]  # folders are named as in the authors' release
+            line = image_units[0]  # the authors' release names folders in this way
             subject_id, study_id, image_id = line["subject_id"], line["study_id"], line["image_id"]
             target = folder / subject_id[:3] / subject_id / study_id / f"{image_id}.dcm"
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +80,7 @@ def run_shard(
 
 
 def read_header(path: str) -> Dataset:
-    """Read the elements of an X-ray's header that a segmentation needs. Raises NoSegmentation if it cannot be read."""
+    """Return :data:`HEADER_ELEMENTS` of an X-ray. Raises NoSegmentation if it is no DICOM or cannot be read."""
     try:
         with open_regular(path) as file:
             if detect_file_kind(file.read(HEAD_BYTES)) != "dicom":

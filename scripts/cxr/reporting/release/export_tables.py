@@ -1,7 +1,7 @@
 """Write the tables of the release stage: the pairs as Parquet for Hugging Face ``datasets``, and as COCO.
 
-Both come from one pass over the lines. Images and masks are in the frame, so no mask is resampled. For users who have
-the original images, COCO can use their pixels instead (``coco_pixels: original``).
+Images and masks are in the frame, so no mask is resampled. For users who have the original images, the COCO masks can
+be in the pixels of these instead (``coco_pixels: original``).
 """
 
 import json
@@ -42,7 +42,8 @@ def run_tables(
 ) -> None:
     """Write ``data/``, ``images/`` (Parquet), ``coco/`` and ``counts.json`` into the folder ``tables``.
 
-    ``filtered``: a file with the test pairs to keep; empty: all. The rows of one Parquet file are in memory at a time.
+    ``filtered`` is a file with the test pairs to keep, or empty for all. ``salt`` is the file with the secret key for
+    withheld ids, or empty. Only the rows of one Parquet file are in memory at a time.
     """
     withheld, kept_pair_ids = Withheld(options.withhold, salt), read_kept_pairs(filtered)
     counts = {}
@@ -84,7 +85,7 @@ def _write_split(
 
 
 def _count_split(study_groups) -> dict:
-    """Count a split: totals, and pairs by type and by target, with and without a mask."""
+    """Return the counts of a split: its studies, subjects, images, masks and pairs, and pairs per type and target."""
     fields = {"studies": "study_id", "subjects": "subject_id", "images": "image_id", "masks": "mask_id"}
     ids: dict[str, set] = {name: set() for name in fields}
     pair_counts: dict[str, Counter] = {"types": Counter(), "positive": Counter(), "negative": Counter()}
@@ -112,9 +113,9 @@ def _write_coco(
     withheld: Withheld,
     original: bool,
 ) -> None:
-    """Write an image and its annotations, one per distinct (mask, target, location), as in the review.
+    """Write an image and its annotations, one per distinct (mask, lesion type, location), with the pairs that share it.
 
-    ``pair_ids`` lists the pairs of an annotation. Images with only negative pairs are written without annotations.
+    An image with only negative pairs has no annotation. ``original`` is whether masks are mapped to original pixels.
     """
     image_id = lines[0]["image_id"]
     (rows, columns), affine = read_geometry(frames, image_id)

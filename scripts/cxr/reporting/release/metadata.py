@@ -1,6 +1,6 @@
-"""Describe a package for machines: as Croissant 1.0 (MLCommons' vocabulary for datasets) and as an RO-Crate 1.1.
+"""Describe a package for machines, as Croissant 1.0 (MLCommons' vocabulary for datasets) and as an RO-Crate 1.1.
 
-Both are JSON-LD. The RO-Crate follows the profile Process Run Crate: a CreateAction with the workflow as instrument,
+Both are JSON-LD. The RO-Crate follows the profile Process Run Crate. Its CreateAction has the workflow as instrument,
 the settings and weights as objects, and the package as result.
 """
 
@@ -19,7 +19,7 @@ FORMATS = {".parquet": "application/x-parquet", ".json": "application/json"}
 
 
 def build_croissant(about: dict, columns: dict[str, dict], files: dict[str, str], description: str) -> dict:
-    """Return the Croissant document. ``columns``: {config: columns}; ``files``: {path: sha256} of Parquet and COCO."""
+    """Return the Croissant document. ``columns`` is {config: {column: type}}; ``files`` is {path: SHA-256}."""
     return {
         "@context": json.loads((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8")),
         "@type": "sc:Dataset",
@@ -52,7 +52,7 @@ def build_croissant(about: dict, columns: dict[str, dict], files: dict[str, str]
 def _field(config: str, name: str, kind: object) -> dict:
     source: dict = {"fileSet": {"@id": f"{config}-files"}, "extract": {"column": name}}
     if kind == IMAGE_TYPE:
-        # the image is the PNG in the struct's field ``bytes``
+        # the PNG of the image is in the field ``bytes`` of the struct
         data_type, source["transform"] = "sc:ImageObject", {"jsonPath": "bytes"}
     else:
         data_type = TYPES[kind.inner if isinstance(kind, pl.List) else kind]
@@ -61,7 +61,7 @@ def _field(config: str, name: str, kind: object) -> dict:
 
 
 def described_files(files: Sequence[str]) -> list[str]:
-    """Return the sorted files that the Croissant document describes."""
+    """Return those of ``files`` that the Croissant document describes, sorted."""
     return sorted(file for file in files if file.startswith(("data/", "images/", "coco/")))
 
 
@@ -75,7 +75,7 @@ FILES = {"README.md": "text/markdown", "DATASHEET.md": "text/markdown", "croissa
 
 
 def build_crate(about: dict, package_facts: dict, description: str, folders: list[str]) -> dict:
-    """Return the RO-Crate document. ``folders``: the :data:`FOLDERS` that the package has."""
+    """Return the RO-Crate document. ``folders`` are the keys of :data:`FOLDERS` that the package has."""
     settings = [
         {"@id": f"#setting-{name}", "@type": "PropertyValue", "name": name, "value": json.dumps(value)}
         for name, value in sorted(_flatten(package_facts["settings"]).items())
@@ -85,7 +85,7 @@ def build_crate(about: dict, package_facts: dict, description: str, folders: lis
         {"@id": f"#stage-{stage}", "@type": "SoftwareApplication", "name": f"cxr-ils {stage}",
          "softwareVersion": ", ".join(package_facts["digests"].get(stage, [])) or "not stated",
          "description": f"engine: {chosen_engines.get(stage, 'none to choose')}",
-         # an environment is named after the stage, with or without its engine
+         # the name of an environment is {stage}-{engine} or {stage}
          "softwareRequirements": ", ".join(pins.get(f"{stage}-{chosen_engines.get(stage)}", pins.get(stage, [])))
          or "not stated"}
         for stage in sorted({*chosen_engines, *package_facts["digests"]})

@@ -1,8 +1,8 @@
 """Package an instruction mix of RadVLM: its lines as Parquet, the images, a card, a datasheet, checksums.
 
-Data are withheld as in other packages. If ``report_text`` is withheld, tasks whose turns quote a report or were made
-from its text are excluded. If ``ids`` is, every name derived from an identifier becomes a keyed digest, and lines are
-sorted by digest.
+The setting ``withhold`` works as in :mod:`cxr.reporting.release.withheld`. If it names ``report_text``, tasks whose
+turns quote a report or were made from its text are excluded. If it names ``ids``, every identifier becomes a keyed
+digest, and lines are sorted by digest.
 """
 
 from collections import Counter
@@ -38,24 +38,24 @@ LINES = {
     "boxes": pl.List(pl.List(pl.Float64)), "labels": TEXT_LIST, "mask_ids": TEXT_LIST, "facts": TEXT_LIST,
     "engine": pl.String,
 }  # fmt: skip
-"""Columns of the lines; ``boxes``: x1, y1, x2, y2 as fractions of the image; ``box_names``: the slot of each box."""
+"""Columns of a line. ``boxes`` are x1, y1, x2, y2 as fractions of the image. ``box_names`` name each box in answers."""
 IMAGES = {**dict.fromkeys(("source", "image_id", "study_id", "subject_id"), pl.String), "image": IMAGE_TYPE}
 ID_FIELDS = {"sample_id": "sample_id", "subject_id": "subject_id", "study_id": "study_id", "image_id": "image_id",
              "mask_ids": "mask_id", "facts": "fact_id"}  # fmt: skip
-"""{column of identifiers: kind of identifier}, kinds as in :meth:`Withheld.publish_id`."""
+"""{column of identifiers: kind of identifier in :meth:`Withheld.publish_id`}."""
 IMAGE_FIELDS = ("sample_id", "task", "source", "image_id", "study_id", "subject_id")
-"""Fields of a line that are kept to find its image."""
+"""Fields of a line that are kept in memory, to find and publish its image."""
 
 
 def run(
     *, lines: Sequence[str], frames: Sequence[str], salt: str | Sequence[str], package: str, options: PackageSettings,
     mix: str, terms: Mapping[str, str], folders: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Write the package into the folder ``package``, which appears only when complete.
+    """Write the package of a mix into the folder ``package``, which appears only when complete.
 
-    ``lines``: one file per split; ``frames``: shards of all sources, read if pixels are published. The rows of one
-    Parquet file and the ids of a split's images are in memory at a time. ``mix``: the mix's name; ``terms``: {source:
-    key of TERMS}; ``folders``: {source: folder of its frames}. Raises UserError for an unusable ``salt`` file.
+    ``lines`` has the mix, one file per split. ``frames`` are the shards of all sources, which are read only if pixels
+    are published. ``mix`` is the name of the mix, ``terms`` {source: key of TERMS}, and ``folders`` {source: folder of
+    its frames}. Raises UserError if the file ``salt``, with the secret key for withheld ids, is unusable.
     """
     withheld = Withheld(options.withhold, salt)
     hidden_tasks = TEXT_TASKS if withheld.report_text else ()
@@ -83,7 +83,7 @@ def run(
 
 
 def _publish_line(line: Mapping, withheld: Withheld) -> dict:
-    """Return the published row (:data:`LINES`) of a line."""
+    """Return a line as a row of :data:`LINES`, without withheld data."""
     boxes = [(name, box) for name, slot_boxes in line["boxes"].items() for box in slot_boxes]
     row = {name: line[name] for name in LINES if name in line} | {
         "questions": [turn["question"] for turn in line["turns"]],
@@ -101,7 +101,7 @@ def _write_images(
     folder: Path, split: str, lines: Iterable[Mapping], frames: Sequence[str], withheld: Withheld,
     folders: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Write the frame of each image of a split; ``lines`` has one line per image."""
+    """Write the frame of each image of a split. ``lines`` has one line per image."""
     rows = [
         {name: withheld.publish_id(name, line[name]) for name in ID_FIELDS if name in IMAGES} | {"line": line}
         for line in lines
@@ -120,7 +120,7 @@ def _write_images(
 
 
 def card_text(folder: Path, number: int, mix: str, options: PackageSettings) -> str:
-    """Return README.md: the header that Hugging Face's ``datasets`` reads, and the meaning of the columns."""
+    """Return README.md, which has a header for Hugging Face's ``datasets`` and explains the columns."""
     files = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")]
     configs = describe_configs({"lines": "data", "images": "images"}, files, "lines")
     head = {"configs": [config for config in configs if config["data_files"]]}
@@ -137,7 +137,7 @@ def card_text(folder: Path, number: int, mix: str, options: PackageSettings) -> 
 
 
 def _about(mix: str, options: PackageSettings) -> dict[str, str]:
-    """Return the description of the package that both texts contain."""
+    """Return the name of the mix and the settings that both texts state."""
     return {"mix": mix} | {name: getattr(options, name) for name in ("name", "version", "licence")}
 
 
@@ -149,7 +149,7 @@ def _describe_withheld(options: PackageSettings) -> list[str]:
 def datasheet_text(
     counts: Counter, published: Counter, mix: str, terms: Mapping[str, str], options: PackageSettings
 ) -> str:
-    """Return DATASHEET.md: counts, withheld data, the licence of every source, limits."""
+    """Return DATASHEET.md. ``counts`` and ``published`` are numbers of lines by (task, source, split)."""
     rows = [[*key, number, published[key], number - published[key]] for key, number in sorted(counts.items())]
     sources = sorted({source for _, source, _ in counts})
     return fill_template(

@@ -1,7 +1,7 @@
-"""Assemble a version of the dataset as one folder: all layouts, texts, and checksums of all files.
+"""Assemble a version of the dataset as one folder with all layouts, texts, and checksums of all files.
 
-The folder reveals no time, machine or path: the date is a setting, files are sorted, and settings that name files or
-folders are emptied. Parts are hard links, so a package needs no extra disk space.
+The folder reveals no time, machine or path. The date is a setting, files are sorted, and settings that name files or
+folders are emptied. Large parts are hard links, so a package needs little extra disk space.
 """
 
 import hashlib
@@ -59,10 +59,10 @@ def run_package(
 ) -> None:
     """Assemble the parts in the folder ``package``, which appears only when complete.
 
-    ``layout``: the folder of the authors' layout, empty if it cannot represent the dataset (several images per study);
-    ``lines``: the dataset, one file per split.
-    ``excluded``: ledgers, in the order of the stages; the stages' shards are read only for their digests. ``codes``:
-    code digests of the stages whose files contain none.
+    ``layout`` has the folder of the authors' layout, or is empty if studies have several images, which it cannot
+    represent. ``lines`` has the dataset, one file per split. ``excluded`` are the tables of excluded images in the
+    order of the stages. ``maps``, ``masks`` and ``reports`` are read only for their digests. ``codes`` has the code
+    digests of the stages whose files contain none.
     """
     withheld, kept_pair_ids = Withheld(options.withhold, salt), read_kept_pairs(filtered)
     field_names = ("name", "version", "date", "licence", "creator", "cite", "url", "withhold")
@@ -118,7 +118,7 @@ def run_package(
 
 
 def write_sums(folder: Path, digests: Mapping[str, str]) -> None:
-    """Write the checksums of all files of a package; ``digests``: {file: its SHA-256}, if already known."""
+    """Write the checksums of all files of a package. ``digests`` is {file: SHA-256} of files that need no reading."""
     sums = "".join(f"{digests.get(file) or file_sha256(folder / file)}  {file}\n" for file in _list_files(folder))
     write_text(folder / SUMS, sums)
 
@@ -130,7 +130,7 @@ def file_sha256(path: Path) -> str:
 
 
 def _code_digests(shards: dict[str, list[str]], reports: Sequence[str]) -> dict[str, list[str]]:
-    """Return {stage: digests of the code that made its shards}; several if the code changed in between."""
+    """Return {stage: digests of the code that made its shards}. There are several if the code changed during a run."""
     digests: dict[str, set[str]] = {stage: set() for stage in shards}
     for stage, path in ((stage, path) for stage, paths in shards.items() for path in paths):
         with Shard(path, key="mask_id" if stage == "masks" else "image_id") as shard:
@@ -146,7 +146,7 @@ def _list_files(folder: Path) -> list[str]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text of a package, with the same line endings on every system."""
+    """Write a text in UTF-8, with the same line endings on every system."""
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
@@ -157,9 +157,9 @@ def _write_json(path: Path, value: dict) -> None:
 def _write_layout(
     source: Path, target: Path, lines: Sequence[str], withheld: Withheld, kept_pair_ids: set[str] | None
 ) -> None:
-    """Write the authors' layout into ``target`` without withheld data.
+    """Write the authors' layout into ``target``, without withheld data and without pairs that are not kept.
 
-    Masks are links to the masks in ``source`` and keep the numbers that they have in the whole dataset.
+    Masks are hard links to the masks in ``source``. They keep their numbers, although some may be missing.
     """
 
     def published_studies(path: str) -> Iterator[tuple[str, dict]]:

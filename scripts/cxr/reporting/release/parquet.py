@@ -1,7 +1,7 @@
 """Write the Parquet files of a split, named and structured for Hugging Face ``datasets``.
 
-Columns have plain types. An image is a struct of ``bytes`` (PNG) and ``path`` (null); ``datasets`` shows it as an image
-because the card declares it (``features``).
+An image is a struct of ``bytes`` (PNG) and ``path`` (null). The tool ``datasets`` shows it as an image, because the
+card (README.md) of the package declares the column as one.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from cxr.plotting.encoding import encode_image
 IMAGE_TYPE = pl.Struct({"bytes": pl.Binary, "path": pl.String})
 TEXT_LIST = pl.List(pl.String)
 PAIRS = {
-    "pair_id": Column(pl.String, "Pair."),
+    "pair_id": Column(pl.String, "Id of the instruction-answer pair."),
     "subject_id": Column(pl.String, "Patient."),
     "study_id": Column(pl.String, "Study."),
     "image_id": Column(pl.String, "Image."),
@@ -28,17 +28,17 @@ PAIRS = {
     "certainty": Column(pl.String, "definitive or tentative; null for a negative and for cardiomegaly."),
     "instruction": Column(pl.String, "Text of the instruction."),
     "answer": Column(pl.String, "Expected answer."),
-    "location": Column(TEXT_LIST, "Named locations."),
+    "location": Column(TEXT_LIST, "Locations that the instruction names."),
     "grounded_location": Column(TEXT_LIST, "Locations that the mask confirms; empty for a negative."),
     "reported_location": Column(TEXT_LIST, "Reported locations; empty for a negative."),
-    "seg": Column(pl.Boolean, "Whether there is a mask."),
-    "mask_id": Column(pl.String, "Its mask; null for a negative."),
-    "basis": Column(pl.String, "What a negative rests on: explicit, silent or elsewhere (a finding at another place)."),
-    "quote": Column(pl.String, "The sentence that denies explicitly; no such column where `report_text` is withheld."),
-    "quote_section": Column(pl.String, "Its section."),
-    "box_confidence": Column(pl.Float64, "The best box in the location that a negative names."),
-    "anomalous_fraction": Column(pl.Float64, "Fraction of anomalous pixels there; null without an anomaly map."),
-    "reader": Column(pl.String, "Digest of the code and words that read the report."),
+    "seg": Column(pl.Boolean, "Whether the pair is positive and has a mask."),
+    "mask_id": Column(pl.String, "Id of the mask; null for a negative."),
+    "basis": Column(pl.String, "Why a negative: explicit (denied), silent (not mentioned), elsewhere (stated there)."),
+    "quote": Column(pl.String, "Sentence that denies the lesion; no such column where `report_text` is withheld."),
+    "quote_section": Column(pl.String, "Section of the quote."),
+    "box_confidence": Column(pl.Float64, "Highest confidence of a box in the location that a negative names."),
+    "anomalous_fraction": Column(pl.Float64, "Anomalous fraction of that location; null without an anomaly map."),
+    "reader": Column(pl.String, "Digest of the code and vocabulary that read the report."),
     "mask": Column(IMAGE_TYPE, "PNG with one bit per pixel, 512 × 512; `path` is null."),
 }
 IMAGES = {
@@ -46,33 +46,33 @@ IMAGES = {
     "study_id": Column(pl.String, "Study."),
     "subject_id": Column(pl.String, "Patient."),
     "rows": Column(pl.Int64, "Height of the original image.", "pixels"),
-    "columns": Column(pl.Int64, "Its width.", "pixels"),
-    "to_original": Column(pl.List(pl.Float64), "Affine from frame to original pixels, row by row, six numbers."),
+    "columns": Column(pl.Int64, "Width of the original image.", "pixels"),
+    "to_original": Column(pl.List(pl.Float64), "Affine (2, 3) from frame to original pixels, row by row."),
     "image": Column(IMAGE_TYPE, "PNG of the frame; no such column where `pixels` are withheld."),
 }
 CONFIGS = {"pairs": ("data", schema(PAIRS)), "images": ("images", schema(IMAGES))}
-"""{config: (folder, {column: type})}."""
+"""{config: (folder, {column: type})}. A config is a table in the terms of ``datasets``."""
 PAIRS_PER_FILE, IMAGES_PER_FILE = 20_000, 1_000
-"""Rows of a Parquet file; they bound the memory of the job that writes it."""
+"""Maximum number of rows of a Parquet file, which limits the memory of the job that writes it."""
 SPLIT_NAMES = {"train": "train", "validate": "validation", "test": "test"}
-"""{our split: its name in ``datasets``}."""
+"""{split of this project: split of ``datasets``}."""
 DTYPES = {pl.String: "string", pl.Int64: "int64", pl.Float64: "float64", pl.Boolean: "bool", IMAGE_TYPE: "image"}
 """{column type: its name in a dataset card}."""
 
 
 def encode_png(image: np.ndarray) -> bytes:
-    """Encode a mask, bool (H, W), or an image, uint8 (H, W), as PNG; a mask has one bit per pixel."""
+    """Return an image, uint8 (H, W), or a mask, bool (H, W), as PNG. A mask has one bit per pixel."""
     flags = [cv2.IMWRITE_PNG_BILEVEL, 1] if image.dtype == bool else []
     return encode_image(".png", image.astype(np.uint8) * (255 if flags else 1), flags)
 
 
 def image_cell(data: bytes | None) -> dict | None:
-    """Return the cell for the bytes of a PNG; None without an image."""
+    """Return the cell of a table for an image from the bytes of its PNG, or None without an image."""
     return None if data is None else {"bytes": data, "path": None}
 
 
 def card_features(columns: dict) -> list[dict]:
-    """Return the columns as a dataset card declares them (``dataset_info.features``)."""
+    """Return the columns {name: type} as a dataset card declares them (``dataset_info.features``)."""
     return [
         {"name": name, "list": DTYPES[kind.inner]}
         if isinstance(kind, pl.List)
@@ -82,9 +82,9 @@ def card_features(columns: dict) -> list[dict]:
 
 
 class PartWriter:
-    """Writes the ``total`` rows of one split and config to files of ``size`` rows, which bounds memory use.
+    """A writer of the ``total`` rows of one table of a split, to files of ``size`` rows each.
 
-    A split without rows has no file, because ``datasets`` refuses empty files.
+    A split without rows gets no file, because ``datasets`` refuses empty files.
     """
 
     def __init__(self, folder: Path, split: str, columns: dict, total: int, size: int):
@@ -94,13 +94,13 @@ class PartWriter:
         self._written = 0
 
     def add(self, row: dict) -> None:
-        """Add a row; keys that are not columns are ignored."""
+        """Add a row {column: value}. Keys that are not columns are ignored."""
         self._rows.append({name: row[name] for name in self._columns})
         if len(self._rows) == self._size:
             self.flush()
 
     def flush(self) -> None:
-        """Write the buffered rows."""
+        """Write the rows that are not yet written to a file. Call this method after the last row."""
         if self._rows:
             table = pl.DataFrame(self._rows, schema=self._columns)
             path = self._stem.with_name(f"{self._stem.name}-{self._written:05d}-of-{self._files:05d}.parquet")

@@ -9,7 +9,7 @@ WITHHELD = ("pixels", "report_text", "ids")
 
 
 def _all_or_nothing(value: object) -> object:
-    """Convert ``true`` or ``false`` to a list; a union of types would report each mistake twice."""
+    """Return ``true`` as a list of all kinds, ``false`` as an empty list, and any other value unchanged."""
     return (list(WITHHELD) if value else []) if isinstance(value, bool) else value
 
 
@@ -32,19 +32,20 @@ class PackageSettings(Section):
     """Content and description of a package."""
 
     name: str = key("cxr-ils", "Name of the dataset.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    version: Version = key("1.0.0", "Version of the dataset, three numbers; 1.0 becomes 1.0.0.")
-    date: Date = key("2000-01-01", "Date of the dataset, year-month-day; it is not taken from the clock.")
+    version: Version = key("1.0.0", "Version of the dataset: one to three numbers. 1.0 becomes 1.0.0.")
+    date: Date = key("2000-01-01", "Publication date of the dataset as year-month-day. The clock is not used.")
     licence: str = key("not stated", "Name or address of the dataset's licence.", min_length=1)
-    creator: str = key("", "Creator of the dataset; empty: not stated.")
-    cite: str = key("", "Citation of the dataset; empty: its name and version.")
-    url: str = key("", "Address of the dataset; empty: not stated.")
+    creator: str = key("", "Creator of the dataset. If empty, the package says that it is not stated.")
+    cite: str = key("", "Citation of the dataset. If empty, its name and version are the citation.")
+    url: str = key("", "Web address of the dataset. If empty, the package states none.")
     withhold: Annotated[list[Literal[WITHHELD]], Check(_all_or_nothing, before=True)] = key(
         lambda: ["pixels", "report_text"],
-        "What the release omits: pixels, report_text, ids (replaced by keyed digests; DICOM segmentations are "
-        "omitted too). true: all three; false or []: nothing. The default suits MIMIC-CXR (docs/how-to/load.md).",
+        "Data that the package omits. pixels: images. report_text: words of reports. ids: identifiers, which become "
+        "keyed digests, and DICOM segmentations. true omits all three, false or [] omits nothing. The default suits "
+        "MIMIC-CXR (docs/how-to/load.md).",
     )
     coco_pixels: Literal["frame", "original"] = key(
-        "frame", "Pixel grid of the COCO masks: the frame, or the original image as in DICOM."
+        "frame", "Pixel grid of the COCO masks. frame: the 512 × 512 image. original: the image as it was read."
     )
 
     def kinds(self) -> list[str]:
@@ -53,23 +54,23 @@ class PackageSettings(Section):
 
 
 class ReleaseSettings(PackageSettings):
-    """A dataset version as a package (`snakemake release`, docs/how-to/load.md)."""
+    """A version of the dataset as a package (`snakemake release`, docs/how-to/load.md)."""
 
-    salt: str = key("", "File with the secret key for digests of ids, at least 16 bytes; required if ids are withheld.")
+    salt: str = key("", "File with the secret key (16 bytes or more) for digests of ids; needed if ids are withheld.")
     test: str = key(
         "",
-        "JSONL of the test pairs to keep, such as the filtered split of `review_merge`; {thresholds} stands for "
-        "the threshold set. Empty: all pairs.",
+        "JSONL file of the test pairs to keep, such as the filtered split of `review_merge`. {thresholds} stands for "
+        "the threshold set. If empty, all test pairs are kept.",
     )
     mixes: list[str] = key(
         list,
-        "Mixes of radvlm.instructions to package too, into `results/release/instructions/{mix}`. If report_text "
+        "Mixes of radvlm.instructions that are packaged too, in `results/release/instructions/{mix}`. If report_text "
         "is withheld, tasks that quote reports are excluded.",
     )
 
     @constraint
     def _ids_have_a_key(self) -> None:
         if "ids" in self.kinds() and not self.salt:
-            raise ValueError("withhold names ids, so release.salt must name a key file: make one of 16 bytes")
+            raise ValueError("withhold names ids, so release.salt must name a key file: make one of 16 or more bytes")
         if self.salt and "ids" not in self.kinds():
-            raise ValueError("salt is given, but withhold does not name ids, so they stay: name ids, or leave salt out")
+            raise ValueError("salt is given, but ids are published unchanged: add ids to withhold, or remove salt")

@@ -16,29 +16,29 @@ RESOURCE_FILES = (
 )  # fmt: skip
 TEXTS = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 TERMS: Mapping[str, str] = {name: source.terms for name, source in FORMATS.items()} | TEXTS["terms"]
-"""{format of a RadVLM source, or ``cohort.source`` for the source ``own``: terms of its facts, texts and images}."""
+"""{format of a RadVLM source or value of ``cohort.source``: terms of use of the facts, texts and images}."""
 NOTHING_WITHHELD = "nothing"
 SIZES = ((1e3, "n<1K"), (1e4, "1K<n<10K"), (1e5, "10K<n<100K"), (1e6, "100K<n<1M"))
 
 
 def fill_template(name: str, /, **values: object) -> str:
-    """Return a text of ``resources/release`` with its ``$names`` filled in."""
+    """Return the text ``resources/release/{name}.txt`` with ``values`` in place of its ``$names``."""
     return Template((RESOURCES / "release" / f"{name}.txt").read_text(encoding="utf-8")).substitute(values)
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a Markdown table."""
+    """Return a Markdown table with the headings ``head``."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def markdown_list(items: Sequence[str]) -> str:
-    """Return a Markdown list, or "Nothing."."""
+    """Return a Markdown list, or "Nothing." without items."""
     return "\n".join(f"* {item}" for item in items) or "Nothing."
 
 
 def describe_configs(folders: Mapping[str, str], files: Collection[str], default: str) -> list[dict]:
-    """Return the configs of a card: the splits that have files; ``folders``: {config: folder}, ``files``: paths."""
+    """Return the configs (tables) of a card, each with the splits that have a file. ``folders`` is {config: folder}."""
     configs = []
     for config, folder in folders.items():
         splits = [
@@ -57,9 +57,10 @@ def _count_table(counts: dict) -> str:
 
 
 def card_text(about: dict, counts: dict, columns: dict[str, dict], files: Sequence[str]) -> str:
-    """Return README.md: the header that Hugging Face's ``datasets`` reads, and a short description.
+    """Return README.md, which has a header for Hugging Face's ``datasets`` and a short description.
 
-    ``columns``: {config: columns}; ``files``: all files so far, which determine the splits and folders.
+    ``about`` has the settings that describe the package, ``counts`` its numbers per split. ``columns`` is {config:
+    {column: type}}. ``files`` are all other files of the package, from which splits and folders are listed.
     """
     num_pairs = sum(counts[split]["pairs"] for split in SPLIT_NAMES)
     head = {
@@ -93,7 +94,7 @@ def card_text(about: dict, counts: dict, columns: dict[str, dict], files: Sequen
 
 
 def datasheet_text(about: dict, package_facts: dict) -> str:
-    """Return DATASHEET.md. ``package_facts``: the facts from :mod:`cxr.reporting.release.package`."""
+    """Return DATASHEET.md. ``package_facts`` are the ones of :func:`cxr.reporting.release.package.run_package`."""
     counts, weights, engines = (package_facts[name] for name in ("counts", "weights", "engines"))
     digests, taus = package_facts["digests"], package_facts["taus"]
     signs = {"+": "positive", "-": "negative"}

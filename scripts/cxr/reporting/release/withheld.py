@@ -1,17 +1,17 @@
 """Withhold data that a data-use agreement forbids to share, and yield the lines of the dataset without them.
 
-``pixels``: the package has no grey value of an X-ray. The column ``image`` of the table of images is omitted. Nothing
-else contains pixels: masks are results, and DICOM segmentations refer to their X-ray without copying it.
+If ``pixels`` are withheld, the package has no grey value of an X-ray. The column ``image`` of the table of images is
+omitted. No other part has pixels, because DICOM segmentations refer to their X-ray without copying it.
 
-``report_text``: the package has no word of a report. ``section_content`` and ``quote`` are omitted (empty in the
-authors' layout, whose readers need the key). Facts derived from a report stay: ``section_name``, ``sentence_index`` (a
-number), type, target, certainty, locations. Instruction and answer are made from templates.
+If ``report_text`` is withheld, the package has no word of a report. ``section_content`` and ``quote`` are omitted, or
+empty in the authors' layout, whose readers need the key. Facts derived from a report stay: ``section_name``,
+``sentence_index``, type, target, certainty, locations. Instruction and answer are made from templates.
 
-``ids``: the package has no identifier of a subject, study or image. ``subject_id``, ``study_id``, ``image_id``, the
-study in ``pair_id``, and ``mask_id`` (a digest that could be matched to a list of studies) become keyed digests
-everywhere, also in file names. DICOM segmentations are omitted, because their references are identifiers. Studies are
-sorted by their digests. The same key gives the same names, so that versions can be compared. The data are not
-anonymous: anyone who has the images can match their sizes and masks.
+If ``ids`` are withheld, the package has no identifier of a subject, study or image. ``subject_id``, ``study_id``,
+``image_id``, the study in ``pair_id``, and ``mask_id`` (a digest from which a study could be guessed) become keyed
+digests everywhere, also in file names. DICOM segmentations are omitted, because their references are identifiers.
+Studies are sorted by their digests. The same key gives the same digests, so that versions can be compared. The data are
+not anonymous, because anyone who has the images can match their sizes and masks.
 """
 
 import json
@@ -26,24 +26,24 @@ from cxr.reporting.release.parquet import CONFIGS
 
 PIXELS, REPORT_TEXT, IDS = "pixels", "report_text", "ids"
 REPORT_FIELDS = ("section_content", "quote")
-"""Fields of a line that hold words of a report."""
+"""Fields of a line that contain words of a report."""
 ID_LETTERS = LETTERS | {"sample_id": "r", "fact_id": "f"}
-"""First letter of the digest that replaces an identifier of a dataset or of a mix."""
+"""{kind of identifier: first letter of the digest that replaces it}, for datasets and mixes."""
 
 
 class Withheld:
-    """The data to withhold. ``kinds``: as described above; ``salt``: file with the secret key for ``ids``."""
+    """The data to withhold. ``kinds`` are described above; ``salt`` is the file with the secret key for ``ids``."""
 
     def __init__(self, kinds: Sequence[str], salt: str | Sequence[str] = ()):
         self.pixels, self.report_text, self.ids = (kind in kinds for kind in (PIXELS, REPORT_TEXT, IDS))
         self._key = read_secret("release.salt", salt if isinstance(salt, str) else "") if self.ids else b""
 
     def publish_id(self, field: str, value: str) -> str:
-        """Return the published form of an identifier; an empty identifier (of an empty mask) stays empty."""
+        """Return the published form of an identifier of the kind ``field``. An empty one (of no mask) stays empty."""
         return keyed_digest(self._key, field, value, ID_LETTERS[field]) if self.ids and value else value
 
     def publish_line(self, line: dict) -> dict:
-        """Return the published form of a line of the dataset."""
+        """Return a line of the dataset without withheld data, and with published ids."""
         published_line = {
             field: value for field, value in line.items() if not (self.report_text and field in REPORT_FIELDS)
         }
@@ -55,7 +55,7 @@ class Withheld:
         return published_line
 
     def published_columns(self) -> dict[str, dict]:
-        """Return {config of a package: {column: type}}."""
+        """Return {config of a package: {column: type}} without withheld columns."""
         is_withheld = {"image": self.pixels, "section_content": self.report_text, "quote": self.report_text}
         return {
             config: {name: kind for name, kind in columns.items() if not is_withheld.get(name)}
@@ -63,26 +63,26 @@ class Withheld:
         }
 
     def publish_pair_id(self, pair_id: str, study_id: str) -> str:
-        """Return the published id of a pair, which begins with its study's id."""
+        """Return the published form of a pair id, whose beginning is the id of its study."""
         return self.publish_id("study_id", study_id) + pair_id.removeprefix(study_id) if self.ids else pair_id
 
 
 def read_kept_pairs(test: str | Sequence[str]) -> set[str] | None:
-    """Return the pair ids of the file ``test``, None without a file. Raises UserError for a file without pairs."""
+    """Return the pair ids in the file ``test``, or None without a file. Raises UserError if it is no file of pairs."""
     if not test:
         return None
     try:
         return {line["pair_id"] for line in read_lines(test)}
     except (KeyError, TypeError, ValueError):
-        raise UserError(f"release.test: {test} is not a file of pairs (docs/reference/files.md)") from None
+        raise UserError(f"release.test: {test} is not a file of pairs: give one (docs/reference/files.md)") from None
 
 
 def iterate_studies(
     path: str, kept_pair_ids: set[str] | None, withheld: Withheld | None = None
 ) -> Iterator[tuple[str, list[dict]]]:
-    """Yield (study_id, its lines), without test lines whose pairs are not in ``kept_pair_ids``.
+    """Yield (study_id, its lines), of test lines only those with a pair id in ``kept_pair_ids`` (None keeps all).
 
-    Studies are in the order of the file, but sorted by digest if identifiers are withheld: the file is sorted by study,
+    Studies are in the order of the file, or sorted by digest if identifiers are withheld. The file is sorted by study,
     so a study's position would reveal its identifier to anyone with a list of all studies.
     """
     publish = withheld.publish_id if withheld is not None and withheld.ids else None
@@ -92,14 +92,14 @@ def iterate_studies(
 
 
 def keep_lines(lines: Iterable[dict], kept_pair_ids: set[str] | None) -> list[dict]:
-    """Return the lines without test lines whose pairs are not in ``kept_pair_ids`` (None: all are kept)."""
+    """Return the lines, of test lines only those with a pair id in ``kept_pair_ids`` (None keeps all)."""
     return [
         line for line in lines if kept_pair_ids is None or line["split"] != "test" or line["pair_id"] in kept_pair_ids
     ]
 
 
 def read_groups(path: str, field: str, publish: Callable[[str, str], str] | None) -> Iterator[tuple[str, list[dict]]]:
-    """Yield (value of a field, its consecutive lines), sorted by the published values if ``publish`` is given."""
+    """Yield (value of ``field``, its consecutive lines) of a file, sorted by ``publish(field, value)`` if given."""
     if publish is None:
         yield from ((value, list(group)) for value, group in groupby(read_lines(path), key=itemgetter(field)))
         return
@@ -115,7 +115,7 @@ def read_groups(path: str, field: str, publish: Callable[[str, str], str] | None
 
 
 def group_units(lines: Iterable[dict]) -> list[dict]:
-    """Return the distinct (mask, target, location) of the lines, in order, each with ``pair_ids``, its pairs."""
+    """Return the first line of each distinct (mask, target, location), with ``pair_ids`` of all lines that share it."""
     unit_by_key: dict[tuple, dict] = {}
     for line in lines:
         if line["seg"]:

@@ -1,1 +1,1 @@
-"""Review of a split by experts: make a page per expert, and merge their sheets."""
+"""Review by experts: make a page per expert, and merge the sheets with their answers."""

@@ -1,15 +1,15 @@
-"""Plant decoys among the items: wrong masks and wrong negatives, which measure each expert's care.
+"""Plant decoys among the items of a review: wrong masks and wrong negatives, which measure each expert's care.
 
 A decoy shows the image and the report of a real unit with a mask, its *host*.
 
-* A wrong mask keeps the host's text, whose locations are in one lung, but shows a mask in the other lung: a mask of
-  the same lesion type from another patient, mirrored if it comes from the other side, shifted so that the lungs' boxes
-  share their centre, and clipped to the lung. That lung has no reported finding, no mask and no sign of a lesion.
+* A wrong mask keeps the host's text, whose locations are in one lung, but shows a mask in the other lung. The mask is
+  that of a *donor*, a finding of the same lesion type in another patient. It is mirrored if it is from the other side,
+  shifted so that the lungs' boxes share their centre, and clipped to the lung. That lung of the host has no reported
+  finding, no mask and no sign of a lesion.
 * A wrong negative states that the host's lesion is absent from one of its locations or from the whole image, although
-  the report affirms it with certainty. Wrong negatives name a location as often as real ones of that lesion type.
+  the report affirms the lesion as definitive. Wrong and real negatives of a lesion type name a location equally often.
 
-Decoys exist only on the pages and in the organiser's tables of items and decoys; units, pairs and masks of other stages
-never include them.
+Decoys are only on the pages and in the organiser's tables of items and decoys, never in results of other stages.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,29 +31,29 @@ from cxr.ils.dataset.negatives import is_quiet
 from cxr.reporting.review.units import Unit
 
 ITEMS_PER_DECOY = 9
-"""Number of real items per decoy: of a page's items with a mask, and of those without, a tenth are decoys."""
+"""Number of real items per decoy. It applies separately to a page's items with a mask and to those without."""
 MIN_INSIDE = 0.8
 """Minimum fraction of a moved mask's pixels that are inside the lung."""
 MAX_DONORS = 20
-"""Maximum number of masks tried for a host."""
+"""Maximum number of donor masks that are tried for a host."""
 DECOYS = {
-    "unit": Column(pl.Int64, "Number of the decoy in the table of items, above those of all units."),
-    "positive": Column(pl.Boolean, "Whether it is a wrong mask; else it is a wrong negative."),
-    "host": Column(pl.Int64, "Unit whose image and report it shows."),
-    "mask_id": Column(pl.String, "Mask that was moved into the host's image; null for a negative."),
+    "unit": Column(pl.Int64, "Number of the decoy in the table of items, above the numbers of all units."),
+    "positive": Column(pl.Boolean, "Whether the decoy is a wrong mask; else it is a wrong negative."),
+    "host": Column(pl.Int64, "Number of the unit whose image and report the decoy shows."),
+    "mask_id": Column(pl.String, "Id of the mask that was moved into the host's image; null for a negative."),
 }
 
 
 @dataclass(frozen=True)
 class Decoy:
-    """An item that is wrong by construction. ``unit``: the item as shown; ``host``: the unit that it is made from."""
+    """An item that is wrong by construction. ``unit`` is what experts see, and ``host`` is the unit it is made from."""
 
     unit: Unit
     host: Unit
     mask_id: str | None = None
     mask: np.ndarray | None = None
     expert: str | None = None
-    """The expert who judges it; None: all."""
+    """The expert who judges the decoy, or None for all experts."""
 
 
 def plant_decoys(
@@ -66,15 +66,15 @@ def plant_decoys(
     organs: Shards,
     seed: int,
 ) -> list[Decoy]:
-    """Return the decoys: wrong masks for all experts, then each expert's wrong negatives.
+    """Return the decoys: the wrong masks, which all experts judge, then each expert's own wrong negatives.
 
-    ``units``: all units of the split; ``dealt``: {expert: units to judge}; ``studies``, ``mask_units``: tables of the
-    masks stage. Warns if there are too few hosts.
+    ``units`` are all units of the split, and ``dealt`` is {expert: units to judge}. ``studies`` and ``mask_units`` are
+    tables of the masks stage. Logs a warning if there are too few hosts.
     """
     sampled_keys = {unit.key for dealt_units in dealt.values() for unit in dealt_units}
 
     def order_hosts(*purpose: str) -> list[Unit]:
-        """Return all units with a mask in a random order; units that are not on a page come first."""
+        """Return all units with a mask in a random order, first the units that are on no page."""
         hosts = [unit for unit in units if unit.is_positive]
         return sorted(hosts, key=lambda unit: (unit.key in sampled_keys, stable_hash(seed, *purpose, *unit.key)))
 
@@ -88,20 +88,20 @@ def plant_decoys(
         decoys += islice(wrong_negatives, number)
         num_wanted += number
     if len(decoys) < num_wanted:
-        log.warning("review: %d decoys instead of %d, because too few units are suitable", len(decoys), num_wanted)
+        log.warning("review: there are %d decoys instead of %d, because too few units suit", len(decoys), num_wanted)
     return decoys
 
 
 def count_decoys(units: Iterable[Unit], *, has_mask: bool) -> int:
-    """Return the number of decoys among an expert's units with or without a mask."""
+    """Return the number of decoys to add to an expert's units with or without a mask."""
     return -(-sum(unit.is_positive == has_mask for unit in units) // ITEMS_PER_DECOY)
 
 
 def make_wrong_masks(
     hosts: Iterable[Unit], studies: Iterable[str], mask_units: Iterable[str], masks: Shards, organs: Shards, seed: int
 ) -> Iterator[Decoy]:
-    """Yield a wrong mask for each host that allows one."""
-    # {image_id: sides where a negative may name the whole lung and the image shows no sign of a lesion}
+    """Yield a wrong mask for each host that allows one, in the order of ``hosts``."""
+    # {image_id: sides on which a negative may name the whole lung and the image shows no sign of a lesion}
     quiet_lungs: dict[str, set[str]] = {}
     for image_id, empty, signs in read_tables(studies).select("image_id", "empty", "signs").iter_rows():
         signs_by_place = {row["location"]: row for row in signs}
@@ -132,7 +132,7 @@ def make_wrong_masks(
 
 
 def _read_donors(mask_units: Iterable[str]) -> dict[str, list[dict]]:
-    """Return {lesion type: findings with a mask in one lung}, in an order that does not depend on the shards."""
+    """Return {lesion type: findings with a mask in one lung}. Their order does not depend on the shards."""
     columns = ("mask_id", "unit", "image_id", "subject_id", "target", "location")
     is_donor = (pl.col("kind") == "basic") & pl.col("mask_id").is_not_null()
     table = pl.concat([read_table(path).filter(is_donor).select(columns) for path in mask_units])
@@ -144,15 +144,15 @@ def _read_donors(mask_units: Iterable[str]) -> dict[str, list[dict]]:
 
 
 def shared_side(locations: Iterable[str]) -> str | None:
-    """Return the side of all locations, None if they are on both sides or on none."""
+    """Return the side ("left" or "right") that all locations share, or None if they share none."""
     sides = {side_of(location) for location in locations}
     return sides.pop() if len(sides) == 1 else None
 
 
 def move_mask(mask: np.ndarray, lung: np.ndarray, target_lung: np.ndarray, *, mirrored: bool) -> np.ndarray | None:
-    """Move a mask, bool (H, W), from a lung to another image's lung; None if too little of it is inside.
+    """Return a mask moved from ``lung`` to ``target_lung`` of another image and clipped to it; all are bool (H, W).
 
-    The shift aligns the centres of the lungs' bounding boxes.
+    The shift aligns the centres of the lungs' bounding boxes. Return None if less than :data:`MIN_INSIDE` is inside.
     """
     if not (lung.any() and target_lung.any()):
         return None
@@ -167,7 +167,7 @@ def move_mask(mask: np.ndarray, lung: np.ndarray, target_lung: np.ndarray, *, mi
 
 
 def make_wrong_negatives(hosts: Iterable[Unit], units: Iterable[Unit], expert: str, seed: int) -> Iterator[Decoy]:
-    """Yield a wrong negative for each definitive host whose lesion type also has real negatives."""
+    """Yield a wrong negative for each host of certainty "definitive" whose lesion type also has real negatives."""
     has_location: dict[str, list[bool]] = {}
     for unit in units:
         if not unit.is_positive:

@@ -1,7 +1,7 @@
 """The review stage: make a page per expert, and the organiser's tables for :mod:`cxr.reporting.review.merge`.
 
-:data:`UNITS` lists every unit of the split, :data:`ITEMS` the items of each expert, and
-:data:`cxr.reporting.review.decoys.DECOYS` the items that are decoys. All three tables are only for the organiser.
+The tables are :data:`UNITS` with every unit of the split, :data:`ITEMS` with the items of each expert's page, and
+:data:`cxr.reporting.review.decoys.DECOYS`. They tell which items are decoys, so experts must not see them.
 """
 
 from collections.abc import Iterable
@@ -25,15 +25,15 @@ UNITS = {
     "study_id": Column(pl.String, "Study."),
     "image_id": Column(pl.String, "Image."),
     "target": Column(pl.String, "Lesion type."),
-    "location": Column(TEXTS, "Places as the instructions name them; empty for a negative of the whole image."),
-    "mask_id": Column(pl.String, "Its mask; null for a negative."),
-    "pair_ids": Column(TEXTS, "Pairs that share it."),
-    "sampled": Column(pl.Boolean, "Whether it was sampled for the review."),
+    "location": Column(TEXTS, "Locations as the instructions name them; empty for a negative of the whole image."),
+    "mask_id": Column(pl.String, "Id of the mask; null for a negative."),
+    "pair_ids": Column(TEXTS, "Ids of the pairs that share the unit."),
+    "sampled": Column(pl.Boolean, "Whether the unit was sampled for the review."),
 }
-ITEMS = page.ITEM_COLUMNS | {"unit": Column(pl.Int64, "Unit or decoy that is judged.")}
+ITEMS = page.ITEM_COLUMNS | {"unit": Column(pl.Int64, "Number of the unit or decoy that is judged.")}
 
 WITH_MASK, WITHOUT_MASK = "Is this mask right for this lesion, in this location?", "Is this lesion absent there?"
-TOO_LARGE_REMEDY = "set review.jpeg_quality to 90, or draw fewer units with review.positives and review.negatives"
+TOO_LARGE_REMEDY = "set review.jpeg_quality to 90, or sample fewer units with review.positives and review.negatives"
 
 
 def run_pages(
@@ -54,7 +54,7 @@ def run_pages(
 ) -> None:
     """Write one page per expert, in the order of ``options.experts``, and the organiser's tables.
 
-    ``studies``, ``mask_units``: tables of the masks stage, from which decoys are made.
+    ``studies`` and ``mask_units`` are tables of the masks stage, from which decoys are made.
     """
     all_units = collect_units(read_lines(lines), lines)
     if not all_units:
@@ -113,7 +113,7 @@ def describe_unit(unit: Unit, picture: bytes, mask: bytes | None) -> dict:
 
 
 def tabulate_units(units: Iterable[Unit], sampled_keys: set[tuple[str, ...]]) -> pl.DataFrame:
-    """Return the rows of :data:`UNITS`; ``sampled_keys``: keys of the sampled units."""
+    """Return the rows of :data:`UNITS`. ``sampled_keys`` are the keys of the units sampled for the review."""
     rows = [
         (number, unit.subject_id, unit.study_id, unit.image_id, unit.target, list(unit.location), unit.mask_id,
          unit.pair_ids, unit.key in sampled_keys)
@@ -126,5 +126,5 @@ def _encode_images(frames: list[str], image_ids: set[str], jpeg_quality: int) ->
     with Shards(frames) as shards:
         if missing := [image_id for image_id in image_ids if image_id not in shards]:
             lacking = count_phrase(len(missing), "image", "images")
-            raise UserError(f"the frames lack {lacking} of the split: run `snakemake frames` again")
+            raise UserError(f"results/frames lacks {lacking} of the split: run `snakemake frames` again")
         return {image_id: encode_grey_image(shards.get("image", image_id), jpeg_quality)[1] for image_id in image_ids}

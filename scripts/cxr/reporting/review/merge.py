@@ -1,4 +1,4 @@
-"""Merge the experts' filled sheets: write the tables, the rejected units, and the split without them.
+"""Merge the experts' completed sheets: write tables of their verdicts, and the split without rejected units.
 
 The inputs include the organiser's tables of :mod:`cxr.reporting.review.make_pages`.
 """
@@ -19,7 +19,7 @@ from cxr.reporting.review.sheets import read_answers
 RESOURCE_FILES = ("paper_tables.yaml",)
 
 ACCEPTED = "acceptable"
-"""The verdict that accepts a unit."""
+"""The verdict in a sheet that accepts a unit."""
 STATES = ACCEPTED_STATE, REJECTED_STATE, NOT_REVIEWED = "accepted by all who were asked", "rejected", "not reviewed"
 """States of a unit after the review."""
 TEXTS = pl.List(pl.String)
@@ -27,24 +27,24 @@ JUDGEMENTS = {
     "expert": Column(pl.String, "Expert."),
     "item": Column(pl.String, "Code on the page and in the sheet."),
     "unit": Column(pl.Int64, "Unit."),
-    "accepted": Column(pl.Boolean, "Whether the expert accepted it."),
+    "accepted": Column(pl.Boolean, "Whether the expert accepted the unit."),
     "note": Column(pl.String, "The expert's note."),
     "seconds": Column(pl.Int64, "Time for which the item was shown.", "s"),
 }
 REJECTED = {
-    "unit": Column(pl.Int64, "Unit that an expert rejected."),
+    "unit": Column(pl.Int64, "Number of a unit that an expert rejected."),
     "study_id": Column(pl.String, "Study."),
     "image_id": Column(pl.String, "Image."),
     "target": Column(pl.String, "Lesion type."),
-    "location": Column(pl.String, "Places as the instructions name them."),
-    "mask_id": Column(pl.String, "Its mask; empty for a negative."),
-    "rejected_by": Column(pl.String, "Experts who rejected it."),
+    "location": Column(pl.String, "Locations as the instructions name them."),
+    "mask_id": Column(pl.String, "Id of the mask; empty for a negative."),
+    "rejected_by": Column(pl.String, "Experts who rejected the unit."),
     "notes": Column(pl.String, "Notes of all experts."),
-    "pair_ids": Column(pl.String, "Pairs excluded with it."),
+    "pair_ids": Column(pl.String, "Ids of the unit's pairs, which leave the split."),
 }
 COUNTS = {
-    "unit": Column(pl.String, "units or pairs."),
-    "state": Column(pl.String, "Total, then its parts."),
+    "unit": Column(pl.String, "What is counted: `units` or `pairs`."),
+    "state": Column(pl.String, "State after the review; `in the split` is the total."),
     "number": Column(pl.Int64, "Number of units or pairs."),
 }
 
@@ -69,11 +69,11 @@ def run_sheets(
     seed: int,
     sheets: list[str] | None = None,
 ) -> None:
-    """Read the filled ``sheets`` and write the tables, the rejected units, and the split without them.
+    """Read the completed ``sheets``, and write the tables, the rejected units, and the split without them.
 
-    Verdicts on ``decoys`` count only in ``reliability``. ``left_out`` lists the excluded pair ids, one per line with
-    the reason, in the format of ``evaluation.reviewed``; ``filtered`` has the other lines unchanged. Raises UserError
-    for an incomplete sheet.
+    Verdicts on ``decoys`` count only in ``reliability``. ``left_out`` lists the ids of excluded pairs, one per line
+    with the reason, in the format of the setting ``evaluation.reviewed``. ``filtered`` has all other lines of the split
+    unchanged. Raises UserError for an incomplete sheet.
     """
     table, key = read_table(units), read_table(decoys)
     rows = [
@@ -133,7 +133,7 @@ def tabulate_rejected(judged_units: pl.DataFrame) -> pl.DataFrame:
 
 
 def find_reasons(judged_units: pl.DataFrame, unsampled: str) -> dict[str, str]:
-    """Return {pair_id: the reason why it is excluded}."""
+    """Return {pair_id: reason} of all excluded pairs. ``unsampled`` is the setting for pairs that no expert judged."""
     reasons = {}
     for state, pair_ids, experts in judged_units.select("state", "pair_ids", "rejected_by").iter_rows():
         if state == REJECTED_STATE:
@@ -144,16 +144,17 @@ def find_reasons(judged_units: pl.DataFrame, unsampled: str) -> dict[str, str]:
 
 
 def tabulate_counts(judged_units: pl.DataFrame, unsampled: str, num_pairs: int, num_filtered: int) -> pl.DataFrame:
-    """Return the rows of :data:`COUNTS`. Raises AssertionError if a unit or pair is not counted exactly once.
+    """Return the rows of :data:`COUNTS`. Raises AssertionError if a pair is not counted exactly once.
 
-    ``num_pairs`` and ``num_filtered``: numbers of lines of the split and of the filtered split.
+    ``num_pairs`` and ``num_filtered`` are the numbers of lines of the split before and after it is filtered.
     """
     units_by_state = {state: judged_units.filter(state=state) for state in STATES}
     pairs = {state: int(part["pair_ids"].list.len().sum()) for state, part in units_by_state.items()}
     num_expected = pairs[ACCEPTED_STATE] + (pairs[NOT_REVIEWED] if unsampled == "keep" else 0)
     if num_pairs != sum(pairs.values()) or num_filtered != num_expected:
         raise AssertionError(
-            f"review: {num_pairs} pairs in, {sum(pairs.values())} accounted for, {num_filtered} of {num_expected} kept"
+            f"review: the split has {num_pairs} pairs, its units {sum(pairs.values())}, the filtered split "
+            f"{num_filtered} instead of {num_expected}"
         )
     rows = [("units", "in the split", len(judged_units))]
     rows += [("units", state, len(part)) for state, part in units_by_state.items()]

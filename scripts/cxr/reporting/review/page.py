@@ -1,7 +1,7 @@
-"""Write the experts' pages: each is a single HTML file that needs no server and no network, with a form.
+"""Write the experts' pages: each is a single HTML file with a form, which needs no server and no network.
 
 The file embeds the style, the scripts, and the images and masks as base64 of PNG (or JPEG). All data are in elements
-that a browser does not run, and the script shows them as text.
+that a browser does not run, and the scripts show them only as text.
 """
 
 import hashlib
@@ -32,27 +32,27 @@ SCRIPTS = ("sheet.js", "view.js", "page.js")
 ITEM_COLUMNS = {
     "expert": Column(pl.String, "Expert."),
     "page": Column(pl.String, "Digest of the expert's page."),
-    "position": Column(pl.Int64, "Position on the page, from 1."),
-    "item": Column(pl.String, "Code on the page and in the sheet."),
+    "position": Column(pl.Int64, "Position of the item on the page, from 1."),
+    "item": Column(pl.String, "Code of the item on the page and in the sheet."),
 }
-"""Columns of the organiser's table of items, without the unit."""
+"""Columns of the organiser's table of items, except the unit."""
 SYNTHETIC = " (the embedded cohort: synthetic images and reports)"
 PNG_MAGIC = b"\x89PNG"
 MAX_BYTES = 400 << 20
-"""Maximum size of a page's images, because Chromium cannot hold a string of more than 512 MB."""
+"""Maximum total size of a page's images. Chromium cannot load a string of more than 512 MB."""
 PAGE_KEYS = frozenset("ujmocns")
-"""Keyboard keys that the page itself uses."""
+"""Keyboard keys that the page uses for other purposes than answers."""
 CHOICE = dict.fromkeys(("value", "label", "key", "id", "mark"), "")
-"""An answer: its value in the sheet; its label, key and mark on the page; ``id`` of its button, or ""."""
+"""An answer: its value in the sheet, its label, keyboard key and mark on the page, and the HTML id of its button."""
 
 
 @dataclass(frozen=True)
 class Form:
     """The heading of a page and its questions.
 
-    ``sheet``: prefix of a saved sheet's name; ``blind``: nothing may reveal an item's source; ``questions``: each has
-    ``name`` (column in the sheet), ``text`` (heading of the answers) and ``choices`` (answers with the fields of
-    :data:`CHOICE`); ``outline``: masks are initially shown as outlines.
+    ``sheet`` begins the file name of a saved sheet. ``blind`` is whether the source of an item must stay hidden. Each
+    of ``questions`` has ``name`` (column in the sheet), ``text`` (heading of the answers) and ``choices`` (answers with
+    the fields of :data:`CHOICE`). ``outline`` is whether masks are first shown as outlines.
     """
 
     title: str
@@ -63,7 +63,7 @@ class Form:
 
     @property
     def values_by_question(self) -> dict[str, list[str]]:
-        """{question: values of its answers in the sheet}."""
+        """{question: values of the possible answers in the sheet}."""
         return {row["name"]: [choice["value"] for choice in row["choices"]] for row in self.questions}
 
     @property
@@ -80,8 +80,8 @@ class Form:
 def read_form(name: str, label_overrides: Mapping[str, Mapping[str, str]] | None = None) -> Form:
     """Read the form ``name`` from resources/review/forms.yaml.
 
-    ``label_overrides``: {question: {value: label}}, labels that replace the form's. A value that the form lacks is
-    added after the form's answers, with an unused letter as its key if there is one.
+    ``label_overrides`` is {question: {value: label}} with labels that replace the form's. A value that the form lacks
+    becomes a new answer after the form's answers, with an unused letter as its key if there is one.
     """
     form = Form(**yaml.safe_load((RESOURCES / FORMS).read_text(encoding="utf-8"))[name])
     used_keys = {choice["key"] for question in form.questions for choice in question["choices"]}
@@ -98,9 +98,9 @@ def read_form(name: str, label_overrides: Mapping[str, Mapping[str, str]] | None
 def page_data(expert: str, form: Form, items: Sequence[tuple[str, Mapping]]) -> tuple[dict, list[str]]:
     """Return the content of a page: its data, and its images as ``data:`` URLs in the order of their first items.
 
-    ``items``: (code, row of :data:`cxr.base.review_units.REVIEW_UNITS`), whose picture may also be a JPEG. An image of
-    several items is on the page once. The page contains no ids. Its entry ``page``, also in the sheet, is a digest of
-    all that the expert sees.
+    ``items`` are (code, row of :data:`cxr.base.review_units.REVIEW_UNITS`). The picture of a row is a PNG or a JPEG. An
+    image of several items is on the page once. The page contains no ids. The entry ``page`` of the data, which a saved
+    sheet repeats, is a digest of all that the expert sees.
     """
     places: dict[bytes, int] = {}
     pictures, rows = [], []
@@ -140,15 +140,15 @@ def write_pages(
     remedy: str,
     synthetic: bool,
 ) -> Iterator[tuple[str, str, int, str, T]]:
-    """Write a page per expert; yield expert, digest of the page, position, code and unit of each item.
+    """Write a page per expert, and yield (expert, digest of the page, position, code, unit) of each item.
 
-    ``dealt``: {expert: (code, unit)}; ``row_of`` converts a unit to a row as in :func:`page_data`.
+    ``dealt`` is {expert: [(code, unit)]}. ``row_of`` converts a unit to a row as in :func:`page_data`.
     """
     for (expert, items), path in zip(dealt.items(), paths, strict=True):
         data, pictures = page_data(expert, form, [(code, row_of(unit)) for code, unit in items])
         write_page(path, form, data, pictures, remedy, synthetic)
         size = Path(path).stat().st_size / 1e6
-        log.info("expert %s: %d items, %d pictures, %.1f MB", expert, len(items), len(pictures), size)
+        log.info("page of expert %s: %d items, %d images, %.1f MB", expert, len(items), len(pictures), size)
         for position, (code, unit) in enumerate(items, start=1):
             yield expert, data["page"], position, code, unit
 
@@ -156,15 +156,15 @@ def write_pages(
 def write_page(
     path: str | Path, form: Form, data: dict, pictures: Sequence[str], remedy: str, synthetic: bool = False
 ) -> None:
-    """Write the page. On a blind page all images have the same length, so that sizes do not reveal their source.
+    """Write a page. On a blind page, all images are padded to one length, so that sizes do not reveal their source.
 
-    Raises UserError, which ends with the ``remedy``, if the page would be too large for a browser.
+    If the page would be too large for a browser, raises UserError, whose message ends with the ``remedy``.
     """
     padded_length = max(map(len, pictures), default=0) if form.blind else 0
     size = sum(max(len(url), padded_length) for url in pictures)
     if size > MAX_BYTES:
         raise UserError(
-            f"the page of expert {data['expert']} would contain {size >> 20} MB of images, too many for a browser: "
+            f"the page of expert {data['expert']} would contain {size >> 20} MB of images, too much for a browser: "
             f"{remedy}"
         )
     blocks = "\n".join(

@@ -1,4 +1,4 @@
-"""Compute MedGround's Table 7, the experts' agreement and each query's votes from the experts' answers."""
+"""Compute the votes on each query, the MedGround paper's Table 7, and the experts' agreement from their answers."""
 
 from collections.abc import Mapping
 
@@ -15,23 +15,23 @@ RESOURCE_FILES = ("medground/paper_tables.yaml",)
 GOOD, TOTAL = "good", "total"
 AUDIT = {
     "query_id": Column(pl.String, "Query."),
-    "source": Column(pl.String, "Its source."),
-    "image_id": Column(pl.String, "Its image."),
-    "experts": Column(pl.Int64, "Experts who judged it."),
-    "good": Column(pl.Int64, "Experts who found it good."),
+    "source": Column(pl.String, "Source of the query."),
+    "image_id": Column(pl.String, "Image of the query."),
+    "experts": Column(pl.Int64, "Number of experts who judged the query."),
+    "good": Column(pl.Int64, "Number of experts who judged the query as good."),
     "accepted": Column(
-        pl.Boolean, "Whether it is accepted by `review.rule`: found good by all experts, or by more than half."
+        pl.Boolean, "Whether enough experts judged the query as good: all, or more than half (`review.rule`)."
     ),
-    "faults": Column(pl.List(pl.String), "Faults named by the other experts, in the order of their names."),
+    "faults": Column(pl.List(pl.String), "Faults that experts named instead, in the order of the experts' names."),
     "notes": Column(pl.String, "Notes of all experts."),
 }
 TABLE7 = {
     "by": Column(pl.String, "ours or paper."),
     "source": Column(pl.String, "Source; `total`: all."),
     "queries": Column(pl.Int64, "Audited queries."),
-    "votes": Column(pl.String, "Queries by the number of experts who found them good, from all experts to none."),
+    "votes": Column(pl.String, "Number of queries that all experts judged as good, all but one, and so on to none."),
     "accepted": Column(pl.Int64, "Accepted queries."),
-    "rate": Column(pl.Float64, "`accepted` over `queries`; the paper's is recomputed from its votes.", "%"),
+    "rate": Column(pl.Float64, "`accepted` over `queries`. The paper's rate is recomputed from its votes.", "%"),
     **interval_columns("", "its Wilson 95 % interval", "%"),
     "printed": Column(pl.Float64, "The rate as the paper prints it.", "%"),
     "note": Column(pl.String, "Where the paper's values contradict each other."),
@@ -49,9 +49,9 @@ AGREEMENT = {
 def run(
     *, units: str, answers: str, audit: str, table7: str, agreed: str, experts: list[str], rule: str, seed: int
 ) -> None:
-    """Write the votes on each query, Table 7 with the paper's rows, and the agreement.
+    """Write the votes on each query, Table 7 with the paper's rows, and the experts' agreement.
 
-    ``units``: query_id, source, image_id of the test split; ``answers``: the experts' answers on their pages.
+    ``units`` has the query_id, source and image_id of the test queries, and ``answers`` the experts' answers.
     """
     votes = count_votes(read_table(units), read_table(answers), rule)
     printed = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["table7"]
@@ -61,7 +61,7 @@ def run(
 
 
 def is_accepted(good: int, experts: int, rule: str) -> bool:
-    """True if a query is accepted: found good by ``all`` experts, or by the ``majority`` (more than half)."""
+    """Return whether ``good`` of the ``experts`` suffice to accept a query: ``all``, or the ``majority`` of them."""
     return good == experts if rule == "all" else 2 * good > experts
 
 
@@ -80,7 +80,7 @@ def count_votes(units: pl.DataFrame, answers: pl.DataFrame, rule: str) -> pl.Dat
 
 
 def tabulate_rates(votes: pl.DataFrame, printed: Mapping, num_experts: int) -> pl.DataFrame:
-    """Return Table 7: our sources and their total, then the paper's rows."""
+    """Return Table 7: the rows of our sources and of their total, then the rows that the paper prints."""
     rows = []
     for source, part in _by_source(votes):
         counts = [int((part["good"] == number).sum()) for number in range(num_experts, -1, -1)]

@@ -1,4 +1,4 @@
-"""Compute Tables 3 and 13 from the experts' verdicts, with the paper's rows, and the agreement of the experts."""
+"""Compute Tables 3 and 13 beside the paper's, the agreement of the experts, and their reliability, from verdicts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,7 +14,7 @@ GROUPS = (TOTAL, "positive", "negative")
 COVERAGE = 0.95
 """Coverage of the confidence intervals."""
 REPLICATES = 1000
-"""Number of bootstrap replicates for the agreement's intervals, which resample patients or images."""
+"""Number of bootstrap replicates for the intervals of agreement and reliability."""
 VERDICTS = {
     "expert": pl.String,
     "unit": pl.Int64,
@@ -26,13 +26,13 @@ VERDICTS = {
 """Columns of a table of verdicts: one row per expert and unit."""
 SOURCE = {"source": Column(pl.String, "ours or paper.")}
 RATE = {
-    "expert": Column(pl.String, "Expert, or `overall`: each unit once, accepted if nobody rejected it."),
+    "expert": Column(pl.String, "Expert, or `overall`, where a unit counts once, as accepted if nobody rejected it."),
     "group": Column(pl.String, "total, positive (units with a mask) or negative."),
     "units": Column(pl.Int64, "Units judged."),
     "accepted": Column(pl.Int64, "Of these, units accepted; null for the paper."),
     "rate": Column(pl.Float64, "`accepted` over `units`.", "%"),
     **interval_columns("", "its Wilson 95 % interval", "%"),
-    "note": Column(pl.String, "Other values printed elsewhere in the paper."),
+    "note": Column(pl.String, "Contradictions in the values that the paper prints."),
 }
 EXPERTS = SOURCE | RATE
 LESION_RATES = SOURCE | {"lesion": Column(pl.String, "Lesion type.")} | RATE
@@ -51,19 +51,19 @@ RELIABILITY = {
     "hit_rate": Column(pl.Float64, "Of these, units accepted.", "%"),
     "decoys": Column(pl.Int64, "Decoys judged."),
     "false_alarm_rate": Column(pl.Float64, "Of these, decoys accepted.", "%"),
-    "d_prime": Column(pl.Float64, "Discrimination of units and decoys, 0 for chance."),
+    "d_prime": Column(pl.Float64, "d', which measures how well units and decoys are told apart; 0 for chance."),
     **interval_columns("d_prime", "its interval (95 %), by units and decoys"),
     "corrected": Column(
-        pl.Float64, "Acceptance corrected for that of decoys; null without decoys, or if all were accepted.", "%"
+        pl.Float64, "`hit_rate` corrected for accepted decoys; null without decoys, or if all were accepted.", "%"
     ),
     **interval_columns("corrected", "its interval (95 %), by units and decoys", "%"),
 }
 
 
 def rate_with_interval(accepted: int, units: int) -> dict:
-    """Return units, accepted, and the rate with Wilson's interval in percent; rate and interval are None without units.
+    """Return ``units``, ``accepted``, and the rate with Wilson's interval, both in percent and None without units.
 
-    The interval is somewhat narrow: it assumes independent units, but units of one patient are dependent.
+    The interval is somewhat too narrow, because it assumes independent units, but units of one patient are dependent.
     """
     cells = {"units": units, "accepted": accepted, "rate": None, "low": None, "high": None}
     if wilson_rate := wilson_interval(accepted, units, COVERAGE):
@@ -72,9 +72,9 @@ def rate_with_interval(accepted: int, units: int) -> dict:
 
 
 def tabulate_experts(verdicts: pl.DataFrame, experts: Sequence[str], printed: dict) -> pl.DataFrame:
-    """Return Table 3: per expert and overall, in total and for units with and without a mask; then the paper's rows.
+    """Return Table 3 with our rows, then the paper's: per expert and overall, for all units, with and without a mask.
 
-    Overall, a unit counts once, as accepted if nobody rejected it.
+    Overall, a unit counts once, as accepted if nobody rejected it. ``printed`` are the values of the paper.
     """
     rows = [{"source": "ours"} | cells for cells in _rate_experts(verdicts, experts)]
     notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "experts"}
@@ -88,7 +88,7 @@ def tabulate_experts(verdicts: pl.DataFrame, experts: Sequence[str], printed: di
 
 
 def tabulate_lesions(verdicts: pl.DataFrame, experts: Sequence[str], printed: dict) -> pl.DataFrame:
-    """Return Table 13: the rows of Table 3 per lesion type; then the paper's rows, which have no overall rates."""
+    """Return Table 13: our rows of Table 3 per lesion type, then the paper's rows, which have no overall rates."""
     notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "lesions"}
     rows = [
         {"source": "ours", "lesion": lesion, "note": ""} | cells
@@ -106,7 +106,7 @@ def tabulate_lesions(verdicts: pl.DataFrame, experts: Sequence[str], printed: di
 
 
 def tabulate_agreement(verdicts: pl.DataFrame, experts: Sequence[str], seed: int) -> pl.DataFrame:
-    """Return the experts' agreement on the units that all experts judged (units with a mask), by lesion type."""
+    """Return the experts' agreement on the units that all experts judged, which have a mask, by lesion type."""
     of_all = (
         verdicts.filter("positive")
         .group_by("unit", "subject_id", "target", maintain_order=True)
@@ -123,7 +123,7 @@ def tabulate_agreement(verdicts: pl.DataFrame, experts: Sequence[str], seed: int
 def tabulate_reliability(
     verdicts: pl.DataFrame, decoy_verdicts: pl.DataFrame, experts: Sequence[str], seed: int
 ) -> pl.DataFrame:
-    """Return how well each expert, and all together, distinguish units from decoys, and the corrected acceptance.
+    """Return the rows of :data:`RELIABILITY`: how well each expert, and all together, tell real units from decoys.
 
     Overall, a unit or decoy counts once, as accepted if nobody rejected it.
     """
@@ -143,7 +143,8 @@ def tabulate_reliability(
 def agreement_cells(yes: pl.Series, raters: int, subjects: pl.Series, seed: int) -> tuple:
     """Return units, unanimous units, percent agreement, and kappa and AC1 with their intervals, rounded.
 
-    ``yes``: number of yes answers per unit; ``subjects``: patient or image of each unit.
+    ``yes`` has the number of yes answers per unit. ``subjects`` has the patient or image of each unit, which the
+    bootstrap resamples.
     """
     values = measure_agreement(
         yes.cast(pl.Int64).to_numpy(), raters, subjects.to_numpy(), replicates=REPLICATES, level=COVERAGE, seed=seed
@@ -152,7 +153,7 @@ def agreement_cells(yes: pl.Series, raters: int, subjects: pl.Series, seed: int)
 
 
 def _rate_experts(verdicts: pl.DataFrame, experts: Iterable[str]) -> Iterator[dict]:
-    """Yield the rates of each expert, and overall, in each group of units."""
+    """Yield the acceptance rate of each expert, and overall, in each of :data:`GROUPS`."""
     tables = {expert: verdicts.filter(pl.col("expert") == expert) for expert in experts}
     units = verdicts.group_by([name for name in VERDICTS if name not in ("expert", "accepted")])
     tables[OVERALL] = units.agg(pl.col("accepted").all())  # accepted if nobody rejected it

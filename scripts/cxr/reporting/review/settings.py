@@ -6,29 +6,29 @@ from cxr.base.settings import PAPER, Expert, Section, constraint, key
 
 
 class ReviewSettings(Section):
-    """Experts judge queries or units: distinct (mask, target, location) of a split; the mask of a negative is empty."""
+    """Review by experts, who judge queries or units. A unit is a distinct (mask, lesion type, location) of an image."""
 
     items: Literal["pairs", "queries"] = key(
-        "pairs", "What experts judge. pairs: masks of ILS; queries: MedGround's test queries, each by every expert."
+        "pairs", "Items that experts judge. pairs: units of the ILS dataset. queries: test queries of MedGround."
     )
     rule: Literal["all", "majority"] = key(
-        "all", "Experts who must accept a query: all, or more than half. Pairs need all.", source=PAPER
+        "all", "Experts who must accept a query: all, or the majority (over half). Pairs need all.", source=PAPER
     )
     experts: list[Expert] = key(
-        lambda: ["A", "B", "C", "D"], "Names of the experts, used in file names.", source=PAPER, min_length=1
+        lambda: ["A", "B", "C", "D"], "Names of the experts, which are used in file names.", source=PAPER, min_length=1
     )
-    thresholds: str = key("", "Threshold set whose dataset is reviewed; empty: the first of thresholds.build.")
-    split: Literal["train", "validate", "test"] = key("test", "Split to review.", source=PAPER)
+    thresholds: str = key("", "Threshold set whose dataset is reviewed. If empty, the first of thresholds.build.")
+    split: Literal["train", "validate", "test"] = key("test", "Split that is reviewed.", source=PAPER)
     positives: int = key(
-        0, "Number of sampled units with a mask, or queries, each judged by all experts; 0: all.", unit="units", ge=0
+        0, "Number of units with a mask, or of queries, that are sampled for all experts. 0: all.", unit="units", ge=0
     )
     negatives: int = key(
-        0, "Number of sampled units without a mask, divided among the experts; 0: all.", unit="units", ge=0
+        0, "Number of units without a mask that are sampled and divided among experts. 0: all.", unit="units", ge=0
     )
     jpeg_quality: int = key(
-        0, "JPEG quality of images on the pages (90: a third of PNG's size); 0: lossless PNG.", ge=0, le=100
+        0, "JPEG quality of images on the pages; at 90 they have a third of the size. 0: lossless PNG.", ge=0, le=100
     )
-    sheets: list[str] = key(list, "The experts' completed sheets (CSV), or folders of them, for `review_merge`.")
+    sheets: list[str] = key(list, "The experts' completed sheets (CSV), or folders with them, for `review_merge`.")
     unsampled: Literal["drop", "keep"] = key("drop", "Whether the filtered split keeps pairs that no expert judged.")
 
     @constraint

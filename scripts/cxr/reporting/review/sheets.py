@@ -1,4 +1,4 @@
-"""Read and check the experts' filled sheets. An error names the file, the line and the column."""
+"""Read and check the experts' completed sheets. An error names the file, the line and the column."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from cxr.reporting.review.page import Form
 
 @dataclass(frozen=True)
 class Answer:
-    """One expert's answer to one item. ``values``: {question: answer}."""
+    """One expert's answer to one item. ``values`` is {question: value of the chosen answer}."""
 
     values: Mapping[str, str]
     note: str
@@ -22,10 +22,10 @@ class Answer:
 def read_answers(
     items_table: str, sheets: Sequence[str], form: Form, setting: str
 ) -> Iterator[tuple[str, str, Any, Answer]]:
-    """Yield expert, code, unit and answer of each item, sorted by expert and position on the page.
+    """Yield (expert, item code, unit, answer) of each item, sorted by expert and position on the page.
 
-    ``items_table``: table with the columns :data:`page.ITEM_COLUMNS` and ``unit``; ``setting``: the settings key of the
-    sheets. Raises UserError for an incomplete sheet.
+    ``items_table`` has the columns :data:`page.ITEM_COLUMNS` and ``unit``. ``setting`` is the settings key that names
+    the ``sheets``. Raises UserError for an incomplete sheet.
     """
     items = read_table(items_table).sort("expert", "position")
     page_by_expert = {
@@ -40,10 +40,10 @@ def read_answers(
 def read_sheets(
     paths: Sequence[str], page_by_expert: Mapping[str, tuple[str, Sequence[str]]], form: Form, setting: str
 ) -> dict[str, dict[str, Answer]]:
-    """Read one complete sheet of every expert with a page; return {expert: {item: answer}}.
+    """Return {expert: {item code: answer}} from one complete sheet of every expert with a page.
 
-    ``page_by_expert``: {expert: (digest of the page, its item codes in order)}; ``setting``: the settings key of the
-    sheets. Raises UserError.
+    ``page_by_expert`` is {expert: (digest of the page, its item codes in order)}. ``setting`` is the settings key that
+    names the sheets. Raises UserError if a sheet is missing, incomplete, repeated or of another page.
     """
     if not paths:
         raise UserError(f"{setting} is empty: give the experts' filled sheets, or the folder that holds them")
@@ -75,7 +75,7 @@ def read_sheets(
 def _parse_answers(
     path: str, rows: Sequence[tuple[int, Mapping[str, str]]], page: str, items: Sequence[str], form: Form
 ) -> dict[str, Answer]:
-    """Parse a sheet; return {item: answer}. Raises UserError unless the sheet has each item exactly once."""
+    """Return {item code: answer} of a sheet. Raises UserError unless the sheet has each item exactly once."""
     item_codes, answers, at = set(items), {}, {}
     for line, row in rows:
         item, where = row["item"], f"{path}, line {line}, column"

@@ -1,4 +1,4 @@
-"""Write a page per expert from any system's table of units, and read the filled sheets into one table."""
+"""Write a page per expert from any system's table of units, and read the completed sheets into one table."""
 
 from collections.abc import Mapping
 
@@ -36,13 +36,13 @@ def run_pages(
 ) -> None:
     """Write one page per expert, in the order of ``experts``, and the organiser's table of items.
 
-    ``units``: a table with the columns :data:`cxr.base.review_units.REVIEW_UNITS`. Every expert gets every unit, in
-    an individual order. ``form``: name of a form in resources/review/forms.yaml; ``fewer``: the remedy for a page that
-    is too large; ``label_overrides``: {question: {value: label}} of answers that replace or extend the form's.
+    ``units`` is a table with the columns :data:`cxr.base.review_units.REVIEW_UNITS`. Every expert gets every unit, in
+    an individual order. ``form`` names a form of resources/review/forms.yaml, and ``label_overrides`` {question:
+    {value: label}} replaces or adds answers. ``fewer`` is the end of the message about a page that is too large.
     """
     table = read_table(units)
     if not len(table):
-        raise UserError(f"{units} holds no unit, so there is nothing to judge")
+        raise UserError(f"{units} has no unit, so there is nothing to judge: check the inputs of this review")
     row_by_unit = {row["unit"]: row for row in table.iter_rows(named=True)}
     items = {expert: order_items(list(row_by_unit), expert, seed, lambda unit: (unit,)) for expert in experts}
     rows = page.write_pages(
@@ -60,9 +60,9 @@ def run_answers(
     label_overrides: Mapping[str, Mapping[str, str]] | None = None,
     sheets: list[str] | None = None,
 ) -> None:
-    """Write one row per expert, unit and question of the filled ``sheets``. Raises UserError for an incomplete sheet.
+    """Write one row per expert, unit and question of the ``sheets``. Raises UserError for an incomplete sheet.
 
-    ``form``, ``label_overrides``: as for the pages; ``setting``: the settings key of the sheets.
+    ``form`` and ``label_overrides`` are the ones of :func:`run_pages`. ``setting`` is the settings key of the sheets.
     """
     form_of_pages = page.read_form(form, label_overrides)
     rows = [

@@ -1,7 +1,7 @@
-"""Sample units for review, and assign them to experts; each expert has an individual order and item codes.
+"""Sample units for review, and assign them to experts, in an individual order and with individual item codes.
 
-A unit is a distinct (mask, target, location) of an image (paper, section 4); several pairs may share one. A negative
-pair has no mask: its unit states that the lesion is absent at the location.
+A unit is a distinct (mask, lesion type, location) of an image (paper, section 4), which several pairs may share. A
+negative pair has no mask. Its unit states that the lesion is absent at the location.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,18 +16,18 @@ from cxr.base.seeds import make_rng, stable_hash
 T = TypeVar("T")
 Key = tuple[str, ...]
 LETTERS = "bcdfghjkmnpqrstvwxz"
-"""Letters of item codes: no vowels, which could form words, and no digits, which a spreadsheet may convert."""
+"""Letters of item codes. Vowels could form words, and a spreadsheet may convert digits, so there are neither."""
 CODE_LENGTH = 8
 REQUIRED = (
     "pair_id", "subject_id", "study_id", "image_id", "section_name", "section_content", "target", "location", "mask_id",
     "certainty",
 )  # fmt: skip
-"""Fields that every line must have."""
+"""Fields that every line of the dataset must have."""
 
 
 @dataclass
 class Unit:
-    """A distinct (mask, target, location) of an image, and the pairs that share it."""
+    """A distinct (mask, lesion type, location) of an image, and the pairs that share it."""
 
     subject_id: str
     study_id: str
@@ -43,7 +43,7 @@ class Unit:
 
     @property
     def is_positive(self) -> bool:
-        """Whether it has a mask."""
+        """Whether the unit has a mask."""
         return self.mask_id is not None
 
     @property
@@ -53,11 +53,14 @@ class Unit:
 
 
 def collect_units(lines: Iterable[dict], source: str) -> list[Unit]:
-    """Return the units of a split in the order of their first pairs. Raises UserError for a line that is not a pair."""
+    """Return the units of a split in the order of their first pairs. Raises UserError for a line that is no pair.
+
+    ``lines`` are the pairs, and ``source`` is the path that the error names.
+    """
     unit_by_key: dict[Key, Unit] = {}
     for number, line in enumerate(lines, start=1):
         if missing := [name for name in REQUIRED if name not in line]:
-            raise UserError(f"{source}, line {number} has no {missing[0]!r}: regenerate the dataset")
+            raise UserError(f"{source}, line {number} has no field {missing[0]!r}: regenerate the dataset")
         values = {name: line[name] for name in REQUIRED[1:] if name != "section_content"}
         unit = Unit(**values | {"location": tuple(line["location"]), "report": line["section_content"]})
         unit_by_key.setdefault(unit.key, unit).pair_ids.append(line["pair_id"])
@@ -65,7 +68,7 @@ def collect_units(lines: Iterable[dict], source: str) -> list[Unit]:
 
 
 def draw_sample(units: Sequence[Unit], number: int, seed: int) -> list[Unit]:
-    """Sample ``number`` units (0: all), in their order; with the same seed, larger samples contain smaller ones."""
+    """Return ``number`` sampled units (0: all) in their order. Larger samples of a seed contain the smaller ones."""
     if not number or number >= len(units):
         return list(units)
     sampled_units = sorted(units, key=lambda unit: (stable_hash(seed, "draw", *unit.key), unit.key))[:number]
@@ -74,10 +77,10 @@ def draw_sample(units: Sequence[Unit], number: int, seed: int) -> list[Unit]:
 
 
 def deal_units(units: Sequence[Unit], experts: Sequence[str], seed: int) -> dict[str, list[Unit]]:
-    """Return {expert: units}: every expert gets all positives; the negatives are divided among the experts.
+    """Return {expert: units}. Every expert gets all units with a mask; the negatives are divided among the experts.
 
-    All negatives of an image go to one expert, so that a page has few images. In a random order, each image goes to the
-    expert with the fewest negatives so far.
+    All negatives of an image go to one expert, so that a page has few images. Images are assigned in a random order,
+    each to the expert with the fewest negatives so far.
     """
     dealt = {expert: [unit for unit in units if unit.is_positive] for expert in experts}
     images: dict[str, list[Unit]] = {}
@@ -95,9 +98,9 @@ def deal_units(units: Sequence[Unit], experts: Sequence[str], seed: int) -> dict
 def order_items(
     units: Sequence[T], expert: str, seed: int, key: Callable[[T], Key] = attrgetter("key")
 ) -> list[tuple[str, T]]:
-    """Return (code, unit) in an expert's individual order. Codes reveal nothing about a unit and are not shared.
+    """Return (code, unit) of all units in an expert's individual order. Codes differ per expert and reveal nothing.
 
-    ``key``: returns the key of a unit, which does not depend on the other units.
+    ``key`` returns the key of a unit, which does not depend on the other units.
     """
     shuffled = sorted(units, key=key)
     make_rng(seed, "order", expert).shuffle(shuffled)

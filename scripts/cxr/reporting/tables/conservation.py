@@ -1,6 +1,7 @@
 """Check that no image is lost: every input image of a stage is either accepted or excluded, exactly once.
 
-The flow of images through each stage is read from the files of a run.
+The flow of images through each stage is read from the files of a run. Excluded images are in the *ledger* of a stage,
+the table ``excluded.parquet`` with a reason for each image.
 """
 
 from collections import Counter
@@ -24,23 +25,23 @@ CONSERVATION = {
     "balanced": Column(pl.String, "yes if each input image was accepted or excluded, exactly once; else no."),
 }
 FUNNEL = {
-    "stage": Column(pl.String, "Stage; first `input`, last `pairs`."),
+    "stage": Column(pl.String, "Stage. The first row is `input`, the last `pairs`."),
     "reason": Column(pl.String, "Code of a reason ([reasons.md](reasons.md)); empty if the stage excluded no image."),
-    "images": Column(pl.Int64, "Images that this stage, and no earlier one, excluded for it."),
-    "remaining": Column(pl.Int64, "Images remaining after the stage."),
-    "meaning": Column(pl.String, "The reason in words."),
+    "images": Column(pl.Int64, "Images that this stage excluded for the reason, without those excluded before."),
+    "remaining": Column(pl.Int64, "Images that remain after the stage."),
+    "meaning": Column(pl.String, "Meaning of the reason."),
 }
 
 
 class Flow(NamedTuple):
-    """Image ids of a stage: ``entered`` (its input), ``accepted``, and ``excluded`` ({image_id: reason})."""
+    """The image ids of a stage: its input (``entered``), the ``accepted`` ones, and ``excluded`` {image_id: reason}."""
 
     entered: frozenset[str]
     accepted: frozenset[str]
     excluded: Mapping[str, str]
 
     def count_faults(self) -> tuple[int, int, int]:
-        """Return the numbers of images lost, both accepted and excluded, and not in the input; all 0 if balanced."""
+        """Return the numbers of images (lost, both accepted and excluded, not in the input). All are 0 if balanced."""
         outcomes = self.accepted | self.excluded.keys()
         return len(self.entered - outcomes), len(self.accepted & self.excluded.keys()), len(outcomes - self.entered)
 
@@ -52,21 +53,22 @@ def tabulate_conservation(flows: Mapping[str, Flow]) -> pl.DataFrame:
 
 
 def require_balance(flows: Mapping[str, Flow]) -> None:
-    """Raise StoreError for the first stage that lost, duplicated or invented images."""
+    """Raise StoreError for the first stage that did not accept or exclude each input image, and no other, once."""
     for stage, flow in flows.items():
         lost, twice, strange = flow.count_faults()
         if lost or twice or strange:
             raise StoreError(
-                f"{stage} does not balance: {lost} images lost, {twice} both accepted and excluded, {strange} that"
-                f" never entered; its files belong to different runs: delete results/{stage} and run again"
+                f"{stage} does not balance: {lost} input images are lost, {twice} are both accepted and excluded, and"
+                f" {strange} results are of no input image. Its files belong to different runs: delete results/{stage}"
+                " and run again"
             )
 
 
 def tabulate_funnel(flows: Mapping[str, Flow], images: frozenset[str], with_pairs: frozenset[str]) -> pl.DataFrame:
-    """Return the funnel from input images to images with pairs; an image counts at the first stage that excluded it.
+    """Return the rows of :data:`FUNNEL`, from input images to images with pairs.
 
-    The first row of :data:`FUNNEL` is the input, the last the images with pairs; a stage that excludes nothing has one
-    row without a reason. Raises StoreError if a remaining image has no pair, or an excluded image has pairs.
+    An image counts at the first stage that excluded it. A stage that excludes nothing has one row without a reason.
+    Raises StoreError if a remaining image has no pair, or an excluded image has pairs.
     """
     remaining = set(images)
     rows = [("input", "", len(images), len(images), "input images")]
@@ -80,14 +82,14 @@ def tabulate_funnel(flows: Mapping[str, Flow], images: frozenset[str], with_pair
     if remaining != with_pairs:
         raise StoreError(
             f"{len(remaining - with_pairs)} images have no result and {len(with_pairs - remaining)} have pairs although"
-            " a stage excluded them: the results belong to different runs; delete results/dataset and run again"
+            " a stage excluded them. The results belong to different runs: delete results/dataset and run again"
         )
     rows.append(("pairs", "", len(with_pairs), len(with_pairs), "images with instruction-answer pairs"))
     return pl.DataFrame(rows, schema=schema(FUNNEL), orient="row")
 
 
 def _read_image_ids(paths: Iterable[str]) -> frozenset[str]:
-    """Return the image ids of tables or shards."""
+    """Return the image ids in tables or shards."""
     image_ids: set[str] = set()
     for path in paths:
         if path.endswith(".parquet"):
@@ -99,7 +101,7 @@ def _read_image_ids(paths: Iterable[str]) -> frozenset[str]:
 
 
 def read_ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
-    """Return {stage: its ledger}; folders are named after the stages. Raises StoreError if a ledger is missing."""
+    """Return {stage: ledger}, where the folder of a path names the stage. Raises StoreError if a ledger is missing."""
     ledger_by_stage = {stage: read_table(path) for stage, (path,) in group_by_folder(paths).items()}
     if missing := [stage for stage in STAGES if stage not in ledger_by_stage]:
         raise StoreError(f"results/{missing[0]}/excluded.parquet is missing: run `snakemake {missing[0]}`")
@@ -107,12 +109,15 @@ def read_ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
 
 
 def find_reasons(ledger: pl.DataFrame, thresholds: str | None = None) -> dict[str, str]:
-    """Return {image_id: reason}, only of ``thresholds`` if given. Raises StoreError for an image excluded twice."""
+    """Return {image_id: reason} of a ledger, or of its rows for one threshold set if ``thresholds`` names it.
+
+    Raises StoreError for an image that is excluded twice.
+    """
     if thresholds is not None:
         ledger = ledger.filter(pl.col("thresholds") == thresholds)
     reason_by_image = dict(ledger.select("image_id", "reason").iter_rows())
     if len(reason_by_image) != len(ledger):
-        raise StoreError(f"{ledger['stage'][0]}: an image is excluded twice; delete its results and run again")
+        raise StoreError(f"{ledger['stage'][0]}: an image is excluded twice: delete the stage's results and run again")
     return reason_by_image
 
 
@@ -129,10 +134,10 @@ def input_image_ids(images: pl.DataFrame) -> frozenset[str]:
 def read_shared_flows(
     images: pl.DataFrame, ledgers: Mapping[str, pl.DataFrame], shards: Mapping[str, Sequence[str]]
 ) -> dict[str, Flow]:
-    """Return the flow of every stage that does not depend on thresholds; ``shards``: {stage: its files}.
+    """Return the flow of every stage that does not depend on thresholds. ``shards`` is {stage: files}.
 
-    The boxes stage writes nothing for an image without a box. Its accepted images are thus those that are not excluded
-    or have boxes, so that boxes of an excluded image violate the balance.
+    The boxes stage writes nothing for an image without a box, so all images that it does not exclude count as accepted.
+    Images with boxes count as accepted too, so that boxes of an excluded image violate the balance.
     """
     reasons = {stage: find_reasons(ledgers[stage]) for stage in shards}
     cohort, frames, organs, anomaly, anatomy = (_read_image_ids(shards[name]) for name in ("cohort", *MAP_STAGES))
@@ -160,7 +165,10 @@ def read_set_flows(
     studies: Sequence[str],
     with_pairs: frozenset[str],
 ) -> dict[str, Flow]:
-    """Return ``shared`` and the masks and dataset flows of a threshold set; ``studies``: tables of the masks stage."""
+    """Return the flows ``shared`` by all threshold sets, and those of the stages masks and dataset for one set.
+
+    ``studies`` are tables of the masks stage, and ``with_pairs`` are the ids of the images with pairs.
+    """
     ready = shared["anatomy"].accepted & shared["boxes"].accepted & shared["reports"].accepted
     masks = Flow(ready, _read_image_ids(studies), find_reasons(ledgers["masks"], thresholds))
     dataset = Flow(masks.accepted, with_pairs, find_reasons(ledgers["dataset"], thresholds))

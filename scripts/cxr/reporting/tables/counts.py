@@ -1,4 +1,4 @@
-"""Write the dataset's tables: counts and shares of pairs with the paper's, Tables 10-12, and the flow of images."""
+"""Write the dataset's tables: counts, shares of pairs, Tables 10-12 beside the paper's, and the flow of images."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ INFERENCE_SHARE = "lesion inference among opacity's negatives at a place, %"
 
 @dataclass
 class Tally:
-    """The counts over the lines of one dataset."""
+    """The numbers of pairs of one dataset by (split, lesion type, column), and the ids of its images and masks."""
 
     pairs: Counts = field(default_factory=Counter)
     images: set[str] = field(default_factory=set)
@@ -44,10 +44,10 @@ class Tally:
 
 
 def count_by_name(tally: Tally, findings: pl.DataFrame, images: int, unedited: int = 0) -> dict[str, int]:
-    """Return the counts of one threshold set by name.
+    """Return {name of a count: number} for one threshold set.
 
-    ``findings``: findings of all shards; ``images``: number of input images; ``unedited``: number of images that
-    reached the masks stage without being edited.
+    ``findings`` are the findings of all shards, and ``images`` is the number of input images. ``unedited`` is the
+    number of images that reached the masks stage without being edited.
     """
     lesions = findings.filter(pl.col("target").is_not_null())
     polarities: Counter[str] = Counter()
@@ -70,10 +70,10 @@ def count_by_name(tally: Tally, findings: pl.DataFrame, images: int, unedited: i
 
 
 def negative_shares(pairs: Counts) -> dict[str, float | None]:
-    """Return {name: percentage} of the sampled kinds of negatives; None without negatives.
+    """Return {name of a share: percentage of negatives, or None without negatives} for the shares that settings set.
 
-    These are the global negatives of each lesion type except cardiomegaly, whose negatives are all global, and the
-    lesion inferences among opacity's negatives that name a location.
+    These are the share of global ones among the negatives of each lesion type except cardiomegaly, and the share of
+    lesion inferences among opacity's negatives that name a location. Cardiomegaly has only global negatives.
     """
     kinds = {
         (lesion, kind): sum(pairs[split, lesion, f"{kind}_negative"] for split in SPLITS)
@@ -89,14 +89,14 @@ def negative_shares(pairs: Counts) -> dict[str, float | None]:
 
 
 def count_columns(sets: Iterable[str]) -> Columns:
-    """Return the columns of the table of counts, which has one for each threshold set."""
+    """Return the columns of the table of counts, among them one for each threshold set."""
     return {
         "count": Column(pl.String, "Name of a count, or of a share in percent."),
-        **{name: Column(pl.String, "Value for that threshold set of `thresholds.build`.") for name in sets},
+        **{name: Column(pl.String, "Value for the threshold set of this name.") for name in sets},
         "configured": Column(
             pl.String, "Share in the settings (`dataset.global_share`, `dataset.opacity_inference_share`)."
         ),
-        "paper": Column(pl.String, "The paper's value, rounded if a count."),
+        "paper": Column(pl.String, "The paper's value. Its counts are rounded."),
     }
 
 
@@ -113,8 +113,8 @@ def count_table(
 ) -> pl.DataFrame:
     """Return one row per count or share: name, values per threshold set, value in the settings, the paper's value.
 
-    ``sets`` and ``counts`` (of :func:`count_by_name`) are by threshold set; the two shares are settings.
-    The paper's counts are rounded. Cells are strings, because integer counts and percentages share the columns.
+    ``sets`` and ``counts`` (of :func:`count_by_name`) are by threshold set. The two shares are settings. Cells are
+    strings, because counts and percentages with two decimals are in the same columns.
     """
     rows = [
         (name, *(str(set_counts[name]) for set_counts in counts.values()), "", str(paper.dataset.get(key, "")))
@@ -152,9 +152,9 @@ def run_counts(
 ) -> None:
     """Write Tables 10-12, the funnel, the conservation table and the counts, each for every threshold set.
 
-    ``excluded``: the ledgers of all stages; ``shards``: the files of the stages before masks, in folders named
-    after the stage; ``studies``, ``findings`` and ``lines``: files in folders named after the threshold set; the shares
-    are settings of the dataset. Raises StoreError if a stage lost or invented an image.
+    ``excluded`` are the ledgers of all stages. ``shards`` are the files of the stages before masks, in folders named
+    after the stages. ``studies``, ``findings`` and ``lines`` are files in folders named after the threshold sets. The
+    shares are settings. Raises StoreError if a stage lost an image, or has a result of an image that is not its input.
     """
     printed = paper.read_paper_tables()
     every_image, ledgers = read_table(images), conservation.read_ledgers(excluded)

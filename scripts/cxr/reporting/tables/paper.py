@@ -1,4 +1,4 @@
-"""Compute Tables 8 and 10-12 with the paper's values, whose misprints are corrected, and write Table 8."""
+"""Compute Tables 8 and 10-12 beside the paper's values, whose misprints are corrected, and write Table 8."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ RESOURCE_FILES = ("paper_tables.yaml",)
 
 @dataclass(frozen=True)
 class PaperTables:
-    """The paper's printed values; cells that contradict the paper's own sums are corrected and have a note."""
+    """The values that the paper prints. Cells that contradict the paper's own sums are corrected and have a note."""
 
     splits: dict[str, dict[str, dict[str, int]]]
     """{split: {lesion type or ``total``: {column: pairs}}} (Tables 10-12)."""
@@ -27,11 +27,11 @@ class PaperTables:
     dataset: dict[str, int]
     """Rounded totals of the whole dataset (section 4)."""
     notes: dict[tuple[str, ...], str] = field(default_factory=dict)
-    """{(table, *cell): note on the value that the paper prints}."""
+    """{(table, *keys of a corrected cell): note on the value that the paper prints}."""
 
 
 def read_paper_tables(path: Path = RESOURCES / RESOURCE_FILES[0]) -> PaperTables:
-    """Read the values and correct the misprints. Raises ValueError if a misprint is not in the tables."""
+    """Return the paper's values with misprints corrected. Raises ValueError if a listed misprint is not in a table."""
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
     columns = data["splits"].pop("columns")
     splits = {
@@ -46,7 +46,7 @@ def read_paper_tables(path: Path = RESOURCES / RESOURCE_FILES[0]) -> PaperTables
         for name in path_to:
             holder = holder[name]
         if holder[last] != fault["printed"]:
-            raise ValueError(f"the misprint {fault['cell']} is {holder[last]} in the table, not {fault['printed']}")
+            raise ValueError(f"the misprint of {fault['cell']} is {fault['printed']}, but the table has {holder[last]}")
         holder[last] = fault["corrected"]
         notes[fault["table"], *fault["cell"]] = f"printed as {fault['printed']}"
     return PaperTables(splits, data["recall"], data["dataset"], notes)
@@ -67,18 +67,19 @@ PAIRS_BY_SPLIT = {
     "split": Column(pl.String, "train, validate or test."),
     "lesion": Column(pl.String, "Lesion type, or `total`."),
     **{name: column for kind in (TOTAL, *PAIR_COLUMNS) for name, column in _column(kind).items()},
-    "note": Column(pl.String, "What the paper prints where that is a misprint."),
+    "note": Column(pl.String, "Values that the paper misprints, as it prints them."),
 }
 Counts = Counter[tuple[str, str, str]]
+"""{(split, lesion type, column of :data:`PAIR_COLUMNS`): pairs}."""
 
 
 def pair_column(line: dict) -> str:
-    """Return the column in which a pair is counted."""
+    """Return the column of :data:`PAIR_COLUMNS` in which a pair is counted."""
     return f"{line['type']}_{'positive' if line['seg'] else 'negative'}"
 
 
 def tabulate_splits(counts: Counts, paper: PaperTables) -> pl.DataFrame:
-    """Return one row per split and lesion type, and a total per split; each count is followed by the paper's."""
+    """Return the rows of :data:`PAIRS_BY_SPLIT`: one per split and lesion type, and a total per split."""
     rows = []
     for split in SPLITS:
         sums: Counter = Counter()
@@ -101,22 +102,22 @@ def _split_row(split: str, lesion: str, ours: dict[str, int], paper: PaperTables
 
 
 RECALL = THRESHOLDS | {
-    "lesion": Column(pl.String, "Lesion type, or `average`: the mean of those that occur."),
+    "lesion": Column(pl.String, "Lesion type, or `average`: the mean of the types that occur."),
     "recall": Column(pl.Float64, "`grounded` over `total`; null without a study.", "%"),
-    "grounded": Column(pl.Int64, "Studies with a grounded mask of it."),
-    "total": Column(pl.Int64, "Studies that state it."),
-    "without_labels": Column(pl.Int64, "Of these, studies whose report names no zone for it."),
+    "grounded": Column(pl.Int64, "Studies with a grounded mask of the lesion, which confirms a reported location."),
+    "total": Column(pl.Int64, "Studies whose report states the lesion."),
+    "without_labels": Column(pl.Int64, "Of these, studies whose report names no zone for the lesion."),
     "paper": Column(pl.Float64, "The paper's recall (Table 8); null where it prints none.", "%"),
-    "note": Column(pl.String, "What the paper prints where that is a misprint."),
+    "note": Column(pl.String, "The value that the paper prints, if it is a misprint."),
 }
 
 
 def tabulate_recall(sweeps: Iterable[pl.DataFrame], sets: Sequence[str], paper: PaperTables) -> pl.DataFrame:
     """Return the rows of :data:`RECALL`, in the order of ``sets``.
 
-    ``sweeps``: one table per shard (a study is in one shard): thresholds, study_id, lesion, grounded (findings with a
-    grounded mask), has_labels. A (study, lesion type) counts as grounded if any of its findings is; the total includes
-    those without a zone label (``without_labels``). ``average`` is the unweighted mean of the lesion types that occur.
+    ``sweeps`` are the tables of the masks stage with every threshold set, one per shard. Their column ``grounded`` is
+    the number of findings with a grounded mask. A (study, lesion type) counts as grounded if it has one of these, and
+    in the total also if its report names no zone. ``average`` is the unweighted mean of the lesion types that occur.
     """
     tables = pl.concat([_count_studies(sweep) for sweep in sweeps]).group_by("thresholds", "lesion").agg(pl.all().sum())
     counts = {
@@ -148,5 +149,5 @@ def _count_studies(sweep: pl.DataFrame) -> pl.DataFrame:
 
 
 def run_recall(*, sweep: list[str], recall_table: str, sets: list[str]) -> None:
-    """Write Table 8 for every threshold set from the shards of the sweep, with one shard in memory at a time."""
+    """Write Table 8 for every threshold set, reading one shard of the sweep over thresholds at a time."""
     write_table(recall_table, tabulate_recall(map(read_table, sweep), sets, read_paper_tables()), RECALL)

@@ -1,4 +1,4 @@
-"""Compare the results on the embedded cohort with its ground truth: masks, grounding, texts.
+"""Compare the results on the embedded cohort with its ground truth: masks, grounded zones, and findings of reports.
 
 The ground truth of a synthetic X-ray is its painted lesions, one mask per lesion type, in the frame. The ground truth
 of its report is the plan from which the report was written.
@@ -20,7 +20,7 @@ from cxr.metrics import masks
 
 ALL = "all"
 MIN_LESION_PX = 64
-"""Minimum number of a lesion's painted pixels in a zone for the zone to contain the lesion."""
+"""A zone contains a lesion if it has at least this number of painted pixels of the lesion."""
 TRUTH = {
     "measure": Column(pl.String, "Measure of the results against the ground truth."),
     "lesion": Column(pl.String, "Lesion type, or `all`."),
@@ -28,7 +28,7 @@ TRUTH = {
     "trials": Column(pl.Int64, "Number of trials."),
 }
 Trial = tuple[str, str, float]
-"""Measure, lesion type, and value (True or False for a hit or a miss)."""
+"""(measure, lesion type, value). The value is True or False for a hit or a miss, or a Dice."""
 MASK_MEASURES = ("mask Dice", "grounding precision", "grounding recall")
 TEXT_MEASURES = (
     "text precision", "text recall", "text labels", "text certainty", "text denial precision", "text denial recall",
@@ -38,12 +38,12 @@ TEXT_MEASURES = (
 def mask_measures(
     findings: pl.DataFrame, mask: Callable[[str], np.ndarray], truth: Callable[[str], Mapping[str, np.ndarray] | None]
 ) -> Iterator[Trial]:
-    """Compare lesion masks and grounded labels with the painted lesions; yield the trials of :data:`MASK_MEASURES`.
+    """Compare lesion masks and grounded zones with the painted lesions. Yield the trials of :data:`MASK_MEASURES`.
 
-    ``mask`` returns a mask by its id, ``truth`` an image's painted masks and zones by label (None: not in the cohort).
-    Dice is measured per image and lesion type with a grounded mask, for the union of the masks. Precision and recall of
-    grounded labels count all reported labels of the lesion types except cardiomegaly; a label is correct if its zone
-    contains at least :data:`MIN_LESION_PX` painted pixels of the type.
+    ``mask`` returns a mask by its id. ``truth`` returns {name: mask} of an image's painted lesions and zones, or None
+    for an unknown image. Dice is of the union of all masks per image and lesion type with a grounded mask. The
+    precision and recall of grounding count all reported zones of all lesion types except cardiomegaly. A zone is
+    correct if it has at least :data:`MIN_LESION_PX` painted pixels of the type.
     """
     dice, precision, recall = MASK_MEASURES
     rows = findings.filter(pl.col("target").is_not_null()).sort("image_id", "finding")
@@ -69,10 +69,10 @@ def mask_measures(
 
 
 def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> Iterator[Trial]:
-    """Compare the findings read from each report with the plan that it was written from; yield the trials.
+    """Compare the findings read from each report with the plan of the report. Yield trials of :data:`TEXT_MEASURES`.
 
-    Precision and recall count (study, lesion type) pairs that are affirmed or hedged. For pairs in report and plan,
-    labels and certainty state whether the zone labels and the certainties are equal. Denials count denied pairs.
+    Precision and recall count (study, lesion type) with a stated finding. If both the report and the plan state the
+    lesion, labels and certainty are hits if they are equal. The denial measures count denied lesion types.
     """
     for line in lines:
         truth = truths.get(line["study_id"])
@@ -100,13 +100,13 @@ def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> It
 
 
 def _target_lesion(row: Mapping) -> str | None:
-    """Return the target of a tuple: its predicted lesion type if that is one of the seven, else its lesion type."""
+    """Return the target of a finding: its predicted lesion type if this is one of the seven, else its lesion type."""
     predicted = row["predicted_lesion_type"]
     return predicted if predicted in LESIONS else row["lesion_type"]
 
 
 def _stated_findings(rows: Iterable[tuple[str | None, Mapping]]) -> dict[str, tuple[frozenset[str], bool]]:
-    """Return {lesion type: (its zone labels, whether any finding is definitive)} of (lesion type, finding)."""
+    """Return {lesion type: (zone labels, whether a finding is definitive)} from rows of (lesion type, finding)."""
     labels: dict[str, set[str]] = defaultdict(set)
     sure: Counter = Counter()
     for lesion, row in rows:
@@ -117,7 +117,7 @@ def _stated_findings(rows: Iterable[tuple[str | None, Mapping]]) -> dict[str, tu
 
 
 def tabulate_truth(trials: Iterable[Trial]) -> pl.DataFrame:
-    """Return the rows of :data:`TRUTH`, per measure: lesion types with a trial, and ``all``."""
+    """Return the rows of :data:`TRUTH`: per measure, one for each lesion type with a trial, and one for ``all``."""
     values: dict[tuple[str, str], list[float]] = defaultdict(list)
     for measure, lesion, value in trials:
         values[measure, lesion].append(value)
@@ -143,8 +143,8 @@ def run_truth(
 ) -> None:
     """Write the measures of the embedded cohort's results against its ground truth, for each threshold set.
 
-    ``findings`` and ``masks`` are in a folder named after their threshold set. The text measures do not depend on
-    thresholds and are repeated for each set.
+    ``findings`` and ``masks`` are files in folders named after the threshold sets. The measures of texts do not depend
+    on thresholds and are repeated for each set.
     """
     written = {row["study_id"]: row for row in read_lines(truth_lines)}
     text = list(text_measures((line for path in reports for line in read_lines(path)), written))
