@@ -1,11 +1,11 @@
 # cxr-ils: from chest X-rays and their reports to an instruction-guided lesion segmentation dataset.
 #
-# results/<stage>/…     one folder per stage, one file per shard; excluded.parquet: excluded images with reasons
+# results/<stage>/…     one folder per stage with one file per shard, and excluded.parquet with excluded images
 # results/dataset/…     the instruction-answer pairs (JSONL)
 # results/tables, results/figures, results/benchmarks; logs/<stage>/…
 #
-# Every stage is a target: `snakemake reports`, `snakemake masks`, … Bare `snakemake` builds the dataset, its tables
-# its figures and its page, results/index.html. Settings: `--configfile mine.yaml`; config.yaml shows the usual ones.
+# Every stage is a target: `snakemake reports`, `snakemake masks`, … Without a target, Snakemake makes the dataset, its
+# tables, figures and page (results/index.html). Settings: `--configfile mine.yaml`. config.yaml shows common ones.
 from pathlib import Path
 
 from snakemake.common.configfile import load_configfile
@@ -20,7 +20,7 @@ DEFAULTS = Path(workflow.current_basedir.get_path_or_uri(secret_free=True)) / "c
 configfile: DEFAULTS
 
 
-# Of a module Snakemake reads no configfile: its config is what the other workflow gives.
+# If another workflow uses this one as a module, Snakemake ignores configfile and passes on the other workflow's config.
 if workflow.modifier.skip_configfile:
     settings = config
     config = load_configfile(DEFAULTS)
@@ -39,11 +39,11 @@ include: "rules/common.smk"
 
 if PLAN.settings.compute.container:
 
-    # the image holds the environments of envs/; it is used only with --sdm conda apptainer
+    # the image contains the environments of envs/ and is used only with --sdm conda apptainer
     containerized: PLAN.settings.compute.container
 
 
-# Images, which every system uses
+# Images, for all systems
 include: "rules/imaging/phantom.smk"
 include: "rules/imaging/cohort.smk"
 include: "rules/imaging/frames.smk"
@@ -55,10 +55,10 @@ include: "rules/imaging/organs.smk"
 include: "rules/imaging/anomaly.smk"
 include: "rules/imaging/anatomy.smk"
 include: "rules/imaging/boxes.smk"
-# Their reports
+# Reports
 include: "rules/language/reports.smk"
 include: "rules/language/reports_models.smk"
-# ILS: lesion masks, instruction-answer pairs, and ROSALIA trained and scored on them
+# ILS: lesion masks, instruction-answer pairs, training and evaluation of ROSALIA
 include: "rules/ils/masks.smk"
 include: "rules/ils/dataset.smk"
 include: "rules/ils/paraphrase.smk"
@@ -85,13 +85,13 @@ include: "rules/medground/regions.smk"
 include: "rules/medground/queries.smk"
 include: "rules/medground/verification.smk"
 include: "rules/medground/dataset.smk"
-# RadVLM: facts of many datasets, and an assistant tuned on them
+# RadVLM: instructions from many datasets, and an assistant tuned on them
 include: "rules/radvlm/sources.smk"
 include: "rules/radvlm/sources_external.smk"
 include: "rules/radvlm/filtered.smk"
 include: "rules/radvlm/conversations.smk"
 include: "rules/radvlm/instructions.smk"
-# Vision-language models, tuned on lines of a system and asked
+# Vision-language models: tuning on the samples of a system, answers and scores
 include: "rules/vlm/tuning.smk"
 include: "rules/vlm/answers.smk"
 include: "rules/medground/scoring.smk"
@@ -123,8 +123,7 @@ onstart:
     start_run(PLAN, workflow)
 
 
-# Shown at the end of a run, where it cannot be missed: reports that could not be read, findings that are short of images,
-# results of earlier settings.
+# The end of a run prints the unreadable reports, the findings that lack images, and the results of earlier settings.
 onsuccess:
     print_summary(Path("results/reports/reading.tsv"))
     print_shortfalls(Path("results/semisyn/dataset/conservation.tsv"))

@@ -1,4 +1,4 @@
-# PLAN: everything that the rules take from the settings. A wrong setting stops here, before any job.
+# PLAN holds all values that the rules take from the settings. A wrong setting ends the run here, before any job.
 import re
 import sys
 from functools import partial
@@ -35,13 +35,13 @@ from cxr.workflow.snakemake_compat import (
 )
 from cxr.workflow.start import describe_unknown_name, start_run
 
-# Digests of code are kept beside Snakemake's own records: every job of a cluster parses the workflow.
+# Digests of code are stored, because every job of a cluster reads the Snakefile and would compute them again.
 load_digests(Path(".snakemake") / "cxr-ils-digests.json")
 
 try:
     refuse_unwritable(Path.cwd(), (".snakemake",))
     refuse_missing_conda(workflow)
-    config.update(with_defaults(config))  # jobs read compute and execution from it
+    config.update(with_defaults(config))  # jobs read the section compute from config
     PLAN = Plan(config, workflow.config_settings.configfiles)
 except (SettingsError, UserError) as error:
     sys.exit(f"cxr-ils: {error}")
@@ -53,19 +53,19 @@ use_all_cores(workflow)
 print_group_errors()
 explain_locks()
 
-# A rule's resources grow with each try, up to the limits of partitions and their nodes.
+# The resources of a rule grow with each try of its job, up to the limits that the settings give.
 minutes = partial(grow_with_tries, most=PLAN.settings.compute.max_runtime)
 megabytes = partial(grow_with_tries, most=PLAN.settings.compute.max_memory_mb)
 
 
 def wanted(files, sentence):
-    """Return the input of a rule that was asked for by name; without one, end with a sentence before any job."""
+    """Return ``files``, the input of a requested target. If there are none, end with a sentence before any job."""
     return files or sys.exit(f"cxr-ils: {sentence}")
 
 
 wildcard_constraints:
-    # only digits, so that results/masks/<set>/findings.parquet is never taken for a shard
+    # only digits, so that results/masks/<threshold set>/findings.parquet is never taken for a shard
     shard=r"\d+",
-    # only declared sets, so that a misspelt name is a missing rule, not a run with other thresholds
+    # only declared threshold sets, so that Snakemake refuses a misspelt name
     thresholds="|".join(map(re.escape, PLAN.sets)),
     source="|".join(PLAN.medground.sources),

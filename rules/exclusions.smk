@@ -1,4 +1,4 @@
-# Exclusions: the images that stopped at a stage, with reasons, joined over its shards or its threshold sets.
+# Exclusions: one table per stage with its excluded images and the reasons, joined over shards or threshold sets.
 STAGES_BY_SET = ["masks", "dataset"]
 STAGES_BY_SHARD = [
     "frames", "reports", "organs", "anomaly", "anatomy", "boxes", "semisyn/healthy", "semisyn/placement",

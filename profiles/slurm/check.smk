@@ -1,5 +1,5 @@
-# What `make slurm-check ARGS="--submit …"` runs on nodes with GPUs: torch is asked in the environment of each engine that
-# wants one. Its configuration is written by scripts/cxr/workflow/slurm/devices.py.
+# Jobs of `make slurm-check ARGS="--submit …"` on nodes with GPUs. In the environment of each engine that needs a GPU,
+# torch is tried. The configuration of these jobs is written by scripts/cxr/workflow/slurm/devices.py.
 ENVIRONMENTS = config["environments"]
 
 

@@ -1,4 +1,4 @@
-# Dataset: instruction-answer pairs from findings and masks, one file per split, the same for any number of shards.
+# Dataset: instruction-answer pairs from findings and masks. The files, one per split, do not depend on the shards.
 
 
 rule dataset_pairs:
@@ -34,7 +34,7 @@ rule dataset_pairs:
         "../../scripts/job.py"
 
 
-# The layout of the authors' release, for their training code. Made with dataset.mimic_ils_layout, or by its path.
+# The dataset in the layout of the authors' release, for their training code (dataset.mimic_ils_layout, or by its path).
 rule dataset_layout:
     input:
         train="results/dataset/{thresholds}/train.jsonl",
@@ -63,7 +63,7 @@ rule dataset_layout:
         "../../scripts/job.py"
 
 
-# Import of a release as the dataset of the threshold set `mimic_ils`, to train and score on.
+# Import of the authors' release for training and scoring, under the name `mimic_ils` in place of a threshold set.
 rule dataset_mimic_ils:
     input:
         folder=PLAN.settings.dataset.mimic_ils or [],
@@ -82,7 +82,7 @@ rule dataset_mimic_ils:
         "../../envs/dataset.yaml"
     threads: 1
     resources:
-        mem_mb=megabytes(16000),  # all masks of the authors' release, packed, and all lines
+        mem_mb=megabytes(16000),  # all packed masks and all lines of the authors' release
         runtime=minutes(240),
     params:
         **job("ils.dataset.mimic_ils.import_layout"),

@@ -1,7 +1,7 @@
-# Evaluation: scores of ROSALIA and other models, masks and answers, with intervals and the paper's values.
+# Evaluation: scores of the masks and answers of ROSALIA and other models, with intervals and the paper's values.
 
 
-# Predictions of other models (evaluation.predictions), read by the adapter of that name.
+# Predictions of other models (evaluation.predictions), read by the adapter that the setting names.
 rule evaluation_predictions:
     input:
         lines=lambda wildcards: f"results/dataset/{PLAN.ils.evaluated[wildcards.model]['test']}/{PLAN.ils.split}.jsonl",
@@ -56,7 +56,7 @@ rule evaluation_run:
             subcategory="{run}",
             labels={"table": "answers (Tables 6, 14)"},
         ),
-        # pairs that are not scored, or scored as failures, with reasons, and lines without a pair
+        # pairs that are not scored or scored as failures, with reasons, and predictions without a pair
         excluded="results/evaluation/{run}/excluded.parquet",
         counts_table=report(
             "results/evaluation/{run}/counts.tsv",
@@ -146,7 +146,7 @@ rule evaluation:
         "results/evaluation/paraphrases.tsv" if PLAN.ils.personas else [],
 
 
-# The same pairs asked in a persona's wordings (inference.paraphrases), next to the paper's paraphrased variant.
+# Scores of the same pairs in the wordings of a persona (inference.paraphrases), beside the paper's paraphrased variant.
 use rule evaluation_run as evaluation_persona with:
     input:
         lines=lambda wildcards: f"results/dataset/{PLAN.ils.evaluated[wildcards.run]['test']}/{PLAN.ils.split}.jsonl",
@@ -206,6 +206,6 @@ rule evaluation_paraphrases:
         runs=list(PLAN.ils.runs),
         personas=PLAN.ils.personas,
     message:
-        "Change of the scores in other wordings"
+        "Change of the scores if instructions are paraphrased"
     script:
         "../../scripts/job.py"

@@ -1,4 +1,4 @@
-# Inference: masks and answers of a model, trained here or published, for a split of the dataset and for one image.
+# Inference: masks and answers of a trained or published model, for a split of the dataset or for one image.
 
 
 rule inference_run:
@@ -19,7 +19,7 @@ rule inference_run:
         split="|".join(PLAN.splits),
     conda:
         "../../envs/inference.yaml"
-    threads: 2  # one reads images
+    threads: 2  # one thread reads images
     resources:
         gpu=lambda wildcards: PLAN.ils.gpus[wildcards.run],
         mem_mb=megabytes(
@@ -35,7 +35,7 @@ rule inference_run:
         "../../scripts/job.py"
 
 
-# The same pairs, each asked in a wording of the persona (inference.paraphrases).
+# The same pairs, with each instruction in the wording of a persona (inference.paraphrases).
 use rule inference_run as inference_paraphrased with:
     input:
         model="results/training/{run}/model",
@@ -114,7 +114,7 @@ rule inference:
             split=PLAN.ils.split,
             persona=PLAN.ils.personas,
         ),
-        # panels show frames, which a release does not have
+        # panels need frames, which an imported dataset does not have
         panels=expand(
             "results/inference/{run}/{split}_panels",
             run=[name for name, run in PLAN.ils.runs.items() if PLAN.ils.data[run["test"]]["frames"]],
@@ -122,10 +122,10 @@ rule inference:
         ),
 
 
-# One image: snakemake predict --config image=chest.dcm instruction='Segment the edema.' (or a list of instructions)
+# For one image: snakemake predict --config image=chest.dcm instruction='Segment the edema.' (or a list of instructions)
 rule inference_predict:
     input:
-        # without a question nothing is trained
+        # without an image in --config there is no input, so that nothing is trained
         model=lambda wildcards: f"results/training/{wildcards.run}/model" if PLAN.ils.request["image"] else [],
         image=PLAN.ils.request["image"] or [],
     output:

@@ -1,4 +1,4 @@
-# Masks: Algorithm 1 and everything that depends on thresholds: lesion masks, grounding, positive instructions.
+# Masks: Algorithm 1 of the paper. All results depend on thresholds: lesion masks, grounded findings, positive pairs.
 
 
 rule masks_shard:
@@ -68,7 +68,7 @@ rule masks_index:
         "../../scripts/job.py"
 
 
-# All threshold sets of the settings in one pass, for recall and yield: a grid costs little more than one set.
+# Recall and yield of all threshold sets in one pass, which costs little more than one set.
 rule masks_sweep:
     input:
         cohort="results/cohort/{shard}.parquet",

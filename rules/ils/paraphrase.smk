@@ -1,4 +1,4 @@
-# Paraphrases: each distinct instruction of a dataset reworded by personas. Made by its path, or for a run that uses them.
+# Paraphrases: each distinct instruction of a dataset in the words of personas, made by path or for runs that use them.
 
 
 rule paraphrase_instructions:
@@ -48,7 +48,7 @@ rule paraphrase_wordings:
     threads: 8 if PLAN.gpus["paraphrase"] else 1
     resources:
         gpu=PLAN.gpus["paraphrase"],
-        nodes=1,  # else SLURM may take the GPUs of two
+        nodes=1,  # otherwise SLURM may take GPUs of two nodes
         mem_mb=megabytes(64000 if PLAN.ils.paraphrasing.loads_model else 4000),
         runtime=minutes(240 if PLAN.options["paraphrase"]["language_model"] else 10),
     params:

@@ -1,4 +1,4 @@
-# Training: ROSALIA fine-tuned on the dataset of a threshold set, or a published model; one model per name in training.runs.
+# Training: ROSALIA fine-tuned on a dataset, or a published model. There is one model per name in training.runs.
 
 
 rule training_run:
@@ -23,18 +23,18 @@ rule training_run:
         run="|".join(map(re.escape, PLAN.ils.trained)) or "$^",
     conda:
         PLAN.environments["training"]
-    threads: max(8, 4 * PLAN.gpus["training"]) if PLAN.gpus["training"] else 1  # all but one of each process read pairs
+    threads: max(8, 4 * PLAN.gpus["training"]) if PLAN.gpus["training"] else 1  # one computes, all others read pairs
     resources:
         gpu=PLAN.gpus["training"],
-        nodes=1,  # else SLURM may take the GPUs of two
-        # each process and its readers, and the checkpoint; the model itself is in the memory of the GPUs
+        nodes=1,  # otherwise SLURM may take GPUs of two nodes
+        # memory of each process, its readers and the checkpoint, as the model is in the memory of the GPUs
         mem_mb=megabytes(
             16000 + 12000 * PLAN.gpus["training"]
             if PLAN.gpus["training"]
             else 8000 + 4 * PLAN.ils.model_mb["training"]
         ),
-        runtime=minutes(4320 if PLAN.gpus["training"] else 240),  # the paper's run took 2.5 days on two H100
-        # it then writes a checkpoint, and the next try resumes there
+        runtime=minutes(4320 if PLAN.gpus["training"] else 240),  # the paper's training took 2.5 days on two H100
+        # the job writes a checkpoint when SLURM warns it, and the next try resumes from there
         slurm_extra=warning_options(default_resources(workflow), PLAN.settings.compute.time_to_stop),
     params:
         **job(
@@ -86,7 +86,7 @@ rule training:
         curves=expand("results/training/{run}/curves.png", run=PLAN.ils.trained),
 
 
-# A published model without training, asked and scored like a trained one.
+# A published model without training, used and scored like a trained model.
 rule training_untrained:
     input:
         unpack(lambda wildcards: PLAN.ils.starts[wildcards.run]),
@@ -112,7 +112,7 @@ rule training_untrained:
         "../../scripts/job.py"
 
 
-# The base of the engine lite (in this repository) without training.
+# The base model of the engine lite, which is in this repository, without training.
 rule training_base:
     output:
         model=directory("results/training/{run}/model"),
@@ -136,7 +136,7 @@ rule training_base:
         "../../scripts/job.py"
 
 
-# The model in the layout of the published checkpoints, for code written for LISA. Requested by its path.
+# The model in the layout of the published checkpoints, for code written for LISA. It is made by its path.
 rule training_published:
     input:
         model="results/training/{run}/model",
@@ -161,7 +161,7 @@ rule training_published:
         "../../scripts/job.py"
 
 
-# SAM of the model in the layout of SAM's own file. Requested by its path.
+# The SAM part of the model in the layout of SAM's published file. It is made by its path.
 rule training_sam:
     input:
         model="results/training/{run}/model",

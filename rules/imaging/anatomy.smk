@@ -1,4 +1,4 @@
-# Anatomy: zones, lobes and heart on the edited image.
+# Anatomy: masks of zones, lobes and heart, segmented on the edited image without lesions.
 
 
 rule anatomy_shard:

@@ -1,4 +1,4 @@
-# Anomaly: the edited image without lesions, and the anomaly map.
+# Anomaly: an edited image without lesions, and the anomaly map, its difference from the frame.
 
 
 rule anomaly_shard:
@@ -21,12 +21,12 @@ rule anomaly_shard:
     resources:
         gpu=PLAN.gpus["anomaly"],
         mem_mb=megabytes(8000),
-        runtime=minutes(1440 if PLAN.gpus["anomaly"] else 30),  # hundreds of passes through a large net per image
+        runtime=minutes(1440 if PLAN.gpus["anomaly"] else 30),  # hundreds of steps of a large net per image
     params:
         **job("imaging.anomaly.map_anomalies.run_shard", f"imaging.anomaly.{PLAN.engines['anomaly']}"),
         options=PLAN.options["anomaly"],
     message:
-        "Anomaly maps of shard {wildcards.shard}: images without lesions, and the difference"
+        "Anomaly maps of shard {wildcards.shard}: images without lesions, and their difference from the frames"
     script:
         "../../scripts/job.py"
 

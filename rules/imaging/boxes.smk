@@ -1,4 +1,4 @@
-# Boxes: lesion boxes with confidences on the image.
+# Boxes: lesion boxes with confidences, detected on the frame.
 
 
 rule boxes_shard:

@@ -1,4 +1,4 @@
-# Cohort: accepted images and reports, and exclusions with reasons.
+# Cohort: accepted images and reports, and excluded ones with reasons.
 
 
 rule cohort_shards:
@@ -24,7 +24,7 @@ rule cohort_shards:
         options=cohort_options(PLAN.options),
         manifest=lambda wildcards, input: input.get("manifest", ""),
     message:
-        "Cohort: accept images and reports, exclude others with a reason"
+        "Cohort: accept images and reports, and exclude all others with a reason"
     script:
         "../../scripts/job.py"
 

@@ -1,4 +1,4 @@
-# Frames: decode, window and fit every accepted image to 512 x 512; one image per study.
+# Frames: decode the accepted images (one or all per study), apply the window, and fit them to 512 x 512 pixels.
 
 
 rule frames_shard:
@@ -25,7 +25,7 @@ rule frames_shard:
         **job("imaging.frames.make_frames.run_shard"),
         options=PLAN.options["frames"],
     message:
-        "Frames of shard {wildcards.shard}: decode, window, fit"
+        "Frames of shard {wildcards.shard}: decode images, apply the window, fit to 512 x 512"
     script:
         "../../scripts/job.py"
 

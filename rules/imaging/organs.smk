@@ -1,4 +1,4 @@
-# Organs: lungs and heart on the image; images that are not a complete chest X-ray are excluded.
+# Organs: masks of lungs and heart on the frame. Images that are not a complete chest X-ray are excluded.
 
 
 rule organs_shard:
@@ -30,7 +30,7 @@ rule organs_shard:
         "../../scripts/job.py"
 
 
-# For the engine chexmask: the published table of 15 GB is read once, not once per shard.
+# The engine chexmask needs a published table of 15 GB. It is read once here and split, not read once per shard.
 rule organs_chexmask:
     input:
         table=PLAN.engine_sources["organs"].get("table", []),

@@ -1,4 +1,4 @@
-# Phantom: the embedded cohort, synthetic X-rays and reports with known truth.
+# Phantom: the embedded cohort of synthetic X-rays and reports with known ground truth.
 
 
 rule phantom:
@@ -20,6 +20,6 @@ rule phantom:
         **job("imaging.phantom.make_phantom.run"),
         options=PLAN.options["phantom"],
     message:
-        "Embedded cohort: synthetic X-rays, their reports and the truth"
+        "Embedded cohort: synthetic X-rays, their reports and the ground truth"
     script:
         "../../scripts/job.py"

@@ -1,5 +1,5 @@
-# Weights of the engines with a large net. Hub files are downloaded where snakemake was started, because compute nodes may
-# have no network; files placed by hand are converted in a job. results/weights/<artefact>.json records the origin.
+# Weights of engines with a large net. Files of the hub are downloaded where Snakemake was started, because nodes may
+# have no network. Files placed by hand are converted in a job. results/weights/<artefact>.json records the origin.
 
 
 rule weights_radedit:

@@ -1,4 +1,4 @@
-# Weights that RadVLM needs besides those of the stages.
+# Weights for RadVLM, in addition to those in weights.smk.
 
 
 use rule weights_hybridgnet as weights_chexbert with:
@@ -18,7 +18,7 @@ use rule weights_hybridgnet as weights_chexbert with:
         "Weights of CheXbert: convert"
 
 
-# A model that a setting names stays where it is: its files are noted, and checked where a digest is known.
+# A model that a setting names is not copied. Its files are listed, and checked if their digest is known.
 rule weights_model:
     input:
         sources=lambda wildcards: PLAN.weights.models[wildcards.model]["sources"],

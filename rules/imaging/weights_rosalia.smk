@@ -1,4 +1,4 @@
-# Weights for training ROSALIA, or for using a published model unchanged: LISA or ROSALIA, CLIP and SAM.
+# Weights for training ROSALIA or for using the published LISA or ROSALIA: both models, CLIP and SAM.
 
 
 use rule weights_hybridgnet as weights_lisa with:

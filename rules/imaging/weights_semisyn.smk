@@ -1,4 +1,4 @@
-# Weights that SemiSynCXR needs besides those of the stages.
+# Weights for SemiSynCXR, in addition to those in weights.smk.
 
 
 use rule weights_hybridgnet as weights_xrv with:

@@ -1,4 +1,4 @@
-# Reports: section, sentences, findings with location and certainty.
+# Reports: select the section, split it into sentences, and extract findings with location and certainty.
 
 
 rule reports_shard:
@@ -30,7 +30,7 @@ rule reports_shard:
         "../../scripts/job.py"
 
 
-# Agreement of the rules engine with the chosen engine, and every study where they differ.
+# Agreement of the engine rules with the chosen engine, and a list of the studies in which they differ.
 rule reports_agreement:
     input:
         reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
@@ -61,7 +61,7 @@ rule reports_agreement:
         "../../scripts/job.py"
 
 
-# Outcomes of all reports with reasons, and unknown words. The end of the run prints a summary.
+# Outcomes of all reports with reasons, and unknown words. A summary is printed at the end of the run.
 rule reports_read:
     input:
         reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
@@ -92,6 +92,6 @@ rule reports_read:
 rule reports:
     input:
         "results/reports/agreement.tsv" if PLAN.settings.reports.engine == "both" else [],
-        read=[ancient(path) for path in rules.reports_read.output],  # made by the same rule, not part of the ledger
+        read=[ancient(path) for path in rules.reports_read.output],  # summary tables, whose age reruns nothing
         shards=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
         excluded="results/reports/excluded.parquet",

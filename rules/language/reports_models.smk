@@ -1,7 +1,7 @@
-# Reports by language models: the inputs of the engine vllm.
+# Answers of language models, which are the inputs of the report engine vllm.
 
 
-# Answers for the shards' texts. A model in the job is loaded once for all shards; clients of a server are one job per shard.
+# Answers about the reports. If the job loads the model, one job does all shards. With a server, each shard has a job.
 rule reports_structured:
     input:
         cohort=expand("results/cohort/{shard}.parquet", **PLAN.structuring.wildcards),
@@ -14,7 +14,7 @@ rule reports_structured:
         f"results/benchmarks/reports/structured/{PLAN.structuring.name('{shard}')}.tsv"
     conda:
         "../../envs/reports-vllm.yaml"
-    threads: 8 if PLAN.settings.llm.transport == "offline" else 1  # a server's client needs almost no CPU
+    threads: 8 if PLAN.settings.llm.transport == "offline" else 1  # the client of a server needs almost no CPU
     resources:
         gpu=PLAN.gpus["reports"],
         nodes=1,  # otherwise SLURM may take GPUs of two nodes

@@ -1,4 +1,4 @@
-# MedGround's dataset: the verified queries of all sources, baselines and pairs, tables about it, and its exports.
+# MedGround's dataset: verified queries of all sources, baselines, pairs, tables about the dataset, and exports.
 
 
 rule medground_dataset_lines:
@@ -50,7 +50,7 @@ rule medground_dataset:
         PLAN.medground.unused_texts,
 
 
-# Clinical concepts, if another engine than the lexicon counts them.
+# Clinical concepts in the queries, counted by a spaCy model if the setting names one instead of the lexicon.
 rule medground_dataset_entities:
     input:
         lines=expand("results/medground/dataset/{split}.jsonl", split=[*PLAN.splits, "zero_shot"]),
@@ -66,7 +66,7 @@ rule medground_dataset_entities:
         "../../envs/medground_dataset-scispacy.yaml"
     threads: 1
     resources:
-        mem_mb=megabytes(16000),  # the linker of UMLS holds three million names
+        mem_mb=megabytes(16000),  # the UMLS linker loads three million names
         runtime=minutes(120),
     params:
         **job("medground.dataset.scispacy_entities.run"),
@@ -233,7 +233,7 @@ rule medground_dataset_tokens:
         "../../scripts/job.py"
 
 
-# Exports, the units that experts judge (their pages belong to the stage review), and the target of the system.
+# Exports, the queries that experts judge on the pages of the stage review, and the target medground.
 rule medground_dataset_units:
     input:
         lines="results/medground/dataset/test.jsonl",

@@ -1,4 +1,4 @@
-# MedGround's queries: decidable, in words, about the regions of each image.
+# MedGround's queries: texts that refer to regions of an image, each with a certain answer.
 
 
 rule medground_queries_shard:
@@ -66,8 +66,8 @@ rule medground_queries_unused:
         "../../scripts/job.py"
 
 
-# The engine vllm's answers, one request per image; parsing them again sends no request. A model inside the job is loaded
-# once for all sources and shards; with a server, each source and shard has its own job.
+# Answers of the engine vllm, with one request per image. A changed parser repeats no request. A job that loads the
+# model does all sources and shards. With a server, each source and shard has its own job.
 rule medground_queries_told:
     input:
         sources=expand(
@@ -93,7 +93,7 @@ rule medground_queries_told:
         shard=r"\d+",
     conda:
         "../../envs/medground-vllm.yaml"
-    threads: 8 if PLAN.medground.model_jobs["queries"].loads_model else 1  # a server's client needs almost no CPU
+    threads: 8 if PLAN.medground.model_jobs["queries"].loads_model else 1  # the client of a server needs almost no CPU
     resources:
         gpu=PLAN.medground.model_jobs["queries"].gpus,
         nodes=1,  # otherwise SLURM may take GPUs of two nodes

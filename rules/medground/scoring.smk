@@ -1,4 +1,4 @@
-# MedGround's scores: answers of tuned and published models to the test split.
+# MedGround's scores of the answers of tuned and published models to the test split.
 
 
 rule medground_scoring_run:
@@ -35,7 +35,7 @@ rule medground_scoring_run:
         "../../scripts/job.py"
 
 
-# Sources that no training saw, if there are any. Experts judge the test split alone.
+# Scores on sources that no training has seen. There are no experts' votes, as experts judge only the test split.
 use rule medground_scoring_run as medground_scoring_zero_shot with:
     input:
         answers="results/vlm/{run}/answers/medground_zero_shot.jsonl",

@@ -1,4 +1,4 @@
-# MedGround's verification: form, rules that read the text, and a judge.
+# MedGround's verification of queries: checks of the form, rules that read the text, and a judge.
 
 
 rule medground_verification_shard:
@@ -35,7 +35,7 @@ rule medground_verification_shard:
         "../../scripts/job.py"
 
 
-# The judge vllm sees the answer (confirm) or not (select). A model inside the job is loaded once for all shards.
+# The judge vllm sees the answer (confirm) or must find it (select). A job that loads the model does all shards.
 rule medground_verification_told:
     input:
         sources=expand(

@@ -1,8 +1,8 @@
-# RadVLM's conversations about the facts of one image, each checked against them.
+# RadVLM's conversations about one image, each made from the facts of the image and checked against them.
 
 
-# Replies of a language model that runs in the job, loaded once for all sources and for all parts with the same model. The
-# jobs of the parts build conversations from them without a model; with a server, those jobs ask it themselves.
+# Replies of a language model that the job loads, once for all sources and for all parts with the same model. The
+# jobs of the parts build conversations from these replies. With a server, the jobs of the parts ask the server.
 rule radvlm_conversations_told:
     input:
         files=PLAN.radvlm.conversations.model_inputs,
@@ -21,7 +21,7 @@ rule radvlm_conversations_told:
     threads: 8
     resources:
         gpu=PLAN.radvlm.conversations.jobs.gpus,
-        nodes=1,  # else SLURM may take the GPUs of two
+        nodes=1,  # otherwise SLURM may take GPUs of two nodes
         mem_mb=megabytes(64000),
         runtime=minutes(720),
     params:

@@ -1,4 +1,4 @@
-# RadVLM's scores: answers of runs and other models, compared with blind answers, exchanged images and the paper.
+# RadVLM's scores of runs and other models, compared with blind answers, exchanged images and the paper.
 
 
 rule radvlm_evaluation_asked:
@@ -10,7 +10,7 @@ rule radvlm_evaluation_asked:
         "logs/radvlm/evaluation/asked.log",
     benchmark:
         "results/benchmarks/radvlm/evaluation/asked.tsv"
-    priority: 100  # first: without samples to score, the run stops before tuning
+    priority: 100  # early, because without samples to score the run should end before any tuning
     conda:
         "../../envs/radvlm_evaluation.yaml"
     threads: 1
@@ -68,7 +68,7 @@ rule radvlm_evaluation_scores:
         judged="results/radvlm/evaluation/{run}/judged.jsonl",
         texts=expand("results/radvlm/sources/{source}/texts.jsonl", source=PLAN.evaluation.text_sources),
         draw=PLAN.evaluation.draw,
-        # the user's file is the last
+        # files of the annotators, and at the end the user's file, if any
         annotations=lambda wildcards: [
             *expand(
                 "results/radvlm/evaluation/{run}/annotations/{annotator}.jsonl",
@@ -134,7 +134,7 @@ rule radvlm_evaluation_comparison:
         "../../scripts/job.py"
 
 
-# Conservation of all records: source rows, facts, conversations, lines, samples.
+# Check that no record is lost between source rows, facts, conversations, lines and samples.
 rule radvlm_evaluation_conservation:
     input:
         sources=expand("results/radvlm/sources/{source}/conservation.tsv", source=PLAN.radvlm.sources),

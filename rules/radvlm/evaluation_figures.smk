@@ -70,7 +70,7 @@ rule radvlm_evaluation_gallery:
         "../../scripts/job.py"
 
 
-# The whole system: mixes, answers of the models tuned on them, scores and report page.
+# The target radvlm: mixes, answers of the models tuned on them, scores, and the report page.
 rule radvlm:
     input:
         rules.radvlm_instructions.input,

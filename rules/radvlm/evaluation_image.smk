@@ -1,4 +1,4 @@
-# ROSALIA as a tool for one image (vlm_ask): it segments the [SEG] of the answers, and its masks join the conversation.
+# ROSALIA as a tool for one image (vlm_ask): it draws a mask for each [SEG] in the answers of a RadVLM model.
 
 
 rule radvlm_evaluation_image_asked:

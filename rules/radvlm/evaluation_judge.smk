@@ -1,4 +1,4 @@
-# The judge of RadVLM's conversations, which is checked first. An edit of its prompt reruns only the judgements.
+# The judge of RadVLM's conversations, and a check of the judge. A changed prompt reruns only the judgements.
 
 
 rule radvlm_evaluation_judged:
@@ -21,7 +21,7 @@ rule radvlm_evaluation_judged:
     threads: 8 if PLAN.evaluation.judge_gpus else 1
     resources:
         gpu=PLAN.evaluation.judge_gpus,
-        nodes=1,  # else SLURM may take the GPUs of two
+        nodes=1,  # otherwise SLURM may take GPUs of two nodes
         mem_mb=megabytes(64000 if PLAN.evaluation.judge_gpus else 4000),
         runtime=minutes(240),
     params:
@@ -55,7 +55,7 @@ use rule radvlm_evaluation_judged as radvlm_evaluation_judge_check with:
         "RadVLM: check the judge"
 
 
-# Annotations of RadVLM's reports by the models that the settings name; scores are computed from their files.
+# Annotations of RadVLM's reports by the models in radvlm.evaluation.annotators, from which scores are computed.
 
 
 for annotator in PLAN.evaluation.annotators:
@@ -82,7 +82,7 @@ for annotator in PLAN.evaluation.annotators:
         threads: 8 if PLAN.evaluation.annotators[annotator].gpus else 1
         resources:
             gpu=PLAN.evaluation.annotators[annotator].gpus,
-            nodes=1,  # else SLURM may take the GPUs of two
+            nodes=1,  # otherwise SLURM may take GPUs of two nodes
             mem_mb=megabytes(64000 if PLAN.evaluation.annotators[annotator].gpus else 4000),
             runtime=minutes(240),
         params:

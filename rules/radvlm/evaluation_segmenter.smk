@@ -1,7 +1,7 @@
-# ROSALIA as a tool (radvlm.evaluation.segmenter): masks and texts in addition to RadVLM's unchanged answers.
+# ROSALIA as a tool (radvlm.evaluation.segmenter): it adds masks and texts to RadVLM's answers, which do not change.
 
 
-# All ILS pairs of the evaluated split as samples, so that the ILS tables compare models on the same pairs.
+# All ILS pairs of the evaluated split as questions, so that the tables of ILS compare all models on the same pairs.
 rule radvlm_evaluation_ils:
     input:
         pairs=PLAN.segmentation.pairs or [],

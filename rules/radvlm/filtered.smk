@@ -1,5 +1,5 @@
-# RadVLM's single-image text: reports and phrases without statements that need another image. A language model in the job
-# is loaded once for all sources.
+# RadVLM's single-image text: reports and phrases without statements about another image. If the job loads a language
+# model, one job does all sources.
 
 
 rule radvlm_filtered_source:
@@ -22,7 +22,7 @@ rule radvlm_filtered_source:
     threads: 8 if PLAN.radvlm.filter_jobs.gpus else 1
     resources:
         gpu=PLAN.radvlm.filter_jobs.gpus,
-        nodes=1,  # else SLURM may take the GPUs of two
+        nodes=1,  # otherwise SLURM may take GPUs of two nodes
         mem_mb=megabytes(64000 if PLAN.radvlm.filter_jobs.gpus else 4000),
         runtime=minutes(240),
     params:

@@ -1,4 +1,4 @@
-# RadVLM's instructions: samples of each mix by source, then joined, with splits, order and Table 1.
+# RadVLM's instructions: samples of a mix from each source, then the joined mix with splits, order and Table 1.
 
 
 rule radvlm_instructions_part:
@@ -91,7 +91,7 @@ rule radvlm_instructions:
         expand("results/radvlm/instructions/{mix}/table1.tsv", mix=PLAN.radvlm.mixes),
 
 
-# Export of a mix for LLaVA's trainers, on request.
+# Export of a mix for LLaVA's training code. It is made by its path.
 
 
 rule radvlm_instructions_llava:

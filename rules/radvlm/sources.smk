@@ -1,4 +1,4 @@
-# RadVLM's sources: facts, texts and images of each source in one format. The source own is the cohort, by shard.
+# RadVLM's sources in one format: facts, texts and images. The source own is the cohort, which is read by shard.
 
 
 rule radvlm_sources_own:
@@ -74,7 +74,7 @@ rule radvlm_sources_tables:
         "../../scripts/job.py"
 
 
-# Labels of the cohort's reports by CheXbert, if radvlm.sources.labels names it.
+# Labels of the cohort's reports by CheXbert, if radvlm.sources.labels is chexbert.
 
 
 rule radvlm_sources_labels:

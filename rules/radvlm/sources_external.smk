@@ -1,4 +1,4 @@
-# RadVLM's external sources: facts, texts and images, and frames of sources with images of their own.
+# RadVLM's external sources: facts, texts and lists of images, and frames of sources that have their own images.
 
 
 rule radvlm_sources_read:
@@ -89,7 +89,7 @@ rule radvlm_sources_splits:
         **job("radvlm.sources.read_sources.run_splits"),
         families=PLAN.radvlm.families,
     message:
-        "RadVLM: subjects in different splits of two sources"
+        "RadVLM: subjects that are in different splits in two sources"
     script:
         "../../scripts/job.py"
 

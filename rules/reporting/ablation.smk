@@ -1,4 +1,4 @@
-# Ablation: the effect of thresholds. Every named set and grid point, from one pass of masks_sweep, without masks.
+# Ablation: recall and yield of every threshold set and grid point, from one pass of masks_sweep, which writes no masks.
 
 
 rule ablation_table:

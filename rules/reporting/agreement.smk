@@ -1,4 +1,4 @@
-# Agreement: masks, anomaly maps and boxes against human annotations (agreement.references).
+# Agreement: masks, anomaly maps and boxes compared with human annotations (agreement.references).
 
 
 rule agreement_images:
@@ -10,7 +10,7 @@ rule agreement_images:
         anomaly=expand("results/anomaly/{shard}.h5", shard=PLAN.shards),
         boxes=expand("results/boxes/{shard}.parquet", shard=PLAN.shards),
         boxes_excluded=expand("results/boxes/{shard}.excluded.parquet", shard=PLAN.shards),
-        # set by set
+        # in the order of the threshold sets
         findings=expand("results/masks/{thresholds}/{shard}.findings.parquet", thresholds=PLAN.built, shard=PLAN.shards),
         studies=expand("results/masks/{thresholds}/{shard}.studies.parquet", thresholds=PLAN.built, shard=PLAN.shards),
         masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=PLAN.built, shard=PLAN.shards),

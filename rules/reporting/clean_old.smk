@@ -1,4 +1,4 @@
-# Clean old: results of earlier settings, which keep_fresh (Snakefile) lists and removes when this target is planned.
+# Clean old: this target removes results of earlier settings. keep_fresh in the Snakefile does so before the planning.
 
 
 rule clean_old:

@@ -1,7 +1,7 @@
-# Explain: every decision about one study, from the existing results: snakemake explain --config study=…
+# Explain: every decision about one study, read from the existing results: snakemake explain --config study=…
 
 
-# The results are not inputs, so a question makes none of them. Their state is a param, so a page is remade if it changes.
+# The results are no inputs, so that this target makes none. Their digest is a param, so changed ones remake the page.
 rule explain_study:
     output:
         page="results/explain/{study}.html",
@@ -12,7 +12,7 @@ rule explain_study:
         "results/benchmarks/explain/{study}.tsv"
     wildcard_constraints:
         study="[^/]+",
-    # the job prints its text on the screen
+    # local, because the job prints its text in the terminal
     localrule: True
     conda:
         "../../envs/explain.yaml"
@@ -22,7 +22,7 @@ rule explain_study:
         runtime=minutes(5),
     params:
         **job("reporting.explain.explain_study.run"),
-        # the page's name differs from the study's if that has characters that a file name or wildcard must not have
+        # the wildcard differs from the study's id if the id has characters that a file name must not have
         options=lambda wildcards: PLAN.options["explain"]
         | {
             "study": PLAN.reporting.explain["study"] or wildcards.study,

@@ -1,5 +1,5 @@
-# Page: the results on one page, results/index.html, with cases of each lesion type and the reason for each box. Measured
-# costs are on a separate page, results/costs.html.
+# Page: results/index.html shows the results, with cases of each lesion type and the reason for each box. The measured
+# costs are on the page results/costs.html.
 
 
 rule page_pictures:
@@ -40,8 +40,8 @@ rule page_pictures:
         "../../scripts/job.py"
 
 
-# Results made by name (ablation, evaluation) are shown if they exist when Snakemake plans. They are not inputs: a bare
-# run must not retrain a model because a threshold has changed.
+# Results of other targets (ablation, evaluation) are shown if they exist before the run. They are no inputs, because
+# `snakemake` without a target must not train a model again after a threshold has changed.
 rule page_index:
     input:
         counts_table="results/tables/counts.tsv",
@@ -51,7 +51,7 @@ rule page_index:
         truth_table="results/tables/truth.tsv" if "truth" in PLAN.reporting.tables else [],
         reading_table="results/reports/reading.tsv",
         words_table="results/reports/unknown_words.tsv",
-        cases_lines="results/page/cases.jsonl",  # of the pictures beside it: a file has a content, a folder only a time
+        cases_lines="results/page/cases.jsonl",  # stands for the folder of pictures, which has no digest
         reports=expand("results/reports/{shard}.jsonl", shard=PLAN.shards),
         maps=expand("results/{stage}/{shard}.h5", stage=("frames", "organs", "anomaly", "anatomy"), shard=PLAN.shards),
         masks=expand("results/masks/{thresholds}/{shard}.h5", thresholds=PLAN.built, shard=PLAN.shards),
@@ -94,7 +94,7 @@ rule page_costs:
     input:
         conservation_table="results/tables/conservation.tsv",
         index="results/index.html",
-        # these run first, so that the table has their costs; they are no reason to remake it
+        # figures are made first, so that the table has their costs, but newer figures do not remake it
         figures=[ancient(str(path)) for path in rules.figures.input],
     output:
         page="results/costs.html",

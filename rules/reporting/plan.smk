@@ -1,4 +1,4 @@
-# Plan: what all four systems would make and cost, and what would be refused. It is printed, and no job runs.
+# Plan: print the expected results and costs of all four systems and the reasons to refuse a run. No job runs.
 
 
 rule plan:

@@ -1,4 +1,4 @@
-# Privacy: what was removed from texts and images, counted.
+# Privacy: numbers of identifiers that were removed from texts and images.
 
 
 rule privacy_table:

@@ -1,4 +1,4 @@
-# Release: a dataset version of a threshold set as one folder that other tools can load, without withheld data.
+# Release: a version of a threshold set's dataset as one folder for other tools, without the withheld data.
 
 
 rule release_tables:
@@ -71,7 +71,7 @@ rule release_package:
         lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=PLAN.splits),
         filtered=lambda wildcards: PLAN.settings.release.test.replace("{thresholds}", wildcards.thresholds) or [],
         salt=PLAN.settings.release.salt or [],
-        # in the order of the stages
+        # tables of excluded images in the order of the stages
         excluded=[
             *expand("results/{stage}/excluded.parquet", stage=STAGES[:-2]),
             "results/masks/{thresholds}/excluded.parquet",

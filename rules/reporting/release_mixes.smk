@@ -1,4 +1,4 @@
-# Release: an instruction mix of RadVLM as one folder, without withheld data.
+# Release: an instruction mix of RadVLM as one folder, without the withheld data.
 
 
 rule release_mixes:

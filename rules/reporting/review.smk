@@ -1,5 +1,5 @@
-# Review: a self-contained page per expert; Tables 3 and 13 and the filtered split from their filled sheets. The same of
-# MedGround's queries is in review_queries.smk.
+# Review: a self-contained page for each expert, and Tables 3 and 13 and the filtered split from the filled sheets. The
+# review of MedGround's queries is in review_queries.smk.
 
 
 rule review_pages:
@@ -7,7 +7,7 @@ rule review_pages:
         lines=expand("results/dataset/{{thresholds}}/{split}.jsonl", split=PLAN.settings.review.split)[0],
         masks=expand("results/masks/{{thresholds}}/{shard}.h5", shard=PLAN.shards),
         frames=expand("results/frames/{shard}.h5", shard=PLAN.shards),
-        # for decoys
+        # masks from which decoys are made
         studies=expand("results/masks/{{thresholds}}/{shard}.studies.parquet", shard=PLAN.shards),
         mask_units=expand("results/masks/{{thresholds}}/{shard}.units.parquet", shard=PLAN.shards),
         organs=expand("results/organs/{shard}.h5", shard=PLAN.shards),
@@ -52,7 +52,7 @@ rule review_sheets:
         decoys="results/review/{thresholds}/decoys.parquet",
         sheets=lambda wildcards: wanted(
             PLAN.reporting.sheets,
-            "review.sheets is empty: give the experts' filled sheets, or the folder that holds them",
+            "review.sheets is empty: give the experts' filled sheets, or their folder",
         ),
     output:
         judgements="results/review/{thresholds}/judgements.parquet",
@@ -86,7 +86,7 @@ rule review_sheets:
         ),
         counts="results/review/{thresholds}/counts.tsv",
         rejected="results/review/{thresholds}/rejected.tsv",
-        # pair ids, for evaluation.reviewed
+        # ids of rejected pairs, for the setting evaluation.reviewed
         left_out="results/review/{thresholds}/left_out.txt",
         filtered=expand("results/review/{{thresholds}}/{split}.jsonl", split=PLAN.settings.review.split)[0],
     log:

@@ -1,4 +1,4 @@
-# Review of MedGround's queries: the experts' pages, and Table 7 with each query's votes from their filled sheets.
+# Review of MedGround's queries: pages for the experts, and Table 7 and each query's votes from the filled sheets.
 
 
 rule review_query_pages:
@@ -33,7 +33,7 @@ rule review_query_answers:
         items_table="results/review/queries/items.parquet",
         sheets=lambda wildcards: wanted(
             PLAN.reporting.sheets,
-            "review.sheets is empty: give the experts' filled sheets, or the folder that holds them",
+            "review.sheets is empty: give the experts' filled sheets, or their folder",
         ),
     output:
         answers="results/review/queries/answers.parquet",
@@ -62,7 +62,7 @@ rule review_query_tables:
         units="results/medground/dataset/units.parquet",
         answers="results/review/queries/answers.parquet",
     output:
-        # for medground.audit
+        # votes, for the setting medground.audit
         audit="results/review/queries/audit.parquet",
         table7=report(
             "results/review/queries/table7.tsv",

@@ -1,4 +1,4 @@
-# Tables: the paper's tables from this data, the account of all images, and the embedded cohort against its truth.
+# Tables: the paper's tables for this data, numbers of images at each stage, and scores against the known ground truth.
 
 
 rule tables_counts:
@@ -88,7 +88,7 @@ rule tables_recall:
         "../../scripts/job.py"
 
 
-# Only the embedded cohort has a known truth.
+# Only the embedded cohort has a known ground truth.
 rule tables_truth:
     input:
         truth_lines="results/phantom/truth.jsonl",
@@ -117,7 +117,7 @@ rule tables_truth:
         **job("reporting.tables.truth.run_truth"),
         thresholds=PLAN.build,
     message:
-        "Table of the embedded cohort against its truth"
+        "Table of the embedded cohort compared with its ground truth"
     script:
         "../../scripts/job.py"
 

@@ -1,4 +1,4 @@
-# Exports of the dataset: formats for detectors, and a cohort for ILS; the target of the system.
+# Exports of the dataset in formats for detectors and as a cohort for ILS, and the target semisyn.
 
 
 rule semisyn_dataset_export:

@@ -1,11 +1,11 @@
-# Detection: scores of detectors against experts' boxes; trained here, or from semisyn.detection.predictions.
+# Detection: scores of detectors against experts' boxes, with own detectors or semisyn.detection.predictions.
 
 
 rule semisyn_detection_scores:
     input:
         predictions=lambda wildcards: wanted(
             PLAN.semisyn.detection_files["predictions"],
-            "semisyn.references has none of the role test or val, so there is nothing to score: name one "
+            "semisyn.references has no reference with the role test or val, so there is nothing to score: add one "
             "(docs/systems/semisyn.md)",
         ),
         references=PLAN.semisyn.detection_files["references"],

@@ -1,4 +1,4 @@
-# Detectors: trained on real images of references, on synthetic ones and on controls (semisyn.detectors.runs).
+# Detectors: training on real, synthetic and control images (semisyn.detectors.runs), and predictions.
 
 DETECTORS = PLAN.semisyn.detectors
 
@@ -55,7 +55,7 @@ rule semisyn_detectors_roles:
         "logs/semisyn/detectors/roles.log",
     benchmark:
         "results/benchmarks/semisyn/detectors/roles.tsv"
-    priority: 100  # it stops a run before it trains
+    priority: 100  # a failed check should end the run before any training
     conda:
         "../../envs/semisyn_detectors.yaml"
     threads: 1
@@ -112,7 +112,7 @@ rule semisyn_detectors_predictions:
         model="results/semisyn/detectors/{run}.s{number}/model",
         annotations=lambda wildcards: DETECTORS.annotations[wildcards.reference],
         frames=lambda wildcards: DETECTORS.frames[wildcards.reference],
-        # not an input of the training, so that a change of a test reference retrains nothing
+        # this check is no input of the training, so that a changed test reference retrains nothing
         roles="results/semisyn/detectors/roles.tsv",
     output:
         output="results/semisyn/detection/{run}.s{number}/{reference}.parquet",

@@ -1,4 +1,4 @@
-# Editing: puts findings into the healthy images, with one rule per engine.
+# Editing: put findings into the healthy images. Each engine has its own rule.
 
 for engine in PLAN.semisyn.editing.files:
 
@@ -45,7 +45,7 @@ for engine in PLAN.semisyn.editing.files:
         script:
             "../../scripts/job.py"
 
-    # configurations that share the work on their sources
+    # one rule per group of configurations that share part of the computation
     for number, configs in enumerate(PLAN.semisyn.editing.groups[engine]):
 
         rule:

@@ -1,4 +1,4 @@
-# Healthy: selects frontal X-rays without a finding, into which findings are put.
+# Healthy: select frontal X-rays without a finding, into which findings are put later.
 
 
 rule semisyn_healthy_shard:
@@ -64,7 +64,7 @@ rule semisyn_healthy_index:
         **job("semisyn.healthy.select_healthy.run", f"semisyn.healthy.{PLAN.options['semisyn_healthy']['classifier']}"),
         options=PLAN.options["semisyn_healthy"] | PLAN.semisyn.healthy_options,
     message:
-        "Healthy X-rays: table and funnel"
+        "Healthy X-rays: table, and numbers left after each criterion"
     script:
         "../../scripts/job.py"
 

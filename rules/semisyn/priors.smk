@@ -1,7 +1,7 @@
 # Priors of position and size of each finding: the paper's, or fitted to experts' boxes.
 
 
-# of a reference whose images are not the cohort's
+# Organs on the images of a reference whose images are not the cohort's
 use rule organs_shard as semisyn_priors_organs with:
     input:
         **PLAN.engine_files["organs"],

@@ -1,4 +1,4 @@
-# Prompts: phrases of findings from the cohort's reports, for review. No other rule reads them.
+# Prompts: phrases that describe findings in the cohort's reports, for people to read. No other rule uses them.
 
 
 rule semisyn_prompts_mine:

@@ -1,4 +1,4 @@
-# Readers: pages on which experts tell edited from real X-rays, and Table 7 from their filled sheets.
+# Reader study: pages on which experts tell edited from real X-rays, and the paper's Table 7 from their filled sheets.
 
 
 rule semisyn_readers_units:
@@ -74,7 +74,7 @@ rule semisyn_readers_answers:
         items_table="results/semisyn/readers/items.parquet",
         sheets=lambda wildcards: wanted(
             PLAN.semisyn.readers_sheets,
-            "semisyn.readers.sheets is empty: give the readers' filled sheets, or the folder that holds them",
+            "semisyn.readers.sheets is empty: give the readers' filled sheets, or their folder",
         ),
     output:
         answers="results/semisyn/readers/answers.parquet",

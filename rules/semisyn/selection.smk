@@ -1,4 +1,4 @@
-# Selection: chooses one configuration for each finding by the scores of all.
+# Selection: choose one editing configuration for each finding by the scores of all configurations.
 
 
 rule semisyn_selection_choice:

@@ -1,7 +1,7 @@
 # Answers of vision-language models to the questions of vlm.answers.sets.
 
 
-# The samples that are asked (vlm.answers.most). Rules that read answers of a set also read these lines.
+# Draw of the samples that models are asked (vlm.answers.most). Rules that read answers to a set also read this file.
 rule vlm_answers_draw:
     input:
         lines=lambda wildcards: PLAN.vlm.all_lines[wildcards.set],
@@ -64,7 +64,7 @@ rule vlm_answers_run:
         "../../scripts/job.py"
 
 
-# Answers of a run with a head, and a mask for each [SEG] in them.
+# Answers of a run with a segmentation head, and a mask for each [SEG] in them.
 use rule vlm_answers_run as vlm_answers_run_masks with:
     output:
         answers="results/vlm/{run}/answers/{set}.jsonl",
@@ -80,7 +80,7 @@ use rule vlm_answers_run as vlm_answers_run_masks with:
         "Answers and masks of {wildcards.run} to {wildcards.set}"
 
 
-# Answers of an external model (vlm.answers.predictions).
+# Answers of an external model, which the user provides (vlm.answers.predictions).
 rule vlm_answers_read:
     input:
         lines=lambda wildcards: PLAN.vlm.sets[wildcards.set],
@@ -117,10 +117,10 @@ rule vlm_answers:
         [f"results/vlm/{run}/answers/{name}.jsonl" for run, names in PLAN.vlm.sets_by_run.items() for name in names],
 
 
-# One image: snakemake vlm_ask --config image=chest.dcm questions='["What is abnormal?", "Where is it?"]' run=radvlm
+# For one image: snakemake vlm_ask --config image=chest.dcm questions='["What is abnormal?", "Where is it?"]' run=radvlm
 rule vlm_answers_image:
     input:
-        # without an image in --config nothing is tuned
+        # without an image in --config there is no input, so that nothing is tuned
         run=lambda wildcards: f"results/vlm/{wildcards.run}/weights" if PLAN.vlm_request["image"] else [],
         base=lambda wildcards: PLAN.vlm.runs[wildcards.run]["base"],
         image=PLAN.vlm_request["image"] or [],
@@ -158,7 +158,7 @@ rule vlm_ask:
     input:
         lambda wildcards: wanted(
             PLAN.vlm_request["image"] and PLAN.vlm_request["questions"] and PLAN.vlm_request["run"]
-            # with masks if ROSALIA draws them
+            # the output with masks, if ROSALIA draws them
             and "results/{system}/{run}/asked/{image}".format(
                 system="radvlm/evaluation" if PLAN.vlm_request["run"] in PLAN.segmentation.image_runs else "vlm",
                 run=PLAN.vlm_request["run"],

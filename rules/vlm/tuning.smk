@@ -25,12 +25,12 @@ rule vlm_tuning_run:
     threads: 1
     resources:
         gpu=lambda wildcards: PLAN.vlm.gpus[wildcards.run],
-        nodes=1,  # else SLURM may take the GPUs of two
+        nodes=1,  # otherwise SLURM may take GPUs of two nodes
         mem_mb=megabytes(
             lambda wildcards: 16000 + 40000 * PLAN.vlm.gpus[wildcards.run] if PLAN.vlm.gpus[wildcards.run] else 4000
         ),
         runtime=minutes(lambda wildcards: 1440 if PLAN.vlm.gpus[wildcards.run] else 240),
-        # the job then writes a checkpoint, from which the next try resumes
+        # the job writes a checkpoint when SLURM warns it, and the next try resumes from there
         slurm_extra=warning_options(default_resources(workflow), PLAN.settings.compute.time_to_stop),
     params:
         **job(
@@ -45,7 +45,7 @@ rule vlm_tuning_run:
         "../../scripts/job.py"
 
 
-# An untrained model: its convention of coordinates is declared, or probed on validation lines.
+# An untrained model. Its convention of box coordinates is declared, or found by questions about validation samples.
 rule vlm_tuning_untrained:
     input:
         lines=lambda wildcards: PLAN.vlm.runs[wildcards.run]["validate"],

@@ -33,7 +33,7 @@ class _Comparison(NamedTuple):
 
 
 class ChangedFiles:
-    """The files that differ from the states that the tables below the folder ``tables`` note (``base.source_files``).
+    """Files that differ from the states that jobs have noted in the tables below the folder ``tables``.
 
     changed: {table: ids of its changed files}. deleted: {table: ids of its deleted reports}. damaged: tables that
     cannot be read. missing: {table: number of its missing files whose results stay}. Images may be deleted to save

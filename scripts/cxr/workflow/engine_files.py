@@ -44,7 +44,7 @@ def read_declaration(package: str, name: str, constant: str, default: object) ->
 def _assigned(package: str, name: str) -> dict[str, ast.expr]:
     source = _engine_source(package, name)
     if source is None:
-        raise UserError(f"there is no module {package}.{name}: correct the entry point of that engine")
+        raise UserError(f"there is no module {package}.{name} for the engine {name}: correct the engine's entry point")
     return read_assignments(source)
 
 

@@ -1,4 +1,4 @@
-"""Check that a run can work in its folder, which has permissions, other runs, SLURM jobs and perhaps an old lock."""
+"""Check that a run can work in its folder: permissions, other runs, SLURM jobs of earlier runs, old locks."""
 
 import os
 import platform
@@ -20,7 +20,7 @@ PATIENCE_S = 20
 def refuse_unwritable(directory: Path, names: tuple[str, ...] = RUN_FOLDERS) -> None:
     """Raise UserError if one of the folders ``names`` of a working directory cannot be written or made.
 
-    A read-only file system refuses everyone, even root; permissions do not refuse root.
+    On a read-only file system, the error is raised even for root, who may otherwise write everywhere.
     """
     for name in names:
         place = directory / name
@@ -58,7 +58,7 @@ def snakemake_command(arguments: list[str], python: str) -> list[str]:
 
 
 def running_snakemakes(directory: Path) -> list[int]:
-    """Return the ids of other Snakemake processes on this machine that work in a folder, without this one's parent."""
+    """Return the ids of Snakemake processes on this machine that work in a folder, except this one and its parent."""
     folder, process_ids = os.path.realpath(directory), []
     for process in Path("/proc").glob("[0-9]*"):
         try:

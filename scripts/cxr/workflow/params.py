@@ -30,7 +30,7 @@ EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
 
 
 def stage_options(settings: Settings) -> dict[str, dict]:
-    """Return {stage: options}. The stage's rule passes them as params to the fields of the stage's options class."""
+    """Return {stage: options}. A rule passes the options as params, and its job makes the stage's options class."""
     plain = settings.as_dict()
     options = _image_options(settings, plain) | _report_options(settings, plain) | _ils_options(settings, plain)
     options |= _page_options(settings, plain) | _review_options(plain) | semisyn_options(settings.semisyn, plain)

@@ -160,7 +160,7 @@ class Plan:
         ]
 
     def image_folders(self, system: str) -> dict[str, str]:
-        """Return {source: folder with its images}. It is {} for systems whose sources all have their own images."""
+        """Return {source: folder with the frames of its images} for RadVLM, whose sources may share images, else {}."""
         return self.radvlm.folders if system == "radvlm" else {}
 
     def original_tables(self, run: str) -> list[str]:

@@ -21,7 +21,7 @@ PAPER_MODELS = {"lisa": "LISA-7B"}
 class IlsPlan:
     """Models and files for ILS's rules, from the settings. Paths are relative to Snakemake's working directory.
 
-    A run is one model of ``training.runs``. An other model is one of ``evaluation.predictions``.
+    A run is one model of ``training.runs``. Other models are those of ``evaluation.predictions``.
     """
 
     def __init__(

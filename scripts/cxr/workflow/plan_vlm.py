@@ -26,7 +26,7 @@ MIX_FILES = ("train", "validate", "test", "exchanged")
 class VlmPlan:
     """Runs, sets of questions and files for the rules of vision-language models, from the settings.
 
-    A run is a tuned or published model of ``vlm.tuning.runs``. An other model is one of ``vlm.answers.predictions``,
+    A run is a tuned or published model of ``vlm.tuning.runs``. Other models are those of ``vlm.answers.predictions``,
     whose answers the user provides.
     """
 

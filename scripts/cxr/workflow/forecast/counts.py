@@ -146,7 +146,7 @@ def _healthy(plan: Plan, cohort: CohortForecast, remade: set[str]) -> float:
 
 
 def _queries(plan: Plan, cohort: CohortForecast, split: str) -> float:
-    """Return MedGround's expected lines in a split. Sources from the user's files are not counted, as unknown."""
+    """Return MedGround's expected lines in a split, without sources from the user's files, whose size is unknown."""
     kinds = [keys["kind"] for keys in plan.medground.sources.values() if keys["use"] == "dataset"]
     of_cohort = cohort.num_reports[split] * yield_of("queries") * kinds.count("ils")
     num_drawn = plan.settings.medground.sources.cells * kinds.count("cells")
@@ -154,7 +154,7 @@ def _queries(plan: Plan, cohort: CohortForecast, split: str) -> float:
 
 
 def _mix_lines(plan: Plan, cohort: CohortForecast, split: str) -> float:
-    """Return the expected lines of a RadVLM mix in a split. External sources are not counted, as unknown."""
+    """Return the expected lines of a RadVLM mix in a split, without external sources, whose size is unknown."""
     if OWN not in plan.radvlm.sources:
         return 0.0
     return cohort.num_reports[split] * yield_of("train_lines" if split == "train" else "other_lines")

@@ -81,7 +81,7 @@ def _of_engine(units: Mapping, stage: str, plan: Plan) -> tuple[float, float, bo
 
 @dataclass(frozen=True)
 class Forecast:
-    """Input and output of a run, costs by system, reasons to refuse the run, and uses of an X-ray per finding."""
+    """Input and output of a run, costs by system, reasons to refuse it, and maximum uses of an X-ray per finding."""
 
     cohort: CohortForecast
     counts: SystemCounts
