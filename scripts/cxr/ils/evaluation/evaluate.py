@@ -194,10 +194,7 @@ def count_pairs_and_lines(rows: pl.DataFrame, predictions: Predictions) -> pl.Da
 def make_comparison(
     scores: dict[str, pl.DataFrame], texts: dict[str, pl.DataFrame], printed: summary.PaperScores
 ) -> pl.DataFrame:
-    """Return the table ``COMPARISON``: a row per run and lesion type, then a row of totals per model of the paper.
-
-    ``scores`` and ``texts``: {run: table}; ``printed``: scores of the paper.
-    """
+    """Return the table ``COMPARISON``: a row per run and lesion type, then a row of totals per model of the paper."""
     columns = [name for name in summary.MASK_COLUMNS if not name.endswith("_paper")]
     tables = []
     for run, table in scores.items():

@@ -86,10 +86,7 @@ TEXTS = read_columns("evaluation", "texts") | make_measure_columns("accuracy", "
 
 
 def sum_by_patient(pairs: pl.DataFrame, ratios: Iterable[Sequence[np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return (numerators, denominators) of K ratios, summed per patient, each float64 (patients, K).
-
-    ``ratios``: K pairs of numerators and denominators of the N pairs, each (N,).
-    """
+    """Return (numerators, denominators) per patient, each float64 (patients, K), of K ratios whose terms are (N,)."""
     names, numbers = np.unique(pairs["subject_id"].to_numpy(), return_inverse=True)
     sides = (np.column_stack(terms).astype(float) for terms in zip(*ratios, strict=True))
     above, below = (sums_by_subject(numbers, len(names), terms) for terms in sides)
@@ -97,10 +94,7 @@ def sum_by_patient(pairs: pl.DataFrame, ratios: Iterable[Sequence[np.ndarray]]) 
 
 
 def make_score_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float) -> pl.DataFrame:
-    """Return the table ``SCORES``, in per cent, with a row per lesion type and one for the total.
-
-    ``pairs``: the table of scored pairs; ``resampling``: replicates and seed of the intervals.
-    """
+    """Return the table ``SCORES`` in per cent, by lesion type and in total; ``resampling``: replicates and seed."""
     scored = pairs.filter(pl.col("iou").is_not_null())
     overlaps = [scored[name].to_numpy().astype(np.float64) for name in ("iou", "intersection", "union")]
     members = {group: _group_members(scored, group) for group in (*GROUPS, "positive", "negative")}
@@ -130,10 +124,7 @@ def make_score_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: floa
 
 
 def make_text_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float) -> pl.DataFrame:
-    """Return the table ``TEXTS`` of accuracies in per cent by rule, group of pairs (Tables 6, 14) and instruction type.
-
-    The table is empty if the run has no answers.
-    """
+    """Return the table ``TEXTS`` in per cent by rule, group of pairs and instruction type; empty without answers."""
     judged_pairs = pairs.filter(pl.col(answer_rules.RULES[0]).is_not_null())
     kinds = {OVERALL: np.ones(len(judged_pairs), bool)} | {
         kind: (judged_pairs["type"] == kind).to_numpy() for kind in templates.TYPES

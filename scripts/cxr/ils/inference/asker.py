@@ -52,10 +52,7 @@ class Asker:
 
     @classmethod
     def load(cls, folder: str | Path, options: InferenceOptions, compute: dict | None = None) -> "Asker":
-        """Read a trained model and its tokenizer; ``compute``: the settings' section of that name.
-
-        Raises UserError for a missing model or an unavailable device.
-        """
+        """Read a trained model and its tokenizer. Raises UserError for a missing model or an unavailable device."""
         compute = compute or {}
         device = select_device(compute.get("device", "auto"), compute.get("asked"))
         tokens = Tokens.load(folder)

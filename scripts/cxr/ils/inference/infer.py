@@ -89,10 +89,7 @@ def _read_samples(pairs: Pairs, rows: range) -> list[tuple[str, Sample | str]]:
 
 
 def _replies(asker: Asker, pairs: Pairs, failures: Failures) -> Iterator[tuple[str, Reply]]:
-    """Yield (pair_id, reply) in row order, while a thread reads the next images.
-
-    ``failures``: counter that raises Broken after too many failures; a failing image is counted once.
-    """
+    """Yield (pair_id, reply) in row order, while a thread reads the next images; a failed image counts once."""
     last: Exception | None = None
     with ThreadPoolExecutor(1) as reader:
         reading = deque()

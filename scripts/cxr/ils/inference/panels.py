@@ -76,10 +76,7 @@ def run_panels(
 
 
 def choose_pairs(lines: str, studies: int, seed: int) -> dict[str, list[dict]]:
-    """Return {image_id: some of its pairs} of ``studies`` images, which depend only on the split and the seed.
-
-    The next image is always one with the lesion type that was chosen least often.
-    """
+    """Return {image_id: some of its pairs} of ``studies`` images, chosen by ``seed`` so that all lesion types occur."""
     targets: dict[str, set[str]] = {}
     for line in read_lines(lines):
         targets.setdefault(line["image_id"], set()).update({line["target"]} if line["seg"] else ())

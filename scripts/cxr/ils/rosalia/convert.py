@@ -44,14 +44,11 @@ IGNORED_TENSORS = re.compile(
 )
 """Names of the ignored tensors, which are computed from others or belong to CLIP's text encoder."""
 our_name, published_name = make_renamers(TABLE)
-"""Functions that return our name of a published tensor (None if unknown), and the published name (or KeyError)."""
+"""Functions that translate a published name to ours (None if unknown), and ours to the published name (or KeyError)."""
 
 
 def read_llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
-    """Return the language model's sizes in a published config.json.
-
-    Raises UserError if the file is damaged or states another number of tokens than ``vocabulary``.
-    """
+    """Return the language model's sizes in a published config.json. Raises UserError if its ``vocabulary`` differs."""
     required_names = (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps",
     )  # fmt: skip
@@ -135,10 +132,7 @@ def to_ours(
 
 
 def _match_names(weights: WeightFiles, source: object, prefix: str) -> dict[str, str]:
-    """Return {our name: name in the files, without ``prefix``}, ignored tensors left out.
-
-    Raises UserError for an unknown name.
-    """
+    """Return {our name: name in the files} of all but ignored tensors. Raises UserError for an unknown name."""
     file_name_by_ours = {}
     for name in weights.shapes:
         if IGNORED_TENSORS.fullmatch(name):

@@ -92,10 +92,7 @@ class Rosalia(nn.Module):
     def from_pretrained(
         cls, folder: str | Path, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
     ) -> "Rosalia":
-        """Return a model that :meth:`save_pretrained` wrote, read one tensor at a time onto ``device``.
-
-        Raises UserError if files are missing or damaged.
-        """
+        """Read a model that :meth:`save_pretrained` wrote, tensor by tensor onto ``device``. Raises UserError if bad."""
         config = read_config(folder)
         model = make_empty(lambda: cls(config), dtype)
         filled = model.state_dict().keys()
@@ -218,10 +215,7 @@ class Rosalia(nn.Module):
     def generate(
         self, batch: Batch, max_new_tokens: int, views: Views | None = None, every: int | None = None
     ) -> Generated:
-        """Return greedily generated answers with a mask for each [SEG].
-
-        ``every``: tokens between two checks for ended answers, by default ``CHECK_INTERVALS``.
-        """
+        """Return greedily generated answers and their masks; ``every``: tokens between two checks for ended answers."""
         views = views or self.encode(batch)
         prompted = self._read_prompts(batch, views, max_new_tokens)
         ids, states = generate_greedily(
@@ -248,7 +242,7 @@ class Rosalia(nn.Module):
         return words.masked_scatter(places[:, :, None], features)
 
     def _read_prompts(self, batch: Batch, views: Views, room: int) -> PromptState:
-        """Return the state after the prompts. The common prefix of an image's prompts is computed only once.
+        """Return the model's state after it has read the prompts. The common prefix of an image's prompts is read once.
 
         ``room``: number of tokens to generate afterwards. With 0 only prefixes that prompts share are cached.
         """

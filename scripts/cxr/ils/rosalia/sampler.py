@@ -23,8 +23,9 @@ class PairSampler(Sampler[list[Draw]]):
 
     If ``balance`` is "expectation", positives and negatives are shuffled together (authors' code). If it is "exact",
     each batch has as many negatives as positives. If it is "all", an epoch has each negative once. The order depends
-    only on seed and epoch, so an epoch can resume at any batch. The last batch is filled up from the start of the order
-    for all ``world`` processes. Raises UserError without positives or negatives, or for an odd batch with "exact".
+    only on seed and epoch, so an epoch can resume at any batch. If the pairs of an epoch cannot be divided among the
+    ``world`` processes, the first pairs are repeated at the end. Raises UserError without positives or negatives, or
+    for an odd batch with "exact".
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class PairSampler(Sampler[list[Draw]]):
         rank: int = 0,
         world: int = 1,
     ):
-        """``positive``: whether each line of the file ``where`` is, bool (N,); ``reword``: whether to draw wordings."""
+        """``positive``: polarity of the lines of the file ``where``, bool (N,); ``reword``: whether to draw wordings."""
         self.positives, self.negatives = np.flatnonzero(positive), np.flatnonzero(~positive)
         for name, rows in (("positive", self.positives), ("negative", self.negatives)):
             if not len(rows):

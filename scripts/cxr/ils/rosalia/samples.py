@@ -6,7 +6,7 @@ The setting ``fit`` says how an image that is not square, its mask and the predi
   If they have the image's shape, image and mask are padded at the right and bottom.
 * ``stretch``: the sides of image and mask are scaled to equal lengths.
 * ``published``: image and mask are padded, but the prediction is cropped to the image and stretched to the square, as
-  in the authors' code. It is right only for masks of stretched frames, as in the authors' later code.
+  in the authors' code. Masks that are stretched frames, as in the authors' later code, need this value.
 """
 
 import signal

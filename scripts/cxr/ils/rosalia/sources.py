@@ -39,7 +39,7 @@ class _PerProcess:
 class PairLines(_PerProcess):
     """The N pairs of a JSONL file by row, read on demand. In memory are 17 bytes per pair and the ids of the images.
 
-    ``positive``: whether each pair is, bool (N,); ``image``: index of each pair's image in ``images``, int32 (N,).
+    ``positive``: polarity of each pair, bool (N,); ``image``: index of each pair's image in ``images``, int32 (N,).
     Raises UserError for a missing or empty file, and for a line that is not JSON, lacks a field or repeats a pair id.
     """
 

@@ -89,8 +89,7 @@ class LiteRecipe(
     """Settings of the engine lite, a small model of the same architecture that is trained on a CPU."""
 
     init: Literal["base", "random"] = key(
-        "base",
-        "Initial weights. base: those in resources/rosalia; random: needs at least 40 epochs and learning_rate 2e-3.",
+        "base", "Initial weights. base: resources/rosalia; random: needs at least 40 epochs and learning_rate 2e-3."
     )
     sizes: dict[SizeName, int] = key(
         dict, "{size: value} where the model differs from the model in resources/rosalia; needs init random."
