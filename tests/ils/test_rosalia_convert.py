@@ -411,4 +411,4 @@ def test_what_is_wrong_with_a_model_of_ours(reference, original, tmp_path):
     (folder / "config.json").write_text(json.dumps(config))
     refused(lambda: Rosalia.from_pretrained(folder), "config.json is missing or damaged")
     (folder / "config.json").write_text(json.dumps(reference.text_config()))
-    refused(lambda: Rosalia.from_pretrained(folder), "config.json", "not that of a converted ROSALIA model")
+    refused(lambda: Rosalia.from_pretrained(folder), "config.json", "not the config of a converted ROSALIA model")

@@ -126,8 +126,8 @@ def run_scores(
     reviewed_lines = read_text(reviewed, "evaluation.reviewed").splitlines() if reviewed else []
     rejected = {clean_id(line.partition("#")[0]) for line in reviewed_lines} - {""}
     if strange := rejected - pair_ids:
-        total = f"of {len(rejected)} reviewed pairs"
-        log.warning("%s not of this split", count_phrase(len(strange), f"{total} is", f"{total} are"))
+        total = f"of {len(rejected)} pairs in {reviewed}"
+        log.warning("%s not in this split", count_phrase(len(strange), f"{total} is", f"{total} are"))
     with (
         References(masks, options.size) as references,
         Predictions(predictions, prediction_masks, pair_ids, options.size, reworded) as prediction_reader,

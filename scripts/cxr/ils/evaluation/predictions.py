@@ -35,7 +35,7 @@ REASONS = {
     "missing_mask": "the mask that the line names is missing",
     "damaged_mask": "the mask cannot be read",
     "wrong_size": "the mask is not square",
-    # no pair of this split
+    # lines that belong to no pair of the split
     "unknown_pair": "the line names a pair that is not in the split",
     "bad_line": "the line is not a JSON object with a pair_id",
     # excluded

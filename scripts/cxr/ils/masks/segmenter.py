@@ -207,7 +207,7 @@ class LesionSegmenter:
         return Decision(labels, taus.level, (self.flag_failed_conditions(labels, taus) == 0).tobytes(), fill)
 
     def segment(self, labels: tuple[str, ...], taus: Thresholds, *, fill: bool) -> Lesion:
-        """Return the lesion of a finding; ``fill``: whether its mask may be extended to the base, as for an effusion."""
+        """Return the lesion of a finding; ``fill``: whether its mask may be extended down to the lung base."""
         verdicts = self.flag_failed_conditions(labels, taus)
         decision = Decision(labels, taus.level, (verdicts == 0).tobytes(), fill)
         if decision not in self._lesions:

@@ -53,5 +53,5 @@ def read_config(folder: str | Path) -> RosaliaConfig:
     with refuse_unreadable(path, f"{path} is missing or damaged", "make the model again", *kinds):
         values = json.loads(path.read_text(encoding="utf-8"))
         if values.get("kind") != "rosalia":
-            raise UserError(f"{path} is not that of a converted ROSALIA model: convert the published model first")
+            raise UserError(f"{path} is not the config of a converted ROSALIA model: convert the published model first")
         return RosaliaConfig(LlavaConfig(**values["llava"]), SamConfig(**values["sam"]), int(values["seg_id"]))

@@ -92,7 +92,7 @@ class Rosalia(nn.Module):
     def from_pretrained(
         cls, folder: str | Path, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
     ) -> "Rosalia":
-        """Read a model that :meth:`save_pretrained` wrote, tensor by tensor onto ``device``. Raises UserError if bad."""
+        """Read a model that :meth:`save_pretrained` wrote, tensor by tensor onto ``device``. Raises UserError."""
         config = read_config(folder)
         model = make_empty(lambda: cls(config), dtype)
         filled = model.state_dict().keys()

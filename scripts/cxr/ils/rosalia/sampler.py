@@ -41,7 +41,7 @@ class PairSampler(Sampler[list[Draw]]):
         rank: int = 0,
         world: int = 1,
     ):
-        """``positive``: polarity of the lines of the file ``where``, bool (N,); ``reword``: whether to draw wordings."""
+        """``positive``: polarity of the lines in the file ``where``, bool (N,); ``reword``: whether wordings vary."""
         self.positives, self.negatives = np.flatnonzero(positive), np.flatnonzero(~positive)
         for name, rows in (("positive", self.positives), ("negative", self.negatives)):
             if not len(rows):

@@ -35,10 +35,10 @@ class Recipe(SharedBatch, Section):
     weight_decay: ClassVar[float] = 0.0  # Weight decay of AdamW (authors' code)
     equalise: ClassVar[float] = 0.5
     """Probability that an image's histogram is equalised (authors' code)."""
-    lora: LoraSettings = key(LoraSettings, "Low-rank adapters.", source=PAPER)
+    lora: LoraSettings = key(LoraSettings, "Low-rank adapters of the language model.", source=PAPER)
     trained: list[Part] = key(
-        lambda: ["lm_head", "embed_tokens", "project", "mask_decoder"], "Parts whose own weights are trained.",
-        source=AUTHORS,
+        lambda: ["lm_head", "embed_tokens", "project", "mask_decoder"],
+        "Parts of the model whose own weights are trained, not only adapters.", source=AUTHORS,
     )  # fmt: skip
     epochs: int = key(
         15, "Passes over the positive pairs, or over all pairs if balance is all.", source=PAPER, ge=1, le=100_000
@@ -160,7 +160,9 @@ class EngineSettings(PromptSettings):
             base_sizes = LiteSizes()
             for name, value in self.lite.sizes.items():
                 if value != (size := getattr(base_sizes, name)):
-                    raise ValueError(f"lite.sizes.{name} is {value}, but the base has {size}: set lite.init to random")
+                    raise ValueError(
+                        f"lite.sizes.{name} is {value}, not {size} as in the base: set lite.init to random"
+                    )
 
     @constraint
     def _recipes_can_be_followed(self) -> None:
