@@ -257,7 +257,7 @@ def test_pictures_that_cannot_be_read_are_one_sentence(tmp_path):
     write_table(tmp_path / "t.csv", pl.DataFrame({"image_id": names, "path": names}))
     table = ImageTable(tmp_path / "t.csv")
     for name in names:
-        remedy = "more than eight bits per channel .*convert it" if name == "deep.png" else "missing or damaged: fetch it"
+        remedy = "eight bits per channel .*convert it" if name == "deep.png" else "missing or damaged: fetch it"
         with pytest.raises(UserError, match=f"{name} .*{remedy}"):
             table.get(name)
     write_table(tmp_path / "bad.csv", pl.DataFrame({"image_id": names}))
