@@ -275,8 +275,8 @@ def test_reviewed_pairs_leave_the_scores_but_not_the_counts(tmp_path):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"entries": [{"pair_id": "other"}]}, "none of its 1 lines names a pair"),
-        ({"entries": []}, "none of its 0 lines"),
+        ({"entries": [{"pair_id": "other"}]}, "none of the 1 lines names a pair"),
+        ({"entries": []}, "none of the 0 lines"),
         ({"lines": [LINES[0], LINES[0]]}, "1 pair_id comes twice"),
     ],
 )

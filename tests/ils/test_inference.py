@@ -243,7 +243,7 @@ def test_a_picture_that_cannot_be_embedded_takes_no_other_with_it(tiny, monkeypa
 def test_nothing_is_written_where_no_pair_could_be_asked(tiny, tmp_path):
     with ShardWriter(tmp_path / "other.h5") as writer:
         writer.append("another", image=np.zeros((512, 512), np.uint8))
-    with pytest.raises(UserError, match="none of 15 pairs, the first because of 'no_frame'"):
+    with pytest.raises(UserError, match="none of 15 pairs could be asked, the first because of 'no_frame'"):
         run(tiny, tmp_path, frames=[tmp_path / "other.h5"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.h5"]
 

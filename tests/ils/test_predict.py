@@ -362,7 +362,7 @@ def test_a_wrong_picture_is_one_sentence(tiny, tmp_path, name, capfd):
         ({"--image": "none.png"}, "does not exist"),
         ({"--model": "nowhere"}, "there is no folder 'nowhere'"),
         ({"--instruction": " "}, "instruction is empty"),
-        ({"--instruction": "Segment [SEG]"}, "a token of the model's own"),
+        ({"--instruction": "Segment [SEG]"}, "a special token of the model"),
         ({"--configfile": "none.yaml"}, "there is no file 'none.yaml'"),
     ],
 )

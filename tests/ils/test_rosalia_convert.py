@@ -251,15 +251,15 @@ def test_other_mistakes(reference, original, tmp_path):
     bare = published(tmp_path / "bare", reference, without_clip(original))
     refused(attempt(bare, clip=tmp_path / "no_clip"), "no_clip holds no weights")
     whole = published(tmp_path / "whole", reference, original)
-    refused(attempt(whole, seg_id=96), "96 tokens", "[SEG] is 96")
+    refused(attempt(whole, seg_id=96), "96 tokens", "[SEG] has the id 96")
     twice = published(tmp_path / "twice", reference, original)
     save_file({"lm_head.weight": original["lm_head.weight"]}, twice / "more.safetensors")
     refused(attempt(twice), "lm_head.weight", "another file")
     for content, words in (
         (json.dumps(reference.text_config() | {"vocab_size": 32000}), ["32000 tokens", "have 96"]),
-        (json.dumps({"vocab_size": 96}), ["does not state hidden_size"]),
+        (json.dumps({"vocab_size": 96}), ["lacks hidden_size"]),
         (json.dumps(reference.text_config() | {"hidden_size": "wide"}), ["is damaged", "hidden_size"]),
-        ("[]", ["holds no table"]),
+        ("[]", ["is no JSON object"]),
         ("{", ["missing or damaged"]),
     ):
         (whole / "config.json").write_text(content)

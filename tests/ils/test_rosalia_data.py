@@ -190,7 +190,7 @@ BAD_LINES = [
     ({"instruction": "drop"}, "line 3 has no valid 'instruction'"),
     ({"answer": None}, "line 3 has no valid 'answer'"),
     ({"seg": 1}, "line 3 has no valid 'seg'"),
-    ({"seg": True, "mask_id": None}, "line 3: the positive pair .* names no mask"),
+    ({"seg": True, "mask_id": None}, "line 3: the positive pair .* has no mask"),
     ({"pair_id": "s0_positive_0"}, "line 3 repeats the pair s0_positive_0"),
     ({"seg": True, "mask_id": "m99"}, "the mask m99 of the pair .* is not among .*00.h5 and 1 more"),
     ({"image_id": "i9"}, r"the image i9 of the pair .* is not among .*00.h5 and 1 more \(1 of 5 images are missing\)"),
@@ -257,7 +257,7 @@ def test_pictures_that_cannot_be_read_are_one_sentence(tmp_path):
     write_table(tmp_path / "t.csv", pl.DataFrame({"image_id": names, "path": names}))
     table = ImageTable(tmp_path / "t.csv")
     for name in names:
-        remedy = "more than eight bits a pixel .*convert it" if name == "deep.png" else "missing or damaged: fetch it"
+        remedy = "eight bits per channel .*convert it" if name == "deep.png" else "missing or damaged: fetch it"
         with pytest.raises(UserError, match=f"{name} .*{remedy}"):
             table.get(name)
     write_table(tmp_path / "bad.csv", pl.DataFrame({"image_id": names}))

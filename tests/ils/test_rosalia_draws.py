@@ -140,7 +140,7 @@ def test_wordings_are_drawn_beside_all_else(balance):
     [
         ([True, True], "exact", 2, r"a\.jsonl holds no negative pair"),
         ([False], "expectation", 2, r"a\.jsonl holds no positive pair"),
-        ([True, False], "exact", 3, "micro_batch is 3, which has no half"),
+        ([True, False], "exact", 3, "micro_batch is 3, but balance exact needs an even number"),
     ],
 )
 def test_what_cannot_be_balanced_is_one_sentence(positive, balance, batch, message):

@@ -414,5 +414,5 @@ def test_masks_of_another_shape_or_number_are_refused(reference, model):
     batch = reference.batch("A_square")
     output, some = model(batch), weights(reference, "rosalia")
     for wrong in (torch.zeros(2, 128, 128), torch.zeros(1, 64, 64)):
-        with pytest.raises(ValueError, match="A_square1: its masks are"):
+        with pytest.raises(ValueError, match="A_square1: masks of"):
             compute_losses(output, replace(batch, masks=[batch.masks[0], wrong, batch.masks[2]]), some)

@@ -93,7 +93,7 @@ def test_a_sentencepiece_model_is_read_or_the_user_is_told_what_is_missing():
     try:
         import sentencepiece  # noqa: F401
     except ImportError:
-        with pytest.raises(UserError, match=r"tokenizer\.model alone: install sentencepiece"):
+        with pytest.raises(UserError, match=r"only as tokenizer\.model .*: install sentencepiece"):
             Tokens.prepare(LLAMA / "slow")
     else:
         tokens = Tokens.prepare(LLAMA / "slow")
@@ -145,7 +145,7 @@ def test_a_text_is_cut_to_the_length_and_a_prompt_never(words):
 
 @pytest.mark.parametrize("text", ["<image>", "</s>", "<s>", "<unk>", "<im_end>", "[SEG]"])
 def test_an_instruction_with_a_token_of_the_model_is_refused(words, text):
-    with pytest.raises(UserError, match="a token of the model's own: leave it out"):
+    with pytest.raises(UserError, match="a special token of the model: remove it"):
         words.encode(f"Segment {text} it.", "[SEG]", "llava_v1", 4, 100)
     if text != "[SEG]":
         with pytest.raises(UserError, match="the answer"):
@@ -163,7 +163,7 @@ def test_a_tokenizer_that_puts_a_piece_before_the_token_is_refused(tmp_path):
             tokenizer_object=raw, unk_token="<unk>", bos_token="<s>", eos_token="</s>", pad_token="<unk>"
         ).save_pretrained(str(folder))
     assert AutoTokenizer.from_pretrained(str(tmp_path / "trap"))("[SEG]").input_ids == [3, 5]
-    with pytest.raises(UserError, match=r"trap turns '\[SEG\]' into the ids \[3, 5\], where \[SEG\] must be one id"):
+    with pytest.raises(UserError, match=r"trap turns '\[SEG\]' into the ids \[3, 5\], but \[SEG\] must be a single id"):
         Tokens.load(tmp_path / "trap")
     assert Tokens.load(tmp_path / "fine").seg == 5
     ids, _ = Tokens.prepare(tmp_path / "trap").encode("a", "[SEG]", "llava_v1", 1, 99)  # once it is an added token

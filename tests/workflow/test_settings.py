@@ -121,7 +121,7 @@ def test_a_section_has_the_constraints_of_all_its_parents(parents):
             {"training": {"lite": {"sizes": {"clip_image": 70}}}},
             ["training.lite", "sizes.clip_image is 70: make it a multiple of 16"],
         ),
-        ({"training": {"lite": {"trained": []}}}, ["training", "lite.trained is empty", "name a part"]),
+        ({"training": {"lite": {"trained": []}}}, ["training", "lite.trained is empty", "set one of them"]),
         (
             {"training": {"rosalia": {"trained": [], "lora": {"rank": 0}}}},
             ["training", "rosalia.trained is empty and lora.rank is 0", "set one of them"],

@@ -88,10 +88,7 @@ def write_instruction(kind: str, word: str, location: Sequence[str] = ()) -> str
 
 
 def write_positive_answer(kind: str, target: str, location: Sequence[str], certainty: str | None = None) -> str:
-    """Return the answer that affirms the lesion type ``target``. For cardiomegaly it is ``[SEG]``, as in the release.
-
-    ``certainty``: definitive or tentative, used only for a lesion inference.
-    """
+    """Return the answer that affirms lesion type ``target``; for cardiomegaly ``[SEG]`` alone, as in the release."""
     if kind == INFERENCE:
         return f"{SEG} It {CERTAINTY_PHRASES[certainty]} {target}."
     if kind == BASIC or target == CARDIOMEGALY:
@@ -123,10 +120,7 @@ def parse_instruction(question: str) -> Instruction:
 
 
 def parse_pair(question: str, answer: str) -> Meaning:
-    """Return the meaning of an instruction and its answer.
-
-    Raises ValueError if no template of Table 2 produces the texts, or if they name different lesions or locations.
-    """
+    """Return the meaning of an instruction and its answer. Raises ValueError if Table 2 has no such pair."""
     parsed_instruction = parse_instruction(question)
     kind, word, location = parsed_instruction.type, parsed_instruction.word, parsed_instruction.location
     if absent := _ABSENT.fullmatch(answer):

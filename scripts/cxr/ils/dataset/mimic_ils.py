@@ -129,10 +129,7 @@ def _write_mask(path: Path, mask: np.ndarray) -> None:
 
 
 def read_release(folder: str | Path) -> Iterator[tuple[dict, Path | None]]:
-    """Yield (line without mask id, mask file or None) for every pair of a release, sorted by split and study.
-
-    Raises UserError if the release's JSON file cannot be read.
-    """
+    """Yield (line without mask id, mask file or None) for every pair of a release. Raises UserError if unreadable."""
     folder, release = Path(folder), _read_release_json(folder)
     for split, name in SPLIT_NAMES.items():
         # undoes make_study_key

@@ -29,7 +29,7 @@ class Evidence:
     """The evidence of one image and its report for and against each lesion type. Locations are valid locations."""
 
     study_id: str
-    empty: frozenset[str]  # Locations without a finding, a blocking finding and a mask pixel
+    empty: frozenset[str]  # Locations where no finding lies or may lie, without mask pixels
     blocked: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """{lesion type: locations where a positive or blocking finding of the type or of a subtype lies or may lie}."""
     global_blocked: frozenset[str] = frozenset()

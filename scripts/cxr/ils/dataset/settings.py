@@ -17,8 +17,8 @@ class PairSettings(ReportLogic):
     denials: Literal["explicit", "witnessed", "all"] = key(
         "witnessed",
         "Evidence that a negative pair needs. explicit: the report denies the lesion type, and a second check of its "
-        "text confirms this; witnessed: as explicit, or neither report nor image show a sign of the type at the "
-        "location; all: as in the paper, without the second check and without the image.",
+        "text confirms this; witnessed: as explicit, or the report does not mention the type at a location where the "
+        "image shows no sign of a lesion; all: by the paper's rules, without the second check and the image.",
     )
     unknown_words_max: Share = key(
         0.05,
@@ -27,13 +27,13 @@ class PairSettings(ReportLogic):
     )
     global_share: dict[Literal[LUNG_LESIONS], Share] = key(
         lambda: {lesion.name: lesion.global_share for lesion in LESION_TYPES if lesion.global_share is not None},
-        "{lesion type: target fraction of its negative pairs that name no location (global pairs)} (Table 10).",
+        "Target fraction of each lesion type's negative pairs that name no location (global pairs, Table 10).",
         source=PAPER,
     )
     opacity_inference_share: Share = key(
         0.5,
         "Target fraction of lesion-inference instructions among the negative pairs of opacity that name a location. "
-        "The other pairs get a basic instruction. In Table 10 it is 72,269 of 145,888.",
+        "The other pairs get a basic instruction. In Table 10 the fraction is 72,269 / 145,888.",
     )
 
 

@@ -1,1 +1,1 @@
-"""Evaluation: scores of predicted masks and answers, next to the paper's values (Tables 4, 5, 6, 14)."""
+"""Evaluation of predicted masks and answers, next to the scores that the paper prints (Tables 4, 5, 6, 14)."""

@@ -1,7 +1,7 @@
-"""Convert the outputs of other models to predictions: one small adapter for each of Table 4's eight baselines.
+"""Convert the outputs of other models to predictions, with an adapter for each of Table 4's eight baselines.
 
-Here each pair is asked separately, and its output is named after the pair_id (``docs/systems/evaluation.md`` lists the
-change in each model's code). An adapter returns the union of a pair's masks in the model's own size, or None.
+Each model must be asked every pair separately and name its output after the pair_id. ``docs/systems/evaluation.md``
+lists the necessary change in each model's code.
 """
 
 import json
@@ -23,31 +23,31 @@ from cxr.ils.evaluation.predictions import MaskFault, fit_mask, read_map, read_m
 from cxr.ils.evaluation.settings import OutputFormat
 
 LISA_ABOVE = 50
-"""LISA's and PixelLM's scripts write masks as JPEG with 100 for the lesion; this threshold is half of it."""
+"""Grey level above which a pixel of LISA's JPEG masks is lesion; its script writes 100 for the lesion."""
 BACKGROUND = "others"  # Text4Seg's label of the background
 
 
 @dataclass(frozen=True)
 class Output:
-    """A model's output for one pair: its mask (H, W) in any square size, or None; its answer; a note."""
+    """The output of a model for one pair."""
 
-    mask: np.ndarray | None
+    mask: np.ndarray | None  # Union of the pair's masks, bool (H, W), of any square size
     answer: str | None = None
-    note: str = ""
+    note: str = ""  # Code of the reason why there is no mask
 
 
-Adapter = Callable[[str], Output]  # returns the output of a pair_id. Raises MaskFault if there is no usable output
+Adapter = Callable[[str], Output]  # function from pair_id to output that raises MaskFault if no output is usable
 
 
 class MaskFiles(NamedTuple):
-    """The mask files of a folder: a pattern of (pair_id, number), whose masks are united, and how one file is read."""
+    """The naming and format of the mask files in a folder. The masks of one pair are united."""
 
-    pattern: str
-    read: Callable[[Path], np.ndarray | None]
+    pattern: str  # Regular expression of the file names, with the groups (pair_id, number)
+    read: Callable[[Path], np.ndarray | None]  # Function that reads one file
 
 
 _PROBABILITIES = MaskFiles(r"(.+)()\.npy", partial(read_map, threshold=0.5))
-"""Maps after a sigmoid, (H, W) or (n, H, W)."""
+"""Probability maps (H, W) or (n, H, W)."""
 MASK_FILES = {
     # lesion above 0
     "png": MaskFiles(r"(.+)()\.png", read_mask_image),
@@ -65,8 +65,11 @@ ADAPTERS = (*MASK_FILES, "text4seg", "everything")
 
 
 def choose_adapter(name: str, path: str, grid: int) -> Adapter:
-    """Return the adapter for the outputs (and ``<pair_id>.txt``) in ``path``; ``grid``: side of Text4Seg's grid."""
-    if name == "everything":  # a baseline that ignores the image
+    """Return the adapter with a name for the outputs in the folder or file ``path``.
+
+    A folder may also have answers, ``<pair_id>.txt``. ``grid``: rows and columns of Text4Seg's grid.
+    """
+    if name == "everything":  # baseline that predicts the whole image
         return lambda pair_id: Output(np.ones((8, 8), bool))
     if name == "text4seg":
         texts = _read_texts(Path(path))
@@ -76,7 +79,7 @@ def choose_adapter(name: str, path: str, grid: int) -> Adapter:
                 raise MaskFault("duplicate" if pair_id in texts else "no_prediction")
             try:
                 return Output(parse_grid(texts[pair_id][0], grid))
-            except ValueError:  # without a grid the mask is empty, as in its code
+            except ValueError:  # without a grid the mask is empty, as in Text4Seg's code
                 return Output(None, note="undecodable_text")
 
         return read_text
@@ -94,25 +97,26 @@ def choose_adapter(name: str, path: str, grid: int) -> Adapter:
 
 
 def parse_grid(text: str, side: int) -> np.ndarray:
-    """Return bool (side, side) from Text4Seg's text: rows of "label *count| label *count", between <seg> and </seg>.
+    """Return the mask in a text of Text4Seg, bool (side, side), True where the label is not the background's.
 
-    Missing cells at the end repeat the last one, surplus cells are dropped. Raises ValueError without a grid.
+    The text has rows of "label *count| label *count" between <seg> and </seg>. Missing cells at the end repeat the last
+    cell, and surplus cells are dropped. Raises ValueError without a grid.
     """
     match = re.search(r"<seg>(.*?)(?:</seg>|$)", text, flags=re.S)
     if match is None:
-        raise ValueError("no <seg>")
+        raise ValueError("the text has no <seg>")
     cells: list[bool] = []
     for run in re.split(r"[|\n]", match[1].strip("\n")):
         if not run.strip():
             continue
         label, star, count = run.rpartition("*")
         if not star or not count.strip().isdecimal():
-            raise ValueError("a run without a count")
+            raise ValueError("a label has no count")
         cells += [label.strip().lower() != BACKGROUND] * min(int(count), side * side)
         if len(cells) >= side * side:
             break
     if not cells:
-        raise ValueError("an empty grid")
+        raise ValueError("the grid is empty")
     cells = (cells + [cells[-1]] * (side * side - len(cells)))[: side * side]
     return np.array(cells).reshape(side, side)
 
@@ -135,7 +139,7 @@ def _read_texts(path: Path) -> dict[str, list[str]]:
                 entry = json.loads(line)
                 texts.setdefault(clean_id(entry["pair_id"]), []).append(str(entry["text"]))
             except (ValueError, TypeError, KeyError, AttributeError):
-                raise UserError(f"{path}: line {number} is no JSON object with pair_id and text: correct it") from None
+                raise UserError(f"{path} line {number} is no JSON object with pair_id and text: correct it") from None
     return texts
 
 
@@ -149,10 +153,10 @@ def run_predictions(
     attrs: dict,
     source: str | None = None,
 ) -> None:
-    """Convert another model's outputs in the file or folder ``source`` to predictions for the pairs of ``lines``.
+    """Write another model's outputs, in the file or folder ``source``, as predictions for the pairs of ``lines``.
 
-    A pair without an output gets no line; one with an unusable output gets a line with ``failure``. The masks have
-    ``size`` pixels a side. Raises UserError if no pair has an output.
+    A pair without an output gets no line, and a pair with an unusable output gets a line with ``failure``. The masks
+    have ``size`` x ``size`` pixels. Raises UserError if no pair has an output.
     """
     adapter = choose_adapter(options.adapter, source or "", options.grid)
     pair_ids = [line["pair_id"] for line in read_lines(lines)]
@@ -173,6 +177,6 @@ def run_predictions(
             entries.append(entry | ({"note": output.note} if output.note else {}))
         if pair_ids and not entries:
             raise UserError(
-                "evaluation.predictions: there is no output for any pair of this split: name each after its pair_id"
+                "evaluation.predictions: there is no output for any pair of this split: name outputs by pair_id"
             )
     write_lines(predictions, entries)

@@ -1,10 +1,11 @@
-"""Judge answers by strict rules, and by the looser rules of the authors' evaluation (since removed from their code).
+"""Judge answers by strict rules, and by the looser rules of the authors' evaluation, since removed from their code.
 
-``strict``: equal to the expected answer of Table 2, ``[SEG]`` included; ``strict_lesion``: also if only "is highly
-suggestive of" and "possibly reflects" differ. ``authors``: type, target, location and presence, extracted by their
-phrases, are equal (a positive lesion inference: the lesion's name alone); ``authors_certainty``: and the certainty of a
-lesion inference; ``authors_side``: a global answer that names one whole lung is right if that side is in the reference.
-By the authors' rules a positive basic is right unless the answer denies it, so garbage counts as right.
+* ``strict``: the answer equals the expected answer of Table 2, ``[SEG]`` included.
+* ``strict_lesion``: as strict, but "is highly suggestive of" and "possibly reflects" are equivalent.
+* ``authors``: target, location and presence, recognised by phrases, are equal. In a positive lesion inference only the
+  name of the lesion must be equal. A positive basic is right unless the answer denies it, even if it is garbage.
+* ``authors_certainty``: as authors, and the certainty of a lesion inference must be equal too.
+* ``authors_side``: as authors, but a global answer that names one lung needs only the side to be in the reference.
 """
 
 import re
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from cxr.ils.templates import BASIC, GLOBAL, INFERENCE
 
 RULES = ("strict", "strict_lesion", "authors", "authors_certainty", "authors_side")
-SHOWN_RULES = ("strict", "authors")  # rules whose accuracy stands beside the masks' scores
+SHOWN_RULES = ("strict", "authors")  # rules whose accuracy is listed with the masks' scores
 NOT_EXTRACTED = "not extracted"
 
 _CERTAINTY = re.compile(r"is highly suggestive of|possibly reflects")
@@ -26,7 +27,7 @@ _ABSENT = re.compile(r"there is no\s+(.+?)[.\n]*$")
 
 @dataclass(frozen=True)
 class ParsedAnswer:
-    """The fields that the authors' rules extract from an answer; ``not extracted`` if absent."""
+    """The fields that the authors' rules recognise in an answer. A missing field is ``not extracted``."""
 
     type: str
     target: str = NOT_EXTRACTED
@@ -35,7 +36,7 @@ class ParsedAnswer:
 
 
 def parse_answer(kind: str, answer: str) -> ParsedAnswer:
-    """Read an answer to an instruction of type ``kind`` by the authors' phrases."""
+    """Return the fields of an answer to an instruction of type ``kind``, recognised by the authors' phrases."""
     answer = answer.strip().lower()
     if kind == INFERENCE:
         match = _INFERRED.search(answer)
@@ -55,7 +56,7 @@ def parse_answer(kind: str, answer: str) -> ParsedAnswer:
 
 
 def judge_by_authors(kind: str, reference: str, answer: str) -> dict[str, bool]:
-    """Return whether an answer is right by each of the authors' rules."""
+    """Return {rule: whether the answer is right} for each of the authors' rules; ``reference``: expected answer."""
     parsed_reference, parsed_answer = parse_answer(kind, reference), parse_answer(kind, answer)
     equal = parsed_reference == parsed_answer
     inferred = kind == INFERENCE and parsed_reference.presence != "no"
@@ -66,7 +67,7 @@ def judge_by_authors(kind: str, reference: str, answer: str) -> dict[str, bool]:
 
 
 def judge_strictly(reference: str, answer: str) -> dict[str, bool]:
-    """Return whether an answer is right by each of the strict rules."""
+    """Return {rule: whether the answer is right} for each of the strict rules; ``reference``: expected answer."""
     reference, answer = (" ".join(text.split()) for text in (reference, answer))
     alike = _CERTAINTY.sub("~", reference) == _CERTAINTY.sub("~", answer)
     return {"strict": reference == answer, "strict_lesion": alike}

@@ -1,4 +1,4 @@
-"""Draw the runs' scores as bars with intervals, with the paper's values as marks."""
+"""Draw the scores of runs as bars with intervals, and the paper's values as diamonds."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,7 +19,7 @@ Cell = Mapping[str, float | None]
 
 
 def draw_mask_scores(scores: Mapping[str, pl.DataFrame]) -> Figure:
-    """Draw each metric of masks per lesion type, from {run name: table of scores}."""
+    """Return a figure of the mask scores per lesion type; ``scores``: {run: table of scores}."""
     figure = Figure(figsize=(max(10, 2 + 2.2 * len(scores)), 3 * len(PAIR_METRICS)), layout="constrained")
     rows = {run: {row["lesion"]: row for row in table.iter_rows(named=True)} for run, table in scores.items()}
     panels = figure.subplots(len(PAIR_METRICS), 1, sharex=True)
@@ -33,7 +33,7 @@ def draw_mask_scores(scores: Mapping[str, pl.DataFrame]) -> Figure:
 
 
 def draw_text_scores(tables: Mapping[str, pl.DataFrame]) -> Figure:
-    """Draw text accuracy per instruction type, strict and by the authors' rule, of each run with answers."""
+    """Return a figure of the text accuracy per instruction type, by two rules, of the runs that have answers."""
     rules = {"authors": "text accuracy, the authors' rule", "strict": "text accuracy, strict"}
     kinds = (OVERALL, *templates.TYPES)
     answering = {run: table for run, table in tables.items() if len(table)}
@@ -54,7 +54,7 @@ def draw_text_scores(tables: Mapping[str, pl.DataFrame]) -> Figure:
 def _draw_bars(
     axes: Axes, cells: Mapping[str, Sequence[Cell]], measure: str, limits: tuple[float, float] = (0, 100)
 ) -> None:
-    """Draw one bar per run and group, its interval as a whisker, the paper's value as a diamond."""
+    """Draw a bar per run and group, with the interval as a whisker and the paper's value as a diamond."""
     width = 0.8 / max(1, len(cells))
     for number, (run, row) in enumerate(cells.items()):
         colour, hatch = COLOURS[number % len(COLOURS)], HATCHES[number // len(COLOURS) % len(HATCHES)]

@@ -1,4 +1,4 @@
-"""The evaluation stage: score a run, and compare the runs."""
+"""The evaluation stage: score the predictions of each run, and compare the runs."""
 
 import logging
 from collections import Counter
@@ -35,12 +35,12 @@ COMPARISON = {
     **read_columns("evaluation", "text_accuracies"),
 }
 PAIRS = read_columns("evaluation", "pairs")
-SCHEMA = schema(PAIRS)  # ``iou`` and the rules are null if the pair is not scored for masks or text
+SCHEMA = schema(PAIRS)  # ``iou`` is null if the mask is not scored, and the rules if the answer is not
 REQUIRED = ("pair_id", "subject_id", "target", "type", "instruction", "answer", "seg", "mask_id")
 
 
 class References(Shards):
-    """The masks of the dataset, resized to the evaluation's square. A context manager."""
+    """The reference masks of the dataset, resized to ``size`` x ``size`` pixels. A context manager."""
 
     def __init__(self, masks: Sequence[str], size: int):
         super().__init__(masks, "mask_id")
@@ -49,16 +49,17 @@ class References(Shards):
         self._packed = lru_cache(maxsize=64)(lambda name: pack(resize_mask(self.get("mask", name), size)))
 
     def packed(self, line: Mapping) -> np.ndarray:
-        """Return the reference mask of a pair, uint8 packed (size, size / 8), empty if negative."""
+        """Return the reference mask of a pair, uint8 packed (size, size / 8); empty for a negative pair."""
         return self._packed(line["mask_id"]) if line["seg"] else np.zeros((self.size, self.size // 8), np.uint8)
 
 
 def score_pairs(
     lines: Sequence[Mapping], references: References, predictions: Predictions, reviewed: set[str]
 ) -> pl.DataFrame:
-    """Return the rows of ``SCHEMA`` in the order of the lines.
+    """Return the table ``PAIRS``, one row per pair in the order of the lines.
 
-    An unusable prediction is wrong in every score, and so is a missing answer, unless the run has none at all.
+    An unusable prediction counts as wrong in every score. A missing answer counts as wrong unless the run has no
+    answers. ``reviewed``: ids of pairs that reviewers rejected, which are not scored.
     """
     has_answers = any(isinstance(entry.get("answer"), str) for entry in predictions.entry_by_pair.values())
     rows = _score_rows(lines, references, predictions, reviewed, has_answers)
@@ -77,7 +78,7 @@ def _score_rows(
             yield (*pair_columns, None, None, None, *[None] * len(answer_rules.RULES), prediction.reason, "")
             continue
         reference = references.packed(line)
-        if prediction.mask is None:  # an IoU of 0 for a negative, too: a failure does not count as "no lesion"
+        if prediction.mask is None:  # IoU 0 even for a negative, because a failure must not count as "no lesion"
             areas = 0, overlap_packed(reference, reference).union, 0.0
         else:
             intersection, union = overlap_packed(prediction.mask, reference)
@@ -111,11 +112,12 @@ def run_scores(
 ) -> None:
     """Score the predictions of one run on one split of the dataset.
 
-    ``reviewed``: text file of pair ids rejected by reviewers, one per line, with comments after #; ``model``: the
-    paper's model whose printed scores are shown; ``reworded``: the pairs were asked in a persona's wordings. Outputs:
-    one row per pair; scores of masks and texts with intervals and the paper's values; one row per problem; the counts.
+    ``reviewed``: text file of pair ids that reviewers rejected, one per line, with comments after #; ``model``: model
+    of the paper whose scores are shown beside; ``reworded``: whether the model received a persona's wordings. The
+    outputs are ``pairs`` (one row per pair), ``scores_table`` and ``text_table`` (with intervals and the paper's
+    values), ``excluded`` (one row per problem) and ``counts_table``.
     """
-    # without the report text
+    # only the required fields, because the text of reports takes memory
     dataset = [{name: line[name] for name in REQUIRED} for line in read_lines(lines)]
     pair_ids = {line["pair_id"] for line in dataset}
     if len(pair_ids) < len(dataset):
@@ -124,8 +126,8 @@ def run_scores(
     reviewed_lines = read_text(reviewed, "evaluation.reviewed").splitlines() if reviewed else []
     rejected = {clean_id(line.partition("#")[0]) for line in reviewed_lines} - {""}
     if strange := rejected - pair_ids:
-        total = f"of {len(rejected)} reviewed pairs"
-        log.warning("%s not of this split", count_phrase(len(strange), f"{total} is", f"{total} are"))
+        total = f"of {len(rejected)} pairs in {reviewed}"
+        log.warning("%s not in this split", count_phrase(len(strange), f"{total} is", f"{total} are"))
     with (
         References(masks, options.size) as references,
         Predictions(predictions, prediction_masks, pair_ids, options.size, reworded) as prediction_reader,
@@ -156,10 +158,11 @@ def run_comparison(
     reworded_scores: Sequence[str] = (),
     reworded_texts: Sequence[str] = (),
 ) -> None:
-    """Write a table of all runs with the paper's models below, and draw the runs.
+    """Write a table of the scores of all runs and the paper's models, and two figures of the runs.
 
-    Inputs are in the order of ``runs`` and of ``reworded``, pairs of run and persona. Pairs asked in a persona's
-    wordings are a separate run in the table ("default, layperson") and are not drawn.
+    ``scores`` and ``texts``: tables in the order of ``runs``; ``reworded``: (run, persona) for every run in a persona's
+    wordings, with the tables ``reworded_scores`` and ``reworded_texts``. These are separate runs in the table, such as
+    "default, layperson", and are not in the figures.
     """
     names = [*runs, *(f"{run}, {persona}" for run, persona in reworded)]
     score_tables, text_tables = (
@@ -173,7 +176,7 @@ def run_comparison(
 
 
 def count_pairs_and_lines(rows: pl.DataFrame, predictions: Predictions) -> pl.DataFrame:
-    """Return the table ``COUNTS``. Raises AssertionError if a pair or line is not accounted for."""
+    """Return the table ``COUNTS`` of pairs and lines by reason. Raises AssertionError if the sums do not agree."""
     reasons = Counter(rows["reason"])
     stray = Counter(reason for reason, _ in predictions.stray)
     table = [("pairs", "in the split", len(rows)), ("pairs", "with a mask", reasons.pop("", 0))]
@@ -191,7 +194,7 @@ def count_pairs_and_lines(rows: pl.DataFrame, predictions: Predictions) -> pl.Da
 def make_comparison(
     scores: dict[str, pl.DataFrame], texts: dict[str, pl.DataFrame], printed: summary.PaperScores
 ) -> pl.DataFrame:
-    """Return one row per run and lesion type with all scores, then the totals of the paper's models."""
+    """Return the table ``COMPARISON``: a row per run and lesion type, then a row of totals per model of the paper."""
     columns = [name for name in summary.MASK_COLUMNS if not name.endswith("_paper")]
     tables = []
     for run, table in scores.items():

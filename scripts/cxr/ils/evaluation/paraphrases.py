@@ -1,4 +1,4 @@
-"""Compare scores of the same pairs in plain and other wordings, by run, persona, lesion type and measure."""
+"""Compare the scores of the same pairs with the plain instruction and with a persona's wording."""
 
 from collections.abc import Sequence
 
@@ -17,14 +17,17 @@ RESOURCE_FILES = ("columns/evaluation.toml",)
 COLUMNS = read_columns("evaluation", "paraphrases")
 MEASURES = (*PAIR_METRICS, *(f"text_{rule}" for rule in SHOWN_RULES))
 CELLS = [(lesion, measure) for lesion in GROUPS for measure in MEASURES]
-PLAIN, REWORDED = "", "_reworded"  # suffixes of the joined columns of pairs asked both ways
+PLAIN, REWORDED = "", "_reworded"  # suffixes of the columns of both versions of a pair
 
 
 def run(
     *, plain: list[str], reworded: list[str], paraphrases_table: str, runs: Sequence[str], personas: Sequence[str],
     replicates: int, seed: int,
 ) -> None:  # fmt: skip
-    """Compare each run with its personas. ``plain``: tables by run; ``reworded``: tables by run, then persona."""
+    """Write the comparison of each run's plain scores with those of each persona.
+
+    ``plain``: tables of pairs in the order of ``runs``; ``reworded``: tables in the order of run, then persona.
+    """
     tables, num_personas = [], len(personas)
     for number, name in enumerate(runs):
         paths = reworded[number * num_personas : (number + 1) * num_personas]
@@ -36,10 +39,10 @@ def run(
 def compare_wordings(
     run: str, plain: pl.DataFrame, table_by_persona: dict[str, pl.DataFrame], replicates: int, seed: int
 ) -> pl.DataFrame:
-    """Return the rows of one run in per cent: per persona, and for all personas if there are several.
+    """Return the rows of one run, in per cent, for each persona and, if there are several, for all personas together.
 
-    Only pairs that count both ways are compared. ``change`` is reworded minus plain, with a paired bootstrap interval
-    over patients.
+    Only pairs with a score in both versions are compared. ``change`` is reworded minus plain, with a paired bootstrap
+    interval over patients.
     """
     pairs = {
         persona: plain.join(table, on="pair_id", how="inner", suffix=REWORDED)
@@ -73,7 +76,7 @@ def _make_rows(run: str, persona: str, pairs: pl.DataFrame, replicates: int, see
 
 
 def _select_pairs(pairs: pl.DataFrame, lesion: str, measure: str) -> np.ndarray:
-    """Return a mask, bool (N,), of the pairs of a lesion type and measure that have a value both ways."""
+    """Return which pairs of a lesion type have a value of a measure in both versions, bool (N,)."""
     metric = PAIR_METRICS.get(measure)
     column = "iou" if metric else measure.removeprefix("text_")
     is_counted = pl.col(column).is_not_null() & pl.col(column + REWORDED).is_not_null() & group_filter(lesion)

@@ -1,12 +1,12 @@
-"""Read predictions: JSON Lines, one line per pair, and masks in one of three formats.
+"""Read predictions, which are JSON Lines with one line per pair and masks in one of three formats.
 
-``{"pair_id": …, "answer": text or null, …}`` with one of ``mask`` (row of the HDF5 of predictions, field
-``mask``, key ``pair_id``), ``mask_path`` (grey image, lesion above 0; relative to the lines) or ``rle`` (COCO
-run-length encoding). The latter two may be lists, which are united. Without any of them, or with null, the predicted
-mask is empty.
+A line is ``{"pair_id": …, "answer": text or null, …}`` with at most one field for the mask. ``mask`` names a row of
+the HDF5 file of masks (key ``pair_id``, field ``mask``). ``mask_path`` is a grey image, lesion above 0, relative to the
+file of the lines. ``rle`` is COCO run-length encoding. The masks of a list of paths or encodings are united. Without a
+field for the mask, or with null, the predicted mask is empty.
 
-Optional: ``note`` (one of ``EMPTY``, why there is no mask), and ``failure`` with ``detail`` (one of ``FAILURES`` or
-any text: the model failed on this pair).
+Optional fields are ``note`` (one of ``EMPTY``), the reason why there is no mask, and ``failure`` (one of ``FAILURES``
+or any text) with ``detail``, if the model failed on the pair.
 """
 
 import json
@@ -27,31 +27,31 @@ from cxr.geometry.rle import decode_rle
 REASONS = {
     # no mask: scored as an empty mask
     "no_mask": "the model gave no mask",
-    "undecodable_text": "the model's text holds no mask that can be read",
+    "undecodable_text": "the model's text contains no readable mask",
     # failed: counted as wrong, or excluded
     "no_prediction": "the pair has no prediction",
     "duplicate": "the pair has more than one prediction",
     "failed": "the model failed on the pair",
-    "missing_mask": "the mask that the line names is not there",
+    "missing_mask": "the mask that the line names is missing",
     "damaged_mask": "the mask cannot be read",
-    "wrong_size": "the mask is not a square frame",
-    # no pair of this split
-    "unknown_pair": "the split has no such pair",
+    "wrong_size": "the mask is not square",
+    # lines that belong to no pair of the split
+    "unknown_pair": "the line names a pair that is not in the split",
     "bad_line": "the line is not a JSON object with a pair_id",
     # excluded
     "not_asked": "the instruction has no wording of the persona",
     "reviewed": "reviewers rejected the pair",
 }
-"""Why a pair or a line is not scored as it stands."""
+"""{code: reason why a pair or a line of predictions is excluded, counts as wrong, or has an empty mask}."""
 EMPTY = ("no_mask", "undecodable_text")
 FAILURES = ("no_prediction", "duplicate", "failed", "missing_mask", "damaged_mask", "wrong_size")
-"""Reasons why a pair has no usable prediction."""
-NOT_ASKED = "not_asked"  # reason of a pair without a wording of the persona. In other runs it counts as a failure
+"""Codes of the reasons why a pair has no usable prediction."""
+NOT_ASKED = "not_asked"  # only in runs with a persona's wordings; in other runs it is a failure
 MASK_FIELDS = ("mask", "mask_path", "rle")
 
 
 class MaskFault(Exception):
-    """Raised for an unusable mask: ``reason`` is one of ``REASONS``; ``detail`` has no patient text."""
+    """Raised for an unusable mask. ``reason`` is a code of ``REASONS``, and ``detail`` contains no patient text."""
 
     def __init__(self, reason: str, detail: str = ""):
         super().__init__(reason, detail)
@@ -59,7 +59,7 @@ class MaskFault(Exception):
 
 
 def read_mask_image(path: Path, above: int = 0) -> np.ndarray:
-    """Return bool (H, W): where a grey image (PNG, JPEG) exceeds ``above``. Raises MaskFault."""
+    """Return where a grey image (PNG, JPEG) is above a level, bool (H, W). Raises MaskFault if it is unreadable."""
     if not path.is_file():
         raise MaskFault("missing_mask", path.name)
     encoded = np.fromfile(path, np.uint8)
@@ -70,21 +70,24 @@ def read_mask_image(path: Path, above: int = 0) -> np.ndarray:
 
 
 def read_map(path: Path, threshold: float) -> np.ndarray | None:
-    """Return bool (H, W): where any map of a .npy file, (H, W) or (n, H, W), exceeds ``threshold``; None if n is 0."""
+    """Return where a map of a .npy file, (H, W) or (n, H, W), exceeds ``threshold``, bool (H, W); None if n is 0.
+
+    Several maps are united. Raises MaskFault if the file is missing or contains no maps of numbers.
+    """
     try:
         maps = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         refuse_machine_fault(path, error)
         raise MaskFault("damaged_mask" if path.is_file() else "missing_mask", path.name) from None
     if not isinstance(maps, np.ndarray) or maps.dtype.kind not in "fiub" or maps.ndim not in (2, 3):
-        raise MaskFault("damaged_mask", f"{path.name}: no map of numbers (H, W) or (n, H, W)")
+        raise MaskFault("damaged_mask", f"{path.name} has no map of numbers of shape (H, W) or (n, H, W)")
     if maps.dtype.kind == "f" and not np.isfinite(maps).all():
-        raise MaskFault("damaged_mask", f"{path.name}: values that are not numbers")
+        raise MaskFault("damaged_mask", f"{path.name} has values that are not finite")
     return unite_masks(list(np.atleast_3d(maps) > threshold)) if maps.ndim == 3 else maps > threshold
 
 
 def unite_masks(masks: list[np.ndarray]) -> np.ndarray | None:
-    """Return the union of masks of one shape, None without masks. Raises MaskFault if the shapes differ."""
+    """Return the union of masks; None without masks. Raises MaskFault if their shapes differ."""
     if not masks:
         return None
     if len({mask.shape for mask in masks}) > 1:
@@ -93,40 +96,43 @@ def unite_masks(masks: list[np.ndarray]) -> np.ndarray | None:
 
 
 def fit_mask(mask: np.ndarray, size: int) -> np.ndarray:
-    """Return a square mask packed, uint8 (size, size / 8), resized by nearest neighbour. Raises MaskFault."""
+    """Return a mask resized by nearest neighbour and packed, uint8 (size, size / 8). Raises MaskFault if not square."""
     if mask.ndim != 2 or mask.shape[0] != mask.shape[1] or not mask.size:
-        raise MaskFault("wrong_size", f"the mask is {' x '.join(map(str, mask.shape))}, not a square frame")
+        raise MaskFault("wrong_size", f"the mask has {' x '.join(map(str, mask.shape))} pixels, but must be square")
     return pack(resize_mask(mask, size))
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """One pair's prediction: mask, uint8 packed (size, size / 8), None if unusable; answer; reason."""
+    """The prediction for one pair."""
 
-    mask: np.ndarray | None
+    mask: np.ndarray | None  # uint8 packed (size, size / 8); None if unusable
     answer: str | None
-    reason: str = ""
+    reason: str = ""  # Code of ``REASONS`` if there is no mask
     detail: str = ""
 
 
 class Predictions:
-    """The predictions of a run: the lines, assigned to the pairs of a split, and masks, read one at a time.
+    """The predictions of a run for the pairs of a split. Masks are read one at a time. A context manager.
 
-    A context manager. ``entry_by_pair``: one line per pair; ``repeated_pairs``: pairs with several lines; ``stray``:
-    (reason, line number) of each line without a pair or after the first of its pair; ``num_lines``: of the file.
+    ``entry_by_pair``: the first line of each pair; ``repeated_pairs``: pairs with several lines; ``stray``: (reason,
+    line number) of every line that is not in ``entry_by_pair``; ``num_lines``: number of lines in the file.
     """
 
     def __init__(
         self, path: str | Path, masks: str | Path | None, pair_ids: Collection[str], size: int, reworded: bool = False
     ):
-        """``reworded``: the pairs were asked in a persona's wordings. Raises UserError if no line names a pair."""
+        """``path``: the lines; ``masks``: HDF5 file of masks, if any; ``size``: side of the masks that are returned.
+
+        ``reworded``: whether the model received a persona's wordings. Raises UserError if no line names a pair.
+        """
         self.path, self.masks, self.size, self.reworded = Path(path), masks, size, reworded
         self.entry_by_pair: dict[str, dict] = {}
         self.repeated_pairs: set[str] = set()
         self.stray: list[tuple[str, int]] = []
         self.num_lines = 0
         if not self.path.is_file():
-            raise UserError(f"{path}: there is no such file of predictions: correct the path")
+            raise UserError(f"the file of predictions {path} does not exist: correct the path")
         with open(path, "rb") as file:
             for number, text in enumerate(file, 1):
                 if text.strip():
@@ -134,7 +140,7 @@ class Predictions:
                     self._add_line(text, number, pair_ids)
         if pair_ids and not self.entry_by_pair:
             raise UserError(
-                f"{path}: none of its {self.num_lines} lines names a pair of this split: give predictions of this "
+                f"{path}: none of the {self.num_lines} lines names a pair of this split: give predictions for this "
                 "dataset"
             )
 
@@ -162,18 +168,18 @@ class Predictions:
             try:
                 self._shard.stored("mask", self._shard.ids[0])
             except KeyError:
-                raise UserError(f"{self.masks} has no packed field mask (docs/systems/evaluation.md)") from None
+                raise UserError(f"{self.masks} has no packed field mask: see docs/systems/evaluation.md") from None
             except StoreError as error:
                 if not error.damaged:
                     raise
-                # a damaged row affects only its own pair
+                # a damaged row makes only its pair unusable
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def get(self, pair_id: str) -> Prediction:
-        """Return the prediction of a pair of the split; an unusable prediction has a reason and no mask."""
+        """Return the prediction for a pair of the split. An unusable prediction has a reason but no mask."""
         entry = self.entry_by_pair.get(pair_id)
         if entry is None:
             return Prediction(None, None, "no_prediction")
@@ -199,7 +205,7 @@ class Predictions:
     def _mask(self, entry: dict) -> np.ndarray | None:
         mask_fields = [name for name in MASK_FIELDS if entry.get(name) is not None]
         if len(mask_fields) > 1:
-            raise MaskFault("damaged_mask", f"the line names {' and '.join(mask_fields)}: one is enough")
+            raise MaskFault("damaged_mask", f"the line has {' and '.join(mask_fields)}: only one is allowed")
         if not mask_fields:
             return None
         value = entry[mask_fields[0]]
@@ -223,7 +229,7 @@ class Predictions:
     def _read_mask(self, field: str, value: object) -> np.ndarray:
         if field == "mask_path":
             if not isinstance(value, str):
-                raise MaskFault("missing_mask", "mask_path is not a text")
+                raise MaskFault("missing_mask", "mask_path is not a string")
             return read_mask_image(self.path.parent / value)
         try:
             return decode_rle(value)

@@ -10,29 +10,29 @@ FILE_ADAPTERS = ("jsonl", "text4seg")  # adapters that read one file; the others
 
 
 class OutputFormat(Section):
-    """Format of another model's outputs."""
+    """Settings that describe the format of another model's outputs."""
 
     adapter: Literal[
         "jsonl", "png", "lisa", "text4seg", "text4seg_sam", "pixellm", "biomedparse", "reclmis", "imisnet", "everything"
-    ] = key("jsonl", "Format of the predictions (docs/systems/evaluation.md); everything: a mask of the whole image.")
-    grid: int = key(24, "Side of Text4Seg's text grid: 24 for its model p24, 16 for p16.", unit="cells", ge=4, le=128)
+    ] = key("jsonl", "Format of the predictions (docs/systems/evaluation.md); everything: masks of whole images.")
+    grid: int = key(24, "Rows and columns of Text4Seg's text grid: 24 for p24, 16 for p16.", unit="cells", ge=4, le=128)
 
 
 class PredictionSettings(OutputFormat):
-    """Predictions of another model."""
+    """Settings that describe the predictions of another model."""
 
-    path: str = key("", "File or folder of the predictions.")
-    test: str = key("default", "Threshold set on whose dataset the predictions were made.")
+    path: str = key("", "File (adapters jsonl, text4seg) or folder of the predictions.")
+    test: str = key("default", "Threshold set of the dataset whose test split was predicted.")
 
 
 class EvaluationSettings(Section):
-    """Scores of ROSALIA and of other models (Tables 4, 5, 6, 14)."""
+    """Settings of the scores of ROSALIA and of other models (Tables 4, 5, 6, 14)."""
 
     size: int = key(
-        1024, "Side of the square in which masks are compared.", unit="pixels", source=AUTHORS, ge=64, le=4096,
+        1024, "Side of the square to which scored masks are resized.", unit="pixels", source=AUTHORS, ge=64, le=4096,
         multiple_of=8,
     )  # fmt: skip
-    reviewed: str = key("", "Text file of the ids of pairs that reviewers rejected; they are not scored.", source=PAPER)
+    reviewed: str = key("", "Text file of ids of pairs that reviewers rejected and that are not scored.", source=PAPER)
     predictions: dict[RunName, PredictionSettings] = key(dict, "Predictions of other models, by name.")
 
     @constraint
@@ -42,7 +42,7 @@ class EvaluationSettings(Section):
                 raise ValueError(f"predictions.{name}.path is empty: give the file or folder of the predictions")
             if prediction.path and prediction.adapter == "everything":
                 raise ValueError(
-                    f"predictions.{name}.path is {prediction.path!r}, but everything reads none: leave it out"
+                    f"predictions.{name}.path is {prediction.path!r}, but everything reads no file: leave it out"
                 )
 
 

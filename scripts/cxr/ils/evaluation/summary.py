@@ -1,4 +1,4 @@
-"""Compute scores with intervals next to the paper's, for masks (Tables 4, 5) and texts (Tables 6, 14)."""
+"""Make tables of scores with intervals and the paper's values, for masks (Tables 4, 5) and texts (Tables 6, 14)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,16 +23,16 @@ ROSALIA = "ROSALIA"
 
 @dataclass(frozen=True)
 class PaperScores:
-    """Scores printed in the paper, in per cent, with a note on each cell that contradicts the paper's own sums."""
+    """Scores that the paper prints, in per cent."""
 
-    models: dict[str, dict[str, float]]  # Model -> measure (Table 4, and the variants of A.7 and C.3)
-    lesions: dict[str, dict[str, float | None]]  # Lesion type or ``total`` -> measure (Table 5)
+    models: dict[str, dict[str, float]]  # {model: {measure: score}} (Table 4, and the variants of A.7 and C.3)
+    lesions: dict[str, dict[str, float | None]]  # {lesion type or ``total``: {measure: score}} (Table 5)
     text: dict[str, dict[str, float | None]]
-    """positive, negative, total (Table 6), lesion types (Table 14) -> overall or type of instruction."""
-    notes: dict[tuple[str, str, str], str]
+    """{polarity, total (Table 6) or lesion type (Table 14): {overall or type of instruction: accuracy}}."""
+    notes: dict[tuple[str, str, str], str]  # {(table, row, column): note}, where the paper's numbers disagree
 
     def select_for_model(self, model: str) -> "PaperScores":
-        """Return the values of ``model``: all for ROSALIA, only the totals for another model."""
+        """Return the scores of ``model``. For models other than ROSALIA the paper prints only totals."""
         if model == ROSALIA:
             return self
         none = dict.fromkeys(PAIR_METRICS)
@@ -42,7 +42,7 @@ class PaperScores:
 
 
 def read_paper_scores() -> PaperScores:
-    """Read the section ``evaluation`` of ``resources/paper_tables.yaml``."""
+    """Return the paper's scores from the section ``evaluation`` of ``resources/paper_tables.yaml``."""
     data = load_resource(RESOURCE_FILES[0])["evaluation"]
 
     def label_columns(rows: dict, columns: list[str]) -> dict:
@@ -63,11 +63,11 @@ DIGITS = 2  # decimals of the percentages in the tables
 
 
 def make_measure_columns(measure: str, title: str) -> Columns:
-    """Return the columns of a measure: its value, the ends of its interval, and the paper's value."""
+    """Return the columns of a measure: the value, both ends of its interval, and the paper's value."""
     return {
-        measure: Column(pl.Float64, f"{title}; null of nothing.", "%"),
+        measure: Column(pl.Float64, f"{title}; null without pairs.", "%"),
         **interval_columns(measure, "its 95 % interval", "%"),
-        f"{measure}_paper": Column(pl.Float64, "The paper's value; null where it prints none.", "%"),
+        f"{measure}_paper": Column(pl.Float64, "The paper's value; null where the paper prints none.", "%"),
     }
 
 
@@ -80,13 +80,13 @@ SCORES: Columns = {
     **COUNT_COLUMNS,
     "reviewed": Column(pl.Int64, "Pairs left out because experts rejected them (`evaluation.reviewed`)."),
     **MASK_COLUMNS,
-    "note": Column(pl.String, "What the paper prints otherwise elsewhere."),
+    "note": Column(pl.String, "Where the paper prints another value for the same score."),
 }
 TEXTS = read_columns("evaluation", "texts") | make_measure_columns("accuracy", "Accuracy")
 
 
 def sum_by_patient(pairs: pl.DataFrame, ratios: Iterable[Sequence[np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return each patient's numerators and denominators, float64 (patients, K), of K ratios of terms (N,)."""
+    """Return (numerators, denominators) per patient, each float64 (patients, K), of K ratios whose terms are (N,)."""
     names, numbers = np.unique(pairs["subject_id"].to_numpy(), return_inverse=True)
     sides = (np.column_stack(terms).astype(float) for terms in zip(*ratios, strict=True))
     above, below = (sums_by_subject(numbers, len(names), terms) for terms in sides)
@@ -94,7 +94,7 @@ def sum_by_patient(pairs: pl.DataFrame, ratios: Iterable[Sequence[np.ndarray]]) 
 
 
 def make_score_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float) -> pl.DataFrame:
-    """Return a row per lesion type and the total, in per cent; ``resampling``: options of the intervals."""
+    """Return the table ``SCORES`` in per cent, by lesion type and in total; ``resampling``: replicates and seed."""
     scored = pairs.filter(pl.col("iou").is_not_null())
     overlaps = [scored[name].to_numpy().astype(np.float64) for name in ("iou", "intersection", "union")]
     members = {group: _group_members(scored, group) for group in (*GROUPS, "positive", "negative")}
@@ -124,7 +124,7 @@ def make_score_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: floa
 
 
 def make_text_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float) -> pl.DataFrame:
-    """Return the accuracy in per cent by rule, group (Tables 6, 14) and type of instruction; empty without answers."""
+    """Return the table ``TEXTS`` in per cent by rule, group of pairs and instruction type; empty without answers."""
     judged_pairs = pairs.filter(pl.col(answer_rules.RULES[0]).is_not_null())
     kinds = {OVERALL: np.ones(len(judged_pairs), bool)} | {
         kind: (judged_pairs["type"] == kind).to_numpy() for kind in templates.TYPES
@@ -150,7 +150,7 @@ def make_text_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float
 
 
 def read_scores(path: str) -> pl.DataFrame:
-    """Read a table of scores or texts; an empty cell of a numeric column is null."""
+    """Return a table of scores or texts from a file, with null for empty cells of numeric columns."""
     table = read_table(path)
     words = {"lesion", "note", "rule", "group", "type"}
     empty = [name for name, kind in table.schema.items() if kind == pl.String and name not in words]
@@ -159,7 +159,7 @@ def read_scores(path: str) -> pl.DataFrame:
 
 
 def group_filter(group: str) -> pl.Expr:
-    """Return whether a pair belongs to a lesion type, a polarity or the total."""
+    """Return the expression that selects the pairs of a group, which is a lesion type, a polarity or the total."""
     if group == TOTAL:
         return pl.lit(True)
     return pl.col("polarity" if group in ("positive", "negative") else "target") == group

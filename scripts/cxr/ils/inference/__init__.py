@@ -1,1 +1,1 @@
-"""Masks and answers of a trained ROSALIA, for a split of the dataset or one image."""
+"""Prediction of masks and answers with a trained ROSALIA, for a split of the dataset or for one image file."""

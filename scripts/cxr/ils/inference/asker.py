@@ -1,6 +1,6 @@
-"""Ask a trained model about images. Each image is embedded once for all its instructions.
+"""Ask a trained model about images. Each image is encoded once for all its instructions.
 
-Answers and masks do not depend on the batch size, except for rounding: only pixels with a logit near zero could change.
+The batch size changes answers and masks only by rounding errors, which can flip a pixel whose logit is near zero.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,25 +19,27 @@ from cxr.nets.devices import inference, select_device
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"
-"""Notes on answers without [SEG] (no mask) or with several [SEG] (their masks are united)."""
+"""Notes on answers without [SEG], which have no mask, and with several [SEG], whose masks are united."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A model's reply to one instruction."""
+    """The reply of a model to one instruction."""
 
-    answer: str | None = None  # Its text; None if no text was requested or the model failed
+    answer: str | None = None  # Text of the answer; None if no text was requested or the model failed
     mask_values: np.ndarray | None = None
-    """Mask logits float32 (T, T) in the target square, the maximum over all [SEG] (positive inside the mask), converted
-    by ``keep`` of :meth:`Asker.ask`; None without [SEG]."""
-    note: str = ""  # ``NO_SEG`` or ``SEVERAL_SEG``
-    fault: str = ""  # why there is no reply
-    error: Exception | None = None  # The model's exception, if any; all pairs of an image share one object
+    """Mask logits (T, T), positive inside the mask, after ``keep`` of :meth:`Asker.ask`; None without [SEG]."""
+    note: str = ""  # ``NO_SEG``, ``SEVERAL_SEG`` or empty
+    fault: str = ""  # Reason why there is no reply
+    error: Exception | None = None  # Exception of the model, if any; all pairs of an image share one object
 
 
 @dataclass
 class Asker:
-    """A model with its tokenizer on a device. ``batch``: images, and pairs, per batch; halved if memory is short."""
+    """A trained model with its tokenizer on a device, which answers instructions.
+
+    ``batch``: number of images per batch and of pairs per batch, which is halved if memory is short.
+    """
 
     model: Rosalia
     tokens: Tokens
@@ -59,14 +61,14 @@ class Asker:
         return cls(model.eval(), tokens, options, device, compute.get("batch", 8))
 
     def pair_options(self) -> PairOptions:
-        """Return how pairs are prepared for this model."""
+        """Return the options by which pairs are prepared for this model."""
         how = {"target": self.options.size, "answers": False, "equalise": self.options.equalise}
         return PairOptions.for_model(self.model.config, self.options, **how)
 
     def ask(
         self, samples: Sequence[Sample], keep: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.float
     ) -> list[Reply]:
-        """Return the reply, or its fault, to each sample; ``keep`` converts mask logits (T, T) to ``mask_values``."""
+        """Return one reply per sample, in order; ``keep`` converts mask logits (T, T) to ``Reply.mask_values``."""
         first = {sample.view: sample for sample in reversed(samples)}
         replies: dict[int, Reply] = {}
         with inference():
@@ -74,7 +76,7 @@ class Asker:
                 self._encoded, [(sample,) for sample in first.values()], self.images, "pictures"
             )
             views = dict(zip(first, encoded, strict=True))
-            # prompts of one image share a prefix that is computed once per batch: keep them together, sorted by length
+            # sorted by image, because prompts of one image share a prefix that is computed once, and by length
             order = {view: number for number, view in enumerate(dict.fromkeys(sample.view for sample in samples))}
             rows = sorted(enumerate(samples), key=lambda row: (order[row[1].view], len(row[1].input_ids)))
             ready = []

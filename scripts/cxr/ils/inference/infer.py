@@ -1,4 +1,4 @@
-"""The inference stage: ask a trained model the instructions of a split, and write its answers and masks."""
+"""The inference stage: give a trained model the instructions of a split, and write its answers and masks."""
 
 import logging
 from collections import Counter, deque
@@ -19,7 +19,7 @@ from cxr.ils.rosalia.sources import NO_WORDING, PersonaWording, open_image_sourc
 
 log = logging.getLogger("cxr")
 NOT_ASKED = "not_asked"
-"""Failure of a pair whose instruction has no wording of the persona; it is excluded from the scores."""
+"""Failure code of a pair whose instruction has no wording of the persona. The pair is excluded from the scores."""
 
 
 def run_split(
@@ -36,13 +36,13 @@ def run_split(
     compute: dict | None = None,
     may_be_empty: bool = False,
 ) -> None:
-    """Ask a model every instruction of a split, with ``options.persona`` in its ``wordings``.
+    """Give a model every instruction of the split ``lines``, in the ``wordings`` of ``options.persona`` if it is set.
 
-    Writes ``predictions``, JSON Lines in the order of ``lines``: pair_id; answer, or null with ``text: false``; mask:
-    the pair_id, or null without [SEG]; ``note`` (``no_seg``, ``several_seg``), or ``failure`` with ``detail``; the
-    persona's ``instruction``; and ``prediction_masks`` (HDF5, key pair_id, packed field mask (size, size)).
-    ``compute``: how the nets are run; ``may_be_empty``: allow a split without pairs. Raises UserError for a folder
-    without a model, damaged lines, or if no pair could be asked; Broken if failures are not due to single pairs.
+    The output ``predictions`` is JSON Lines in the order of ``lines``. Its fields are pair_id, answer (null with the
+    setting text false), mask (the pair_id, or null without [SEG]), note (``no_seg``, ``several_seg``), failure with
+    detail, and instruction (the persona's wording). The output ``prediction_masks`` is HDF5 (key pair_id) with the
+    packed field mask (size, size). ``may_be_empty``: whether the split may have no pairs. Raises UserError if the model
+    is missing, ``lines`` is damaged or no pair could be asked, and Broken if failures are not due to single pairs.
     """
     size = options.size
     about = attrs | {"frame": f"{size} x {size} pixels, the frame resized; right is on the image's left"}
@@ -62,11 +62,14 @@ def run_split(
         write_lines(predictions, _make_lines(replies, writer, faults, pairs if pairs.wording else None))
     if faults:
         without = count_phrase(faults.total(), f"of {len(pairs)} pairs has", f"of {len(pairs)} pairs have")
-        log.warning("%s no prediction: the files of predictions say why", without)
+        log.warning("%s no prediction: the field detail in the predictions gives the reasons", without)
 
 
 def split_by_images(images: Sequence[int], count: int) -> Iterator[range]:
-    """Yield ranges of rows, each with all rows of ``count`` images (the last may have fewer)."""
+    """Yield ranges of consecutive rows, each with all rows of ``count`` images; the last may have fewer images.
+
+    ``images``: number of each row's image; rows of an image are consecutive.
+    """
     ends = [row for row in range(1, len(images)) if images[row] != images[row - 1]]
     edges = [0, *ends[count - 1 :: count], len(images)]
     return (range(first, end) for first, end in pairwise(edges) if first < end)
@@ -86,7 +89,7 @@ def _read_samples(pairs: Pairs, rows: range) -> list[tuple[str, Sample | str]]:
 
 
 def _replies(asker: Asker, pairs: Pairs, failures: Failures) -> Iterator[tuple[str, Reply]]:
-    """Yield (pair_id, reply) in row order, while a thread reads the next images; a failing image counts once."""
+    """Yield (pair_id, reply) in row order, while a thread reads the next images; a failed image counts once."""
     last: Exception | None = None
     with ThreadPoolExecutor(1) as reader:
         reading = deque()
@@ -123,4 +126,6 @@ def _make_lines(
             writer.append(pair_id, mask=reply.mask_values)
         yield entry | ({"note": reply.note} if reply.note else {})
     if faults.total() == number:
-        raise UserError(f"the model could be asked none of {number} pairs, the first because of {next(iter(faults))!r}")
+        raise UserError(
+            f"none of {number} pairs could be asked, the first because of {next(iter(faults))!r}: correct it"
+        )

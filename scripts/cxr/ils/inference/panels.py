@@ -1,4 +1,4 @@
-"""Draw panels of some images with instruction, reference and prediction, after Figures 6, 7 and 12."""
+"""Draw panels of some images with instruction, reference and prediction, as in Figures 6, 7 and 12."""
 
 import textwrap
 from collections import Counter
@@ -26,7 +26,7 @@ FIELDS = ("pair_id", "image_id", "target", "instruction", "answer", "seg", "mask
 
 
 class Row(NamedTuple):
-    """One pair of a panel. Masks are bool in the frame; None without a mask."""
+    """The content of a panel's row, which shows one pair. Masks are bool (H, W) in frame pixels, or None."""
 
     instruction: str
     answer: str
@@ -48,7 +48,7 @@ def run_panels(
     quality: int,
     seed: int,
 ) -> None:
-    """Draw a panel for each of ``studies`` images of a split into the folder ``panels``, named by the image."""
+    """Write a panel <image_id>.jpg for each of ``studies`` images of a split into the folder ``panels``."""
     folder = Path(panels)
     folder.mkdir(parents=True, exist_ok=True)
     pairs_by_image = choose_pairs(lines, studies, seed)
@@ -76,7 +76,7 @@ def run_panels(
 
 
 def choose_pairs(lines: str, studies: int, seed: int) -> dict[str, list[dict]]:
-    """Return {image_id: some of its pairs} of ``studies`` images by seed; each lesion type once before any twice."""
+    """Return {image_id: some of its pairs} of ``studies`` images, chosen by ``seed`` so that all lesion types occur."""
     targets: dict[str, set[str]] = {}
     for line in read_lines(lines):
         targets.setdefault(line["image_id"], set()).update({line["target"]} if line["seg"] else ())
@@ -97,7 +97,7 @@ def choose_pairs(lines: str, studies: int, seed: int) -> dict[str, list[dict]]:
 
 
 def draw_panel(title: str, image: np.ndarray, rows: list[Row]) -> Figure:
-    """Draw a panel with one row per pair: image, reference, prediction and their texts."""
+    """Return a figure with one row per pair that shows the image, the reference, the prediction and their texts."""
     figure = Figure(figsize=(13, 3.4 * len(rows) + 0.8), layout="constrained")
     grid = figure.subplots(len(rows), 4, squeeze=False, width_ratios=(1, 1, 1, 1.25))
     figure.suptitle(f"image {title}", fontsize=12)
@@ -126,7 +126,7 @@ def _draw_text(axes: Axes, row: Row) -> None:
 
 
 def describe_overlap(reference: np.ndarray | None, predicted: np.ndarray | None) -> str:
-    """Return a short text on the overlap of two masks in the frame."""
+    """Return a short text on the overlap of two masks: their IoU, or which of them is empty."""
     empty = predicted is None or not predicted.any()
     if reference is None or not reference.any():
         return "both empty" if empty else "a mask where there is no lesion"

@@ -1,4 +1,4 @@
-"""Ask a model about one chest X-ray file; write masks in its own pixels, answers, overlays and a DICOM SEG."""
+"""Ask a model about one chest X-ray file, and write answers, masks in original pixels, overlays and a DICOM SEG."""
 
 import json
 from collections.abc import Sequence
@@ -26,14 +26,14 @@ from cxr.segmentation.images import equalise
 ANSWERS, SEG = "answers.json", "segmentation.dcm"
 DPI = 110
 NOTES = {
-    NO_SEG: "the answer holds no [SEG], so there is no mask",
-    SEVERAL_SEG: "the answer holds more than one [SEG]: the mask is their union",
+    NO_SEG: "the answer has no [SEG], so there is no mask",
+    SEVERAL_SEG: "the answer has several [SEG], so the mask is the union of their masks",
 }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A reply to one instruction; ``mask`` is bool (rows, columns) in the image's own pixels."""
+    """A reply to one instruction; ``mask`` is bool (rows, columns) in original pixels."""
 
     instruction: str
     answer: str | None
@@ -42,7 +42,7 @@ class Finding:
 
 
 def ask_about_image(asker: Asker, picture: FramedImage, instructions: Sequence[str]) -> list[Finding]:
-    """Return a finding per instruction. Raises UserError for an empty instruction, or if the model fails."""
+    """Return one finding per instruction. Raises UserError for an empty instruction, or if the model fails."""
     if not instructions or not all(text.strip() for text in instructions):
         raise UserError("instruction is empty: give one, such as 'Segment the effusion.'")
     options = asker.pair_options()
@@ -72,10 +72,11 @@ def write_findings(
     model: str,
     created_at: datetime,
 ) -> dict:
-    """Write all findings into a folder, and return the content of ``answers.json``.
+    """Write the findings and ``answers.json`` into a folder, and return the content of ``answers.json``.
 
-    Per instruction ``<n>_mask.png`` (255 inside the lesion) and ``<n>_overlay.png``; with the ``header`` of a DICOM
-    image also ``segmentation.dcm``, with a segment for each mask that is not empty.
+    Each instruction gets ``<n>_mask.png`` (255 inside the lesion) and ``<n>_overlay.png``. If the ``header`` of a DICOM
+    image is given, ``segmentation.dcm`` has a segment for each mask that is not empty. ``version`` (of the code),
+    ``model`` (its name) and ``created_at`` are written into that file.
     """
     notes, is_segmented = picture.list_notes(), False
     if header is not None:
@@ -112,10 +113,11 @@ def run(
     code: str,
     instructions_file: str | None = None,
 ) -> dict:
-    """Ask a model about an image file. Write the results into the folder ``output`` and return its answers.json.
+    """Ask a model about an image file, write the results into the folder ``output``, and return its answers.json.
 
-    ``asking``, ``cohort``, ``frames``: options of those stages; ``code``: the version in a segmentation object;
-    ``instructions_file``: JSON Lines of instructions, may be empty. Raises UserError for unusable input.
+    ``asking``: options of :class:`InferenceOptions`; ``cohort``, ``frames``, ``compute``: settings' sections; ``code``:
+    version of the code; ``instructions_file``: JSON Lines of instructions, may be empty, instead of ``instructions``.
+    Raises UserError for unusable input.
     """
     if instructions_file:
         instructions = [line["instruction"] for line in read_lines(instructions_file)]

@@ -7,26 +7,26 @@ from cxr.ils.settings import PromptSettings
 
 
 class AnswerSettings(Section):
-    """Outputs of a model."""
+    """Settings that affect the answers and masks of a model."""
 
-    text: bool = key(True, "Whether to generate the text of answers; masks alone are much faster.")
-    max_new_tokens: int = key(512, "Maximum length of an answer.", unit="tokens", source=AUTHORS, ge=1, le=4096)
+    text: bool = key(True, "Whether the model writes answers; false: it only predicts masks, which is much faster.")
+    max_new_tokens: int = key(512, "Length at which answers are cut.", unit="tokens", source=AUTHORS, ge=1, le=4096)
     equalise: bool = key(True, "Whether to equalise image histograms, as in the authors' evaluation.", source=AUTHORS)
-    size: int = key(1024, "Side of the masks.", unit="pixels", source=AUTHORS, ge=64, le=4096, multiple_of=8)
+    size: int = key(1024, "Side of the square masks.", unit="pixels", source=AUTHORS, ge=64, le=4096, multiple_of=8)
 
 
 class InferenceSettings(AnswerSettings):
-    """Masks and answers of a trained model."""
+    """Settings of the masks and answers of trained models."""
 
     split: Literal["train", "validate", "test"] = key("test", "Split whose instructions the model answers.")
     paraphrases: bool = key(
-        False, "Whether each instruction is also given in one wording of each persona (C.3), to compare the scores."
+        False, "Whether the model also answers each instruction in one wording of each persona (C.3), for comparison."
     )
 
 
 class InferenceOptions(PromptSettings, AnswerSettings):
-    """Options of a model's answers: the settings, and values of the run and the job."""
+    """Settings of a model's answers, with values that the job sets."""
 
     dtype: str = "float32"
-    persona: str = ""  # persona whose wordings the model receives; "" for the plain instructions
-    seed: int = 0  # Seed of the choice among a persona's wordings
+    persona: str = ""  # Persona whose wordings the model receives; empty for the instructions of the dataset
+    seed: int = 0  # Seed by which one of the persona's wordings is chosen

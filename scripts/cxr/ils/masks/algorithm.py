@@ -14,10 +14,7 @@ from cxr.base.vocabulary import BOX_CONDITIONS
 from cxr.ils.masks.thresholds import Ratio
 
 CONDITION_BITS = {name: 1 << bit for bit, name in enumerate(BOX_CONDITIONS)}
-"""{condition: its bit in a box's verdict}. The verdict has the bits of the conditions that the box fails for a finding.
-
-A box with the verdict 0 is productive, which means that it contributes to the mask.
-"""
+"""{condition: bit}. A box's verdict has the bits of all failed conditions. With verdict 0 the box adds to the mask."""
 
 _CROSS = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
 
@@ -61,19 +58,13 @@ def find_components(binary: np.ndarray) -> Components:
 
 
 def index_corners(boxes: np.ndarray, width: int) -> np.ndarray:
-    """Return the flat indexes of the boxes' four corners, int64 (4, N), in the summed-area table of a map.
-
-    ``width``: columns of the map.
-    """
+    """Return the flat indexes of boxes' corners, int64 (4, N), in the summed-area table of a map ``width`` wide."""
     x1, y1, x2, y2 = boxes.T
     return np.stack([y2, y1, y2, y1]) * (width + 1) + np.stack([x2, x2, x1, x1])
 
 
 def count_pixels_in_boxes(binary: np.ndarray, corner_indexes: np.ndarray) -> np.ndarray:
-    """Return the number of pixels of ``binary`` that are 1 in each box, int64 (N,).
-
-    ``corner_indexes``: the boxes as :func:`index_corners` returns them.
-    """
+    """Return the number of 1-pixels in each box, int64 (N,); the boxes are given as by :func:`index_corners`."""
     if not corner_indexes.size:
         return np.zeros(0, np.int64)
     corner_sums = cv2.integral(binary).ravel()[corner_indexes].astype(np.int64)
@@ -81,10 +72,7 @@ def count_pixels_in_boxes(binary: np.ndarray, corner_indexes: np.ndarray) -> np.
 
 
 def compute_box_iou(area: np.ndarray, shared: np.ndarray, mask_area: int) -> Ratio:
-    """Return the IoU of each box with a mask of ``mask_area`` pixels; 0 for an empty mask.
-
-    ``area``: pixels of each box; ``shared``: pixels of each box in the mask.
-    """
+    """Return the IoU of boxes with a mask from the pixels of boxes, intersections and mask; 0 for an empty mask."""
     return Ratio(shared, area + mask_area - shared if mask_area > 0 else np.zeros_like(area))
 
 
@@ -149,7 +137,7 @@ def cut_closed_lungs(component: Region, closed: np.ndarray, open_: np.ndarray, m
 
 
 def crop_to_base(lung: np.ndarray, share: Fraction) -> np.ndarray:
-    """Return the lowest rows of a lung mask (uint8 0/1), the fraction ``share`` of its height rounded down to rows."""
+    """Return a lung mask (uint8 0/1) cut to its lowest rows, the fraction ``share`` of its height, rounded down."""
     rows = np.flatnonzero(lung.any(axis=1))
     part = np.zeros_like(lung)
     if len(rows):

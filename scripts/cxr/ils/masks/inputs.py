@@ -90,11 +90,11 @@ class Case:
         )
 
     def measure_signs(self) -> list[dict]:
-        """Return a row for each visible valid location, with the signs of a lesion that the image shows there.
+        """Return a row for each valid location with a mask, with the signs of a lesion that the image shows there.
 
-        ``location``; ``box_confidence``: highest confidence of a box there, else 0; ``anomalous_fraction``: fraction of
-        anomalous pixels, null for an image without an anomaly map. The dataset stage denies a lesion type that the
-        report does not mention only at locations without signs.
+        Columns: ``location``, ``box_confidence`` (highest confidence of a box there, or 0) and ``anomalous_fraction``
+        (fraction of anomalous pixels, null without an anomaly map). A lesion type that the report does not mention is
+        denied only at locations without signs.
         """
         labels = [place for place in VALID_LOCATIONS if place in self.zones.visible]
         if not labels:
@@ -127,10 +127,7 @@ class Case:
 
 
 class ShardCases:
-    """The images of an anatomy shard that have a report and were not excluded by the boxes stage.
-
-    A context manager. Iteration yields a :class:`Case` per image, sorted by study and image.
-    """
+    """Context manager that yields a :class:`Case` for every image with boxes and a report, by study and image."""
 
     def __init__(
         self,
@@ -143,10 +140,7 @@ class ShardCases:
         reports: str | Path,
         **shards: str | Path,
     ):
-        """Store the paths of the inputs; ``shards``: paths of the shards frames, organs, anomaly and anatomy.
-
-        ``smallest_level``: the lowest grey level at which an anomaly map will be thresholded.
-        """
+        """``shards``: paths of frames, organs, anomaly and anatomy; ``smallest_level``: lowest grey level in use."""
         self._paths = shards
         self._cohort, self._boxes, self._boxes_excluded, self._reports = cohort, boxes, boxes_excluded, reports
         self.rules, self.smallest_level = rules, smallest_level

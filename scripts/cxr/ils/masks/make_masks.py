@@ -108,9 +108,8 @@ def run_shard(
 ) -> None:
     """Write the lesion masks ``output`` and the tables of one shard under one threshold set (see the module).
 
-    ``excluded``: table of excluded images to write; ``attrs``: attributes of the HDF5 file; ``inputs``: paths that
-    :class:`cxr.ils.masks.inputs.ShardCases` takes. One core and the memory of one image are used. Raises StoreError for
-    a damaged input.
+    ``attrs``: attributes of the HDF5 file; ``inputs``: paths that :class:`cxr.ils.masks.inputs.ShardCases` takes. One
+    core and the memory of one image are used. Raises StoreError for a damaged input.
     """
     cv2.setNumThreads(1)
     thresholds = ThresholdSet.from_settings(options.thresholds.as_dict())
@@ -139,10 +138,7 @@ def run_shard(
 def run_index(
     *, masks: list[str], findings_parts: list[str], excluded_parts: list[str], index: str, findings: str, excluded: str
 ) -> None:
-    """Join the shards: write the ``index`` of masks, sorted by mask_id, and the tables ``findings`` and ``excluded``.
-
-    ``masks``, ``findings_parts`` and ``excluded_parts``: the files of all shards.
-    """
+    """Join the shards: write the ``index`` of masks, sorted by mask_id, and tables ``findings`` and ``excluded``."""
     rows = []
     for path in masks:
         with Shard(path, key="mask_id") as shard:

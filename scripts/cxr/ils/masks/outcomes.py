@@ -51,10 +51,7 @@ def compute_outcome(finding: Finding, case: Case, thresholds: ThresholdSet) -> O
 
 
 def compute_decision(finding: Finding, case: Case, thresholds: ThresholdSet) -> Decision | None:
-    """Return the boxes and grey level that the thresholds select for a finding; None if the finding needs no threshold.
-
-    Two threshold sets with equal decisions give a finding the same outcome.
-    """
+    """Return the boxes and grey level that the thresholds select for a finding; None if no threshold matters to it."""
     reported = finding.reported
     if finding.target is None or finding.heart or all(case.zones.is_empty(label) for label in reported):
         return None

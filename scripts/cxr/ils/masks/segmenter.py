@@ -42,10 +42,7 @@ class Decision(NamedTuple):
 
 
 class AnomalyLevel:
-    """The anomaly map of a segmenter, thresholded at one grey level and opened, with its connected components.
-
-    ``signal``: number of anomalous pixels in each box, int64 (N,).
-    """
+    """The anomaly map thresholded at a grey level and opened; ``signal``: number of its pixels in each box, (N,)."""
 
     def __init__(self, segmenter: "LesionSegmenter", level: int):
         self._segmenter = segmenter
@@ -210,10 +207,7 @@ class LesionSegmenter:
         return Decision(labels, taus.level, (self.flag_failed_conditions(labels, taus) == 0).tobytes(), fill)
 
     def segment(self, labels: tuple[str, ...], taus: Thresholds, *, fill: bool) -> Lesion:
-        """Return the lesion of a finding with zone ``labels``.
-
-        ``fill``: whether the mask may be extended to the lung base, as for a basal effusion.
-        """
+        """Return the lesion of a finding; ``fill``: whether its mask may be extended down to the lung base."""
         verdicts = self.flag_failed_conditions(labels, taus)
         decision = Decision(labels, taus.level, (verdicts == 0).tobytes(), fill)
         if decision not in self._lesions:
@@ -308,10 +302,7 @@ class LesionSegmenter:
 
 
 def _find_window(anomaly: np.ndarray, anatomy_mask: np.ndarray) -> tuple[slice, slice] | None:
-    """Return (rows, columns) of the smallest window with all zone, lung and anomalous pixels; None without any.
-
-    ``anatomy_mask``: union of zones and lungs, packed. The columns are multiples of 8.
-    """
+    """Return (rows, columns) of the smallest window of whole bytes with all mask and anomalous pixels; None if none."""
     covered = anatomy_mask | np.packbits(anomaly > 0, axis=-1)
     rows, columns = np.flatnonzero(covered.any(axis=1)).tolist(), np.flatnonzero(covered.any(axis=0)).tolist()
     return (slice(rows[0], rows[-1] + 1), slice(columns[0] * 8, columns[-1] * 8 + 8)) if rows else None

@@ -83,7 +83,7 @@ class Ratio(NamedTuple):
 
 
 def is_at_least(part: np.ndarray, total: np.ndarray, share: Fraction) -> np.ndarray:
-    """Return bool arrays: whether the :class:`Ratio` ``part`` / ``total`` is at least ``share``, without rounding."""
+    """Return whether each :class:`Ratio` ``part`` / ``total`` is at least ``share``, compared without rounding."""
     part, total = np.asarray(part, np.int64), np.asarray(total, np.int64)
     top, bottom = share.numerator, share.denominator
     if max(top, bottom) * int(total.max(initial=1)) >= 2**63:

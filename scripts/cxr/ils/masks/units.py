@@ -59,8 +59,8 @@ class Unit:
 def make_positive_units(outcomes: Sequence[Outcome], region: Region, rules: Rules) -> list[Unit]:
     """Return the units of one image, basic units in the order of their findings, then global units by lesion type.
 
-    ``outcomes``: those of all positive findings of the section that is used, in order; ``region``: function that
-    returns the union of valid locations as a packed mask. Dropped units are included, with their reason.
+    ``outcomes``: of all positive findings of the section that is used, in order; ``region``: function that returns
+    the union of valid locations as a packed mask. Dropped units are included, with their reason.
     """
     basics = [make_basic_unit(outcome, outcomes, region, rules) for outcome in outcomes if outcome.locations]
     if rules.one_answer == STRICT:
@@ -104,10 +104,7 @@ def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Regio
 
 
 def merge_same_texts(units: Sequence[Unit]) -> list[Unit]:
-    """Return the units with those of equal text merged into the first, with the union of their masks.
-
-    If one of the merged units is dropped, the merged unit is dropped too.
-    """
+    """Return the units, with those of equal text merged into one, which is dropped if one of them is."""
     by_text: dict[tuple, list[Unit]] = {}
     for unit in units:
         by_text.setdefault((unit.word, unit.location), []).append(unit)
@@ -122,10 +119,11 @@ def merge_same_texts(units: Sequence[Unit]) -> list[Unit]:
 
 
 def mark_twins(basics: Sequence[Unit], rules: Rules) -> list[Unit]:
-    """Return the basic units, those of pneumonia, atelectasis and edema marked if they get a lesion-inference twin.
+    """Return the basic units, with ``inference`` set if they get a twin, a lesion-inference instruction.
 
-    There is no twin if several diseases may explain a finding, or if the mask has findings of several types. Under
-    ``one_answer`` strict, twins with the same location but different answers are dropped.
+    Only pneumonia, atelectasis and edema can have a twin. There is no twin if several diseases may explain a finding,
+    or if the mask has findings of several types. Under ``one_answer`` strict, all twins of a location with different
+    answers are dropped.
     """
     answers: dict[tuple[str, ...], set[tuple[str, bool]]] = {}
     for unit in basics:

@@ -1,4 +1,4 @@
-"""Load a paraphrase engine by its name, that of a module in ``cxr.ils.paraphrase`` with a function ``load``."""
+"""Load a paraphrase engine by name. An engine is a module of ``cxr.ils.paraphrase`` with a function ``load``."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -40,8 +40,5 @@ class Engine:
 
 
 def load_engine(options: ParaphraseOptions, execution: dict) -> Engine:
-    """Return the engine that ``options`` names. ``execution``: settings of the run of a language model.
-
-    Raises UserError for an unknown engine.
-    """
+    """Return the engine that ``options`` names; ``execution``: how to run a model. Raises UserError if unknown."""
     return engine_module("cxr.ils.paraphrase", options.engine).load(options, execution)

@@ -1,1 +1,1 @@
-"""The model ROSALIA: LLaVA, SAM and their inputs."""
+"""The model ROSALIA, made of LLaVA and SAM, and its inputs."""

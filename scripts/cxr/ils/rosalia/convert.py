@@ -1,7 +1,7 @@
-"""Convert published checkpoints (LISA-7B-v1, ROSALIA-7B-v1, SAM, CLIP) to our layout and back, with one name table.
+"""Convert published checkpoints (LISA-7B-v1, ROSALIA-7B-v1, SAM, CLIP) to this project's layout and back.
 
-The conversion is strict both ways: every tensor must have a name in the table and the right shape, except the ignored
-tensors listed here. Tensors are streamed, so memory never holds a whole model.
+In both directions every tensor must have a name in ``TABLE`` and the right shape, except for the ignored tensors.
+Tensors are converted one by one, so the whole model is never in memory.
 """
 
 import json
@@ -23,9 +23,9 @@ from cxr.segmentation.published import SAM_TABLE, infer_sam_config, make_renamer
 
 SAM_PREFIX = "model.visual_model."  # prefix of SAM's own names in LISA's checkpoints
 CLIP_PREFIX = "model.vision_tower.vision_tower."
-"""Prefix of CLIP's own names; the published models hold no CLIP weights."""
+"""Prefix of CLIP's own names. The published models lack the weights of CLIP."""
 CLIP_LAYER = "mm_vision_select_layer"
-"""Key of the published config.json: the CLIP layer whose hidden states the language model sees, from the last."""
+"""Key in a published config.json of the CLIP layer whose hidden states the language model receives, such as -2."""
 TABLE: tuple[tuple[str, str], ...] = (
     ("lm_head.*", "llava.lm_head.*"),
     ("model.embed_tokens.*", "llava.model.language_model.embed_tokens.*"),
@@ -37,25 +37,25 @@ TABLE: tuple[tuple[str, str], ...] = (
     (CLIP_PREFIX + "vision_model.*", "llava.model.vision_tower.*"),
     *((SAM_PREFIX + theirs, f"sam.{ours}") for theirs, ours in SAM_TABLE),
 )
-"""Names of tensors: published, ours. A # stands for a number, a * for the rest of the name."""
+"""(published name, our name) of the tensors. A # stands for a number, and a * for the rest of the name."""
 IGNORED_TENSORS = re.compile(
     r".*rotary_emb\.inv_freq|.*vision_model\.embeddings\.position_ids"
     r"|text_model\..*|logit_scale|(visual|text)_projection\.weight"
 )
-"""Ignored tensors: computed ones, and the text half of CLIP's own file."""
+"""Names of the ignored tensors, which are computed from others or belong to CLIP's text encoder."""
 our_name, published_name = make_renamers(TABLE)
-"""Return our name of a published tensor, None if it is not in the table; and back, or raise KeyError."""
+"""Functions that translate a published name to ours (None if unknown), and ours to the published name (or KeyError)."""
 
 
 def read_llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
-    """Return the language model's sizes in a published config.json. Raises UserError for another ``vocabulary``."""
+    """Return the language model's sizes in a published config.json. Raises UserError if its ``vocabulary`` differs."""
     required_names = (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps",
     )  # fmt: skip
     optional_names = ("num_key_value_heads", "max_position_embeddings", "bos_token_id", "eos_token_id")
     published_config = _read_published_config(folder)
     if missing := [name for name in required_names if name not in published_config]:
-        raise UserError(f"{Path(folder) / CONFIG} does not state {missing[0]}: get the published file")
+        raise UserError(f"{Path(folder) / CONFIG} lacks {missing[0]}: download the published file")
     if published_config["vocab_size"] != vocabulary:
         raise UserError(
             f"{Path(folder) / CONFIG} states {published_config['vocab_size']} tokens, but the weights beside it have "
@@ -65,16 +65,16 @@ def read_llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
     llama_settings = {name: published_config[name] for name in names}
     rope = {"rope_type": "default", "rope_theta": float(published_config.get("rope_theta") or 10000.0)}
     path = Path(folder) / CONFIG
-    with refuse_unreadable(path, f"{path} is damaged", "get the published file", StrictDataclassError):
+    with refuse_unreadable(path, f"{path} is damaged", "download the published file", StrictDataclassError):
         return LlamaConfig(**llama_settings, rope_parameters=rope, tie_word_embeddings=False)
 
 
 def _read_published_config(folder: str | Path) -> dict:
     path = Path(folder) / CONFIG
-    with refuse_unreadable(path, f"{path} is missing or damaged", "get the published file"):
+    with refuse_unreadable(path, f"{path} is missing or damaged", "download the published file"):
         published_config = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(published_config, dict):
-        raise UserError(f"{path} holds no table: get the published file")
+        raise UserError(f"{path} is no JSON object: download the published file")
     return published_config
 
 
@@ -90,21 +90,20 @@ def to_ours(
     dtype: torch.dtype = torch.bfloat16,
     shard_bytes: int = 5 * 10**9,
 ) -> RosaliaConfig:
-    """Convert the folder of a published checkpoint to our layout, with weights of type ``dtype``.
+    """Write the published checkpoint in the folder ``source`` in our layout into ``target``; return its configuration.
 
-    ``seg_id``, ``image_id``: ids of the tokenizer. ``clip``: folder of openai/clip-vit-large-patch14, whose weights the
-    published models lack; not read if the checkpoint holds its own. ``sam``: sizes, by default those of the weights.
-
+    ``seg_id``, ``image_id``: ids of [SEG] and of the image token. ``clip``: folder of openai/clip-vit-large-patch14,
+    read only if the checkpoint lacks CLIP's weights. ``sam``: sizes of SAM, by default inferred from the weights.
     Raises UserError if a tensor or file is missing, unexpected, damaged or of another shape.
     """
     with WeightFiles(source) as weights:
         file_name_by_ours = _match_names(weights, source, "")
         words = file_name_by_ours.get("llava.model.language_model.embed_tokens.weight")
         if words is None:
-            raise UserError(f"{source} holds no weights of LISA, for it lacks model.embed_tokens.weight: get it again")
+            raise UserError(f"{source} holds no weights of LISA (model.embed_tokens.weight is missing): download it")
         rows = weights.shapes[words][0]
         if not 0 <= seg_id < rows:
-            raise UserError(f"{source} has {rows} tokens, but [SEG] is {seg_id}: give the tokenizer that came with it")
+            raise UserError(f"{source} has {rows} tokens, but [SEG] has the id {seg_id}: use the tokenizer beside it")
         llava = LlavaConfig(
             vision_config=clip_config,
             text_config=read_llama_config(source, rows),
@@ -125,7 +124,7 @@ def to_ours(
             actual = {published_name(name): shape for name, shape in file_shapes.items()}
             expected = {published_name(name): shape for name, shape in expected_shapes.items()}
             if fault := describe_misfit(expected, actual):
-                raise UserError(f"{source} holds the weights of another model, for {fault}: get the published one")
+                raise UserError(f"{source} holds the weights of another model ({fault}): download the published one")
             kinds = {name: (shape, dtype) for name, shape in expected_shapes.items()}
             write_shards(target, kinds, lambda name: tensor_sources[name][0].get(tensor_sources[name][1]), shard_bytes)
     write_config(target, config)
@@ -133,14 +132,14 @@ def to_ours(
 
 
 def _match_names(weights: WeightFiles, source: object, prefix: str) -> dict[str, str]:
-    """Return {our name: name in the files} without ignored tensors. Raises UserError for an unknown name."""
+    """Return {our name: name in the files} of all but ignored tensors. Raises UserError for an unknown name."""
     file_name_by_ours = {}
     for name in weights.shapes:
         if IGNORED_TENSORS.fullmatch(name):
             continue
         ours = our_name(prefix + name)
         if ours is None:
-            raise UserError(f"{source} holds {name}, which is not a tensor of LISA: get the published weights")
+            raise UserError(f"{source} holds {name}, which is not a tensor of LISA: download the published weights")
         file_name_by_ours[ours] = name
     return file_name_by_ours
 
@@ -159,10 +158,11 @@ def to_published(
     dtype: torch.dtype = torch.bfloat16,
     shard_bytes: int = 5 * 10**9,
 ) -> None:
-    """Convert our folder to one that the published code reads (safetensors; like it, without CLIP by default).
+    """Write the model in the folder ``source`` in the published layout (safetensors) into ``target``.
 
-    ``base``: folder of the published model that it came from, whose config.json is copied; without it a config.json
-    with the model's sizes is written. Raises UserError for a model or a config.json that is missing or damaged.
+    ``base``: folder of the published model from which the model was made, whose config.json is copied. Without it a
+    config.json with the model's sizes is written. ``with_clip``: whether to write CLIP's weights, which published
+    models lack. Raises UserError if the model or its config.json is missing or damaged.
     """
     config = read_config(source)
     rope = config.llava.text_config
@@ -171,9 +171,9 @@ def to_published(
     names = {published_name(name): name for name in shapes if with_clip or ".vision_tower." not in name}
     with WeightFiles(source) as weights:
         if fault := describe_misfit(shapes, weights.shapes):
-            raise UserError(f"{source} holds the weights of another model, for {fault}: make it again")
+            raise UserError(f"{source} holds the weights of another model ({fault}): make it again")
         kinds = {theirs: (weights.shapes[ours], dtype) for theirs, ours in names.items()}
-        # transformers 4.31 stores this table among the weights
+        # transformers 4.31 stores the rotary frequencies among the weights
         places = torch.arange(0, rope.head_dim, 2, dtype=torch.int64).float()
         angles = 1.0 / (rope.rope_parameters["rope_theta"] ** (places / rope.head_dim))
         tables = {f"model.layers.{n}.self_attn.rotary_emb.inv_freq" for n in range(rope.num_hidden_layers)}
@@ -187,7 +187,7 @@ def to_published(
 
 
 def make_published_config(config: RosaliaConfig) -> dict:
-    """Return the content of a config.json in the published layout, with LLaMA's and LLaVA's keys."""
+    """Return the content of a published config.json, which has LLaMA's and LLaVA's keys, for a configuration."""
     text, vision = config.llava.text_config, config.llava.vision_config
     names = (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
@@ -203,16 +203,16 @@ def make_published_config(config: RosaliaConfig) -> dict:
 
 
 def to_sam(model: str | Path, sam: str | Path) -> None:
-    """Write SAM of the folder ``model`` to the file ``sam``, safetensors, with names and type (float32) of SAM's own.
+    """Write SAM of the model in the folder ``model`` to the file ``sam``, float32 safetensors with SAM's own names.
 
-    :func:`reset_mask_branch` and SAM's published code read it. Raises UserError for a model that is missing, damaged or
-    of another shape than its config.json says.
+    :func:`reset_mask_branch` and SAM's published code can read the file. Raises UserError if the model is missing or
+    damaged, or if its shapes contradict its config.json.
     """
     shapes = _model_shapes(read_config(model))
     names = {_sam_name(name): name for name in shapes if name.startswith("sam.")}
     with WeightFiles(model) as weights:
         if fault := describe_misfit(shapes, weights.shapes):
-            raise UserError(f"{model} holds the weights of another model, for {fault}: make it again")
+            raise UserError(f"{model} holds the weights of another model ({fault}): make it again")
         kinds = {theirs: (shapes[ours], torch.float32) for theirs, ours in sorted(names.items())}
         write_weight_file(sam, kinds, lambda name: weights.get(names[name]))
 
@@ -222,10 +222,10 @@ def _sam_name(name: str) -> str:
 
 
 def reset_mask_branch(model: Rosalia, sam: str | Path, seed: int) -> None:
-    """Reset LISA's mask branch in place, as the published training code does after it loads LISA-7B.
+    """Reset SAM and the projection in place, as the published training code does after it loads LISA-7B.
 
-    SAM, with its mask decoder, gets the weights of SAM's own file (sam_vit_h_4b8939.pth). The projection gets new
-    random weights (torch's default for linear layers, from ``seed``). Raises UserError if the file does not fit.
+    SAM gets the original weights in the file ``sam`` (sam_vit_h_4b8939.pth). The projection gets torch's random weights
+    of linear layers, which depend on ``seed``. Raises UserError if the file does not fit.
     """
     with WeightFiles(sam) as weights:
         fill_module(model.sam, weights, str(sam), lambda name: _sam_name(f"sam.{name}"))

@@ -1,4 +1,4 @@
-"""Greedy batched decoding of answers, with a key-value cache whose shared prefixes are stored once."""
+"""Greedy decoding of answers in batches, with a key-value cache that stores shared prefixes of prompts once."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache, DynamicLayer
 
-CHECK_INTERVALS = {"cpu": 1, "cuda": 4}  # tokens between two checks whether answers have ended; a GPU makes each wait
+CHECK_INTERVALS = {"cpu": 1, "cuda": 4}  # tokens between two checks for ended answers, each of which waits for the GPU
 
 
 class PrefixCache(Cache):
-    """Keys and values of shared prefixes and, if it ``is_growing``, of the tokens after them."""
+    """Cache of the keys and values of shared prefixes and, if ``is_growing``, of later tokens."""
 
     def __init__(self, layers: int, is_growing: bool):
         super().__init__(layers=[DynamicLayer() if is_growing else _PrefixLayer() for _ in range(layers)])
 
     def end_prefixes(self, group: torch.Tensor) -> None:
-        """End the prefixes: later rows continue the prefix of their ``group``, int64 (B,)."""
+        """End the prefixes. Later row i of B rows continues the prefix ``group[i]``, int64 (B,)."""
         for layer in self.layers:
             if isinstance(layer, _PrefixLayer):
                 layer.group = group
@@ -26,14 +26,14 @@ class PrefixCache(Cache):
 
 
 class _PrefixLayer(DynamicLayer):
-    """Keys and values of prefixes only, (rows, heads, tokens, channels)."""
+    """Cache of the keys and values of prefixes alone, (prefixes, heads, tokens, channels)."""
 
     group: torch.Tensor | None = None
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store the keys and values of prefixes; return those of all tokens so far."""
+        """Return the (keys, values) of all tokens so far, and store those of prefixes."""
         if self.group is None:
             return super().update(key_states, value_states)
         keys, values = self.keys[self.group], self.values[self.group]
@@ -42,26 +42,23 @@ class _PrefixLayer(DynamicLayer):
 
 @dataclass(frozen=True)
 class PromptState:
-    """State after the language model has read B prompts.
+    """State after the language model has read B prompts."""
 
-    ``last_hidden``: hidden states of their last tokens (B, H); ``lengths``: tokens of each (B,); ``attention_mask``:
-    added to attention scores (B, 1, 1, L), minus infinity at padding, or None without padding.
-    """
-
-    last_hidden: torch.Tensor
+    last_hidden: torch.Tensor  # Hidden states of the prompts' last tokens (B, H)
     cache: PrefixCache
-    lengths: torch.Tensor
+    lengths: torch.Tensor  # Numbers of tokens of the prompts (B,)
     attention_mask: torch.Tensor | None
+    """Term added to attention scores (B, 1, 1, L), minus infinity at padding; None without padding."""
 
 
 def generate_greedily(
     model: nn.Module, head: nn.Module, words: Callable[[torch.Tensor], torch.Tensor], prompted: PromptState, end: int,
     max_tokens: int, check_interval: int,
 ) -> tuple[list[list[int]], torch.Tensor]:  # fmt: skip
-    """Return the tokens of each answer (with a generated end token), and the states (B, T, H) that predicted them.
+    """Return (token ids of each answer, with the end token if generated; hidden states (B, T, H) that predicted them).
 
-    ``model``: language model; ``head``: states to logits; ``words``: token ids to embeddings; ``end``: end token;
-    ``max_tokens``: limit per answer; ``check_interval``: tokens between two checks, which drop finished answers.
+    ``model``: language model; ``head``: states to logits; ``words``: token ids to embeddings; ``end``: id of the end
+    token; ``max_tokens``: limit per answer; ``check_interval``: tokens between two checks, which drop ended answers.
     """
     hidden, attention_mask = prompted.last_hidden, prompted.attention_mask
     rows = torch.arange(len(hidden), device=hidden.device)  # unfinished answers

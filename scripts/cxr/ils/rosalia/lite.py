@@ -1,4 +1,4 @@
-"""A small model of the same classes for a CPU, and its base in resources/rosalia (made by its train.py)."""
+"""A small ROSALIA for a CPU, and the base, its trained weights in resources/rosalia (made by train.py there)."""
 
 from collections.abc import Iterable
 
@@ -18,11 +18,11 @@ from cxr.segmentation.published import make_sam_config
 HEAD_SIZE = 16  # channels of every attention head
 CLIP_LAYERS = 2
 WINDOW = 7
-"""Side of the attention window in patches; every second layer of SAM's encoder and the last have global attention."""
+"""Side in patches of the attention windows in SAM's encoder. Every second layer and the last attend globally."""
 
 
 def make_lite_configs(sizes: LiteSizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
-    """Return the configurations of LLaVA and SAM."""
+    """Return the configurations (of LLaVA, of SAM) for the sizes."""
     heads, hidden = sizes.width // HEAD_SIZE, sizes.hidden
     vision = CLIPVisionConfig(
         hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=CLIP_LAYERS,
@@ -48,8 +48,8 @@ def make_lite_configs(sizes: LiteSizes, tokens: Tokens) -> tuple[LlavaConfig, Sa
 def make_lite(sizes: LiteSizes, tokens: Tokens, seed: int) -> Rosalia:
     """Return the model with random weights that depend only on the seed.
 
-    transformers initialises SAM with near-zero weights and high-frequency positions, because it expects to overwrite
-    them. Here they are initialised as in SAM's own code, so that the model can learn.
+    SAM is initialised as in its published code. The initial weights of transformers are near zero, with high-frequency
+    positions, and cannot be trained.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stable_hash("lite", seed) % 2**63)
@@ -66,16 +66,16 @@ RESOURCE_FILES = ("rosalia/model.safetensors", "rosalia/config.json", "rosalia/t
                   "rosalia/tokenizer_config.json")  # fmt: skip
 FOLDER = RESOURCES / "rosalia"
 TENSORS_BY_TOKEN = ("llava.model.language_model.embed_tokens.weight", "llava.lm_head.weight")
-"""Tensors with one row per token."""
+"""Names of the tensors that have one row per token."""
 
 
 def load_base() -> tuple[Rosalia, Tokens]:
-    """Return the base in float32 and its tokenizer."""
+    """Return (model, tokenizer) of the base in float32."""
     return Rosalia.from_pretrained(FOLDER), Tokens.load(FOLDER)
 
 
 def extend_base(sizes: LiteSizes, texts: Iterable[str], seed: int) -> tuple[Rosalia, Tokens]:
-    """Return the base in float32 with the texts' new words, whose rows are random and depend on the seed."""
+    """Return (model, tokenizer) of the base in float32, extended by the new words of ``texts`` with random rows."""
     base_vocabulary = Tokens.load(FOLDER).tokenizer.get_vocab()
     tokens = Tokens.prepare(make_word_tokenizer(texts, base_vocabulary))
     model = make_lite(sizes, tokens, seed)
@@ -91,7 +91,7 @@ def extend_base(sizes: LiteSizes, texts: Iterable[str], seed: int) -> tuple[Rosa
 
 
 def run_base(*, model: str) -> None:
-    """Write the base, in float32, and its tokenizer into the folder ``model``, to be asked without training."""
+    """Write the base in float32 and its tokenizer into the folder ``model``, for use without training."""
     base_model, tokens = load_base()
     with atomic_folder(model) as making:
         base_model.save_pretrained(making)

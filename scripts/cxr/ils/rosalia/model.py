@@ -1,6 +1,6 @@
-"""ROSALIA: LLaVA answers an instruction, and SAM predicts a mask for each [SEG] in the answer.
+"""The model ROSALIA: LLaVA answers an instruction, and SAM predicts a mask for each [SEG] in the answer.
 
-The architecture is LISA's. Both parts come from transformers; this module connects them.
+The architecture is LISA's. Both parts come from transformers, and this module connects them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,51 +21,51 @@ from cxr.segmentation.encoder_cache import DiskCache
 from cxr.segmentation.head import build_projection, build_sam, decode_masks, forget_dtypes, make_empty, resize_to_frames
 
 SAM_IMAGES = 4
-"""Images per pass of SAM's encoder, whose attention takes much memory, where ``compute.batches`` gives no number."""
+"""Images per pass of SAM's encoder, which takes much memory, if ``compute.batches`` gives no number."""
 
 
 def sam_batch(compute: Mapping) -> int:
-    """Return the images per pass of SAM's encoder; ``compute``: the settings' section."""
+    """Return the number of images per pass of SAM's encoder; ``compute``: the settings' section of that name."""
     return compute.get("batches", {}).get("sam", SAM_IMAGES)
 
 
 VISION_TOWER, VISION_ENCODER = "vision_tower", "vision_encoder"
-"""The two encoders: LLaVA's of small images, and SAM's."""
+"""Names of the two image encoders, LLaVA's (CLIP) and SAM's."""
 
 
 @dataclass(frozen=True)
 class Views:
-    """Encoder outputs for I images: LLaVA's features (I, F, H), SAM's embeddings (I, C, h, w)."""
+    """The outputs of both image encoders for I images."""
 
-    features: torch.Tensor
-    embeddings: torch.Tensor
+    features: torch.Tensor  # LLaVA's features (I, F, H)
+    embeddings: torch.Tensor  # SAM's embeddings (I, C, h, w)
 
 
 @dataclass(frozen=True)
 class Output:
-    """Output for a batch of B samples with M [SEG] in total; L tokens, V vocabulary, H hidden size."""
+    """Output of the model for B samples of L tokens with M [SEG] in total; vocabulary V, hidden size H."""
 
-    hidden: torch.Tensor  # Last hidden states, normalised: (B, L, H)
-    logits: torch.Tensor | None  # Logits of the next token (B, L, V), if requested
-    text_logits: torch.Tensor  # Logits at the N positions with a label: (N, V)
-    text_labels: torch.Tensor  # Labels at these positions: (N,)
+    hidden: torch.Tensor  # Normalised last hidden states (B, L, H)
+    logits: torch.Tensor | None  # Logits of the next token (B, L, V); None unless requested
+    text_logits: torch.Tensor  # Logits at the N positions whose next token has a label (N, V)
+    text_labels: torch.Tensor  # Labels of these next tokens (N,)
     seg: torch.Tensor  # Embeddings of [SEG] for SAM's decoder: (M, C)
-    sample_of: torch.Tensor  # Sample index of each [SEG]: (M,), ascending
+    sample_of: torch.Tensor  # Index of each [SEG]'s sample (M,), ascending
     low_res: torch.Tensor  # Mask logits of SAM's decoder: (M, 1, h, w)
     iou: torch.Tensor  # Mask quality estimated by the decoder: (M, 1)
-    masks: list[torch.Tensor]  # Mask logits per sample in its target frame: B times (n, H, W)
+    masks: list[torch.Tensor]  # Mask logits of each of B samples, resized to its target (n, H, W)
 
 
 @dataclass(frozen=True)
 class Generated:
-    """Answers: token ids (including a generated end token) and mask logits (n, H, W), one mask per [SEG]."""
+    """The generated answers of a batch."""
 
-    ids: list[list[int]]
-    masks: list[torch.Tensor]
+    ids: list[list[int]]  # Token ids of each answer, with the end token if generated
+    masks: list[torch.Tensor]  # Mask logits of each answer (n, H, W), one mask per [SEG]
 
 
 class Rosalia(nn.Module):
-    """LLaVA, SAM and the projection between them."""
+    """The network: LLaVA, SAM and the projection from LLaVA's hidden states to SAM's prompts."""
 
     def __init__(self, config: RosaliaConfig):
         super().__init__()
@@ -79,24 +79,24 @@ class Rosalia(nn.Module):
         hidden, out = config.llava.text_config.hidden_size, config.sam.prompt_encoder_config.hidden_size
         self.project = build_projection(hidden, out)
         self.images_at_once: int | None = None
-        """Number of images per pass of SAM's encoder, to save memory; None: the whole batch."""
+        """Maximum number of images per pass of SAM's encoder, to save memory; None: all images of the batch."""
         self.feature_caches: dict[str, DiskCache] = {}
-        """Caches on disk of frozen encoders' outputs, keyed as :meth:`frozen_encoder_shapes`."""
+        """{encoder: cache on disk of its outputs}, with the keys of :meth:`frozen_encoder_shapes`."""
 
     @classmethod
     def from_configs(cls, llava: LlavaConfig, sam: SamConfig, seg_id: int) -> "Rosalia":
-        """Return a model with random weights, drawn from torch's generator."""
+        """Return a model with random weights from torch's generator; ``seg_id``: token id of [SEG]."""
         return cls(RosaliaConfig(llava, sam, seg_id))
 
     @classmethod
     def from_pretrained(
         cls, folder: str | Path, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
     ) -> "Rosalia":
-        """Read a model that :meth:`save_pretrained` wrote, one tensor at a time onto ``device``. Raises UserError."""
+        """Read a model that :meth:`save_pretrained` wrote, tensor by tensor onto ``device``. Raises UserError."""
         config = read_config(folder)
         model = make_empty(lambda: cls(config), dtype)
         filled = model.state_dict().keys()
-        for prefix, module in model.named_modules():  # allocate; buffers that no file has (positions) keep their values
+        for prefix, module in model.named_modules():  # allocate tensors, but keep buffers that no file has (positions)
             for name, parameter in module.named_parameters(recurse=False):
                 setattr(module, name, nn.Parameter(torch.empty_like(parameter, device=device), parameter.requires_grad))
             for name, buffer in module.named_buffers(recurse=False):
@@ -107,7 +107,7 @@ class Rosalia(nn.Module):
         return model.eval()
 
     def save_pretrained(self, folder: str | Path, shard_bytes: int = 5 * 10**9) -> None:
-        """Write config.json and safetensors of at most ``shard_bytes`` each (more only for a single larger tensor)."""
+        """Write config.json and safetensors files of at most ``shard_bytes``, unless one tensor is larger."""
         tensors = self.state_dict()
         kinds = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
         write_shards(folder, kinds, tensors.__getitem__, shard_bytes)
@@ -120,11 +120,11 @@ class Rosalia(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Number type of the weights."""
+        """Floating-point type of the weights."""
         return self.llava.lm_head.weight.dtype
 
     def _apply(self, fn: Callable, recurse: bool = True) -> "Rosalia":
-        """Move or convert all tensors, but keep rotary frequencies in float32: bfloat16 distorts late tokens."""
+        """Move or convert all tensors except rotary frequencies, which stay float32 because late tokens need it."""
         rotary = self.llava.model.language_model.rotary_emb
         exact = dict(rotary.named_buffers())
         super()._apply(fn, recurse)
@@ -133,12 +133,12 @@ class Rosalia(nn.Module):
         return self
 
     def checkpoint_gradients(self) -> None:
-        """Turn on gradient checkpointing, which recomputes activations in training to save memory."""
+        """Enable gradient checkpointing, which recomputes activations in training to save memory."""
         for part in (self.llava, self.sam):
             part.gradient_checkpointing_enable({"use_reentrant": False})
 
     def encode(self, batch: Batch) -> Views:
-        """Return both encoders' outputs for the batch's images; gradients flow only through trained encoders."""
+        """Return the outputs of both encoders for the batch's images. Only trained encoders get gradients."""
         patches = self._encode_with_cache(VISION_TOWER, self._encode_patches, batch.clip, batch)
         embeddings = self._encode_with_cache(VISION_ENCODER, self._encode_for_sam, batch.images, batch)
         return Views(self.llava.model.multi_modal_projector(patches), embeddings)
@@ -148,7 +148,7 @@ class Rosalia(nn.Module):
         return encode(pixels) if cache is None else cache.get(batch.views, pixels, encode)
 
     def frozen_encoder_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return {encoder: shape of its output for one image} of the frozen encoders."""
+        """Return {encoder: shape of its output for one image} of the encoders without trained weights."""
         vision, sam = self.config.llava.vision_config, self.config.sam.vision_config
         side, patches = sam.image_size // sam.patch_size, (vision.image_size // vision.patch_size) ** 2
         encoders = {
@@ -170,17 +170,17 @@ class Rosalia(nn.Module):
             return torch.cat([encoder(each).last_hidden_state for each in some])
 
     def forward(self, batch: Batch, views: Views | None = None, all_logits: bool = False) -> Output:
-        """Run prompts with their answers and predict a mask for each [SEG] in them; ``all_logits``: return all."""
+        """Return the output for prompts with answers, with a mask for each [SEG]; ``all_logits``: fill ``logits``."""
         views = views or self.encode(batch)
-        # no attention mask: padding is at the end, where causal attention hides it, and causal kernels are faster
+        # needs no attention mask, because causal attention hides padding at the end, and is faster without
         model = self.llava.model.language_model
         hidden = model(inputs_embeds=self._embed_batch(batch, views), use_cache=False).last_hidden_state
         learnt = batch.labels[:, 1:] != IGNORED
-        # the embedding is taken where [SEG] is predicted, one position before it
+        # the embedding of [SEG] is taken where [SEG] is predicted, one position before it
         predicts_seg = (batch.input_ids[:, 1:] == self.config.seg_id) & batch.attention[:, 1:].bool()
         sample_of = predicts_seg.nonzero()[:, 0]
         prompts, image_of = hidden[:, :-1][predicts_seg], batch.image_of[sample_of]
-        # processes sum gradients in the order of the operations, and another process may have a [SEG]: a batch without
+        # processes sum gradients in the order of the operations, so all need the same operations; a batch without
         # [SEG] computes a dummy mask with zero gradients
         if spare := self.training and not len(prompts):
             prompts, image_of = hidden[:1, 0], batch.image_of[:1]
@@ -204,7 +204,7 @@ class Rosalia(nn.Module):
 
     @torch.no_grad()
     def segment(self, batch: Batch, views: Views | None = None) -> list[torch.Tensor]:
-        """Return mask logits (H, W) of each sample, as if its answer began with [SEG], as all of ROSALIA's do."""
+        """Return the mask logits (H, W) of each sample as if its answer began with [SEG], without generating text."""
         views = views or self.encode(batch)
         seg = self.project(self._read_prompts(batch, views, 0).last_hidden)
         low_res, _ = decode_masks(self.sam, seg, views.embeddings[batch.image_of])
@@ -215,7 +215,7 @@ class Rosalia(nn.Module):
     def generate(
         self, batch: Batch, max_new_tokens: int, views: Views | None = None, every: int | None = None
     ) -> Generated:
-        """Answer prompts greedily, and predict a mask for each [SEG]; ``every``: tokens between checks for ends."""
+        """Return greedily generated answers and their masks; ``every``: tokens between two checks for ended answers."""
         views = views or self.encode(batch)
         prompted = self._read_prompts(batch, views, max_new_tokens)
         ids, states = generate_greedily(
@@ -230,21 +230,21 @@ class Rosalia(nn.Module):
         return Generated(ids, self._resize_to_targets(low_res, sample_of, batch))
 
     def _embed_tokens(self, ids: torch.Tensor) -> torch.Tensor:
-        """Embed tokens; image tokens get an arbitrary row, which is overwritten."""
+        """Return the embeddings of tokens. Those of image tokens are arbitrary, because they are replaced later."""
         return self.llava.model.language_model.embed_tokens(ids.masked_fill(ids == self.config.image_id, 0))
 
     def _embed_batch(self, batch: Batch, views: Views) -> torch.Tensor:
-        """Embed the batch's tokens, with each sample's image features in place of its image tokens."""
+        """Return the embeddings of the batch's tokens, with image features in place of the image tokens."""
         words, places = self._embed_tokens(batch.input_ids), batch.input_ids == self.config.image_id
         features = views.features[batch.image_of].to(words.dtype)
         if bool((places.sum(1) != features.shape[1]).any()):
-            raise ValueError(f"every sample must hold the image token {features.shape[1]} times")
+            raise ValueError(f"every sample must have the image token {features.shape[1]} times")
         return words.masked_scatter(places[:, :, None], features)
 
     def _read_prompts(self, batch: Batch, views: Views, room: int) -> PromptState:
-        """Run prompts up to their last tokens, computing the common prefix of one image's prompts once.
+        """Return the model's state after it has read the prompts. The common prefix of an image's prompts is read once.
 
-        ``room``: number of tokens to generate afterwards; with 0 only prefixes are cached, and nothing if all differ.
+        ``room``: number of tokens to generate afterwards. With 0 only prefixes that prompts share are cached.
         """
         model = self.llava.model.language_model
         words, lengths = self._embed_batch(batch, views), batch.attention.sum(1)
@@ -279,7 +279,7 @@ class Rosalia(nn.Module):
 
 @contextmanager
 def _gradients_if_trained(part: nn.Module) -> Iterator[None]:
-    """Enable gradients for a part only if any of its weights is trained."""
+    """Disable gradients inside the context unless a weight of the part is trained."""
     with torch.set_grad_enabled(torch.is_grad_enabled() and _is_trained(part)):
         yield
 

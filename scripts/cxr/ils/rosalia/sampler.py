@@ -1,4 +1,4 @@
-"""Sample the pairs of each training batch, in the same order after a resume."""
+"""Sample the pairs of each training batch. A resumed training gets the same batches."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,20 +11,21 @@ from cxr.base.seeds import stable_hash
 
 
 class Draw(NamedTuple):
-    """A row of the lines, whether its image is equalised, and the random number that selects its wording."""
+    """A pair as drawn for training."""
 
-    row: int
-    equalised: bool
-    wording: float = 0.0  # In [0, 1); 0 selects the plain text
+    row: int  # Row of the pair in the file
+    equalised: bool  # Whether the image's histogram is equalised
+    wording: float = 0.0  # Random number in [0, 1) that selects the wording; 0 selects the plain instruction
 
 
 class PairSampler(Sampler[list[Draw]]):
-    """Yields the batches of a training: each positive once per epoch, and as many negatives, drawn with replacement.
+    """Sampler of training batches. An epoch has each positive once and as many negatives, drawn with replacement.
 
-    ``balance``: ``expectation`` shuffles positives and negatives together, 1:1 on average (authors' code); ``exact``
-    puts half of each into every batch of every process; ``all`` uses every negative once. Everything depends only on
-    (seed, epoch), so an epoch can resume at any batch. The last batch of all ``world`` processes is filled up from the
-    start of the order. Raises UserError without positives or negatives, or for an odd batch with exact halves.
+    If ``balance`` is "expectation", positives and negatives are shuffled together (authors' code). If it is "exact",
+    each batch has as many negatives as positives. If it is "all", an epoch has each negative once. The order depends
+    only on seed and epoch, so an epoch can resume at any batch. If the pairs of an epoch cannot be divided among the
+    ``world`` processes, the first pairs are repeated at the end. Raises UserError without positives or negatives, or
+    for an odd batch with "exact".
     """
 
     def __init__(
@@ -40,19 +41,19 @@ class PairSampler(Sampler[list[Draw]]):
         rank: int = 0,
         world: int = 1,
     ):
-        """``positive``: bool (N,), of the lines of the file ``where``; ``reword``: whether to sample wordings too."""
+        """``positive``: polarity of the lines in the file ``where``, bool (N,); ``reword``: whether wordings vary."""
         self.positives, self.negatives = np.flatnonzero(positive), np.flatnonzero(~positive)
         for name, rows in (("positive", self.positives), ("negative", self.negatives)):
             if not len(rows):
-                raise UserError(f"{where} holds no {name} pair: train on a dataset with both")
+                raise UserError(f"{where} holds no {name} pair: train on a dataset with positive and negative pairs")
         if balance == "exact" and batch % 2:
-            raise UserError(f"micro_batch is {batch}, which has no half: make it even or set balance to expectation")
+            raise UserError(f"micro_batch is {batch}, but balance exact needs an even number: change one")
         self.batch, self.seed, self.balance, self.equalise = batch, seed, balance, equalise
         self.rank, self.world, self.reword = rank, world, reword
         self.epoch = self.first = 0
 
     def start_at(self, epoch: int, batch: int = 0) -> None:
-        """Start the next iteration at a batch of an epoch."""
+        """Set the epoch and the batch in it at which the next iteration starts."""
         self.epoch, self.first = epoch, batch
 
     def count_batches(self) -> int:
@@ -64,7 +65,7 @@ class PairSampler(Sampler[list[Draw]]):
         return self.count_batches() - self.first
 
     def draw_order(self, epoch: int) -> list[Draw]:
-        """Return all draws of an epoch in their order, over all processes."""
+        """Return all draws of an epoch, for all processes, in order."""
         generator = np.random.Generator(np.random.PCG64(stable_hash(self.seed, "draws", epoch)))
         count = len(self.positives)
         negatives = self.negatives if self.balance == "all" else generator.choice(self.negatives, count)

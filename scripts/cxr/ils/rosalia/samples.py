@@ -1,13 +1,12 @@
 """Prepare pairs as model inputs, one by one and in batches.
 
-If an image is not square, the squares of image, reference mask and prediction must agree:
+The setting ``fit`` says how an image that is not square, its mask and the prediction become square:
 
-* ``pad``: a mask of a square frame belongs to the image in the centre of a black square; a mask of the image's own
-  shape belongs to the image padded at the right and bottom. Predictions are compared in that whole square.
-* ``stretch``: image and mask are stretched to the square.
-* ``published``: masks are padded like SAM's input, but predictions are cropped to the part that
-  shows the image and stretched over the square, as in the authors' code. All three agree for square images. For masks
-  that are stretched frames (the authors' later code) this one is right.
+* ``pad``: a black border is added to the image. If the masks are square, the image lies in the centre of its square.
+  If they have the image's shape, image and mask are padded at the right and bottom.
+* ``stretch``: the sides of image and mask are scaled to equal lengths.
+* ``published``: image and mask are padded, but the prediction is cropped to the image and stretched to the square, as
+  in the authors' code. Masks that are stretched frames, as in the authors' later code, need this value.
 """
 
 import signal
@@ -34,23 +33,23 @@ from cxr.segmentation.images import equalise, make_mask_target, normalise_levels
 
 @dataclass(frozen=True)
 class PairOptions:
-    """How pairs are prepared. ``target``: side of masks and predictions in pixels."""
+    """Options by which pairs are prepared as model inputs. Sides are in pixels."""
 
-    conversation: str
-    max_length: int
-    features: int
-    sam_side: int
-    clip_side: int
-    target: int
-    fit: str
+    conversation: str  # Name of LISA's conversation template
+    max_length: int  # Maximum number of tokens with the answer
+    features: int  # Number of image tokens
+    sam_side: int  # Side of SAM's input
+    clip_side: int  # Side of CLIP's input
+    target: int  # Side of masks and predictions
+    fit: str  # How images become square: pad, stretch or published
     answers: bool  # Whether the input includes the answer (training)
-    equalise: bool  # Whether images without a :class:`Draw` are equalised (evaluation)
+    equalise: bool  # Whether images are equalised if no :class:`Draw` decides (evaluation)
 
     @classmethod
     def for_model(
         cls, config: RosaliaConfig, wording: PromptSettings, *, target: int | None = None, answers: bool, equalise: bool
     ) -> "PairOptions":
-        """Return the options for a model of these sizes; ``target``: by default SAM's side."""
+        """Return the options for a model with a configuration; ``target``: by default the side of SAM's input."""
         vision, side = config.llava.vision_config, config.sam.vision_config.image_size
         sizes = {"features": (vision.image_size // vision.patch_size) ** 2, "sam_side": side}
         sizes |= {"clip_side": vision.image_size, "target": side if target is None else target}
@@ -60,7 +59,7 @@ class PairOptions:
 
 @dataclass(frozen=True)
 class Sample:
-    """One pair: L tokens, SAM's side S, CLIP's side c, target side T."""
+    """One pair as model input, with L tokens, side S of SAM's input, side c of CLIP's input and target side T."""
 
     pair_id: str
     image_id: str
@@ -68,15 +67,15 @@ class Sample:
     input_ids: torch.Tensor  # int64 (L,)
     labels: torch.Tensor  # int64 (L,), -100 for tokens that the loss ignores
     levels: torch.Tensor  # uint8 (S, S), SAM's input before normalising
-    content_shape: tuple[int, int]  # Rows and columns of it that the image occupies
+    content_shape: tuple[int, int]  # Rows and columns of ``levels`` that show the image
     clip: torch.Tensor  # float32 (3, c, c)
     mask: np.ndarray | None  # uint8 (T, T) of 0 and 1, empty for a negative; None if no masks are read
-    resized: tuple[int, int]  # Rows and columns of SAM's square to which a prediction is cropped
-    original: tuple[int, int]  # Rows and columns to which it is then resized
+    resized: tuple[int, int]  # Rows and columns to which a prediction in SAM's square is cropped
+    original: tuple[int, int]  # Rows and columns to which the prediction is then resized
 
     @property
     def view(self) -> tuple[str, bool]:
-        """Key of the image as the model sees it; samples with the same key share embeddings."""
+        """(image id, whether equalised). Samples with the same view share the outputs of the encoders."""
         return self.image_id, self.equalised
 
     @property
@@ -87,25 +86,25 @@ class Sample:
 
 @dataclass(frozen=True)
 class Batch:
-    """B samples of I different images, texts padded at the right."""
+    """A batch of B samples of I different images. The texts are padded at the right."""
 
     input_ids: torch.Tensor  # int64 (B, L)
-    attention: torch.Tensor  # int64 (B, L), 0 at padding (by length, because an unknown word has the id of padding)
+    attention: torch.Tensor  # int64 (B, L), 0 at padding, whose id unknown words have too
     labels: torch.Tensor  # int64 (B, L)
     images: torch.Tensor  # uint8 (I, S, S), which :meth:`to` normalises to (I, 3, S, S)
     clip: torch.Tensor  # (I, 3, c, c)
     image_of: torch.Tensor  # int64 (B,), row of ``images``
     masks: list[torch.Tensor]
-    """B arrays (n, H, W), uint8, float32 after :meth:`to`; n is 1, or 0 if no masks are read"""
-    resized: list[tuple[int, int]]  # I
-    original: list[tuple[int, int]]  # B
+    """B arrays (n, H, W), uint8, or float32 after :meth:`to`; n is 1, or 0 if no masks are read."""
+    resized: list[tuple[int, int]]  # As in :class:`Sample`, for I images
+    original: list[tuple[int, int]]  # As in :class:`Sample`, for B samples
     pair_ids: list[str]  # B
     content_shapes: list[tuple[int, int]] | None = None
-    """I, rows and columns that each image occupies; None once they are normalised"""
-    views: list[tuple[str, bool]] = field(default_factory=list)  # I, id of each image and whether it is equalised
+    """Rows and columns of ``images`` that show each of I images; None after normalisation."""
+    views: list[tuple[str, bool]] = field(default_factory=list)  # (image id, whether equalised) of I images
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Batch":
-        """Return the batch on a device, its images normalised and in ``dtype``; masks are float32."""
+        """Return the batch on a device with normalised images of type ``dtype`` and float32 masks."""
         names = ("input_ids", "attention", "labels", "image_of")
         tensors = {name: getattr(self, name).to(device, non_blocking=True) for name in names}
         tensors["clip"] = self.clip.to(device, dtype, non_blocking=True)
@@ -116,14 +115,14 @@ class Batch:
         return replace(self, **tensors, masks=masks, content_shapes=None)
 
     def pin_memory(self) -> "Batch":
-        """Return the batch in page-locked memory (called by torch's loader)."""
+        """Return the batch in page-locked memory. Called by torch's DataLoader."""
         names = ("input_ids", "attention", "labels", "images", "clip", "image_of")
         pinned = {name: getattr(self, name).pin_memory() for name in names}
         return replace(self, **pinned, masks=[mask.pin_memory() for mask in self.masks])
 
 
 class Pixels(NamedTuple):
-    """An image as the model sees it: SAM's levels with the shape of their content, and CLIP's input."""
+    """The inputs of SAM and CLIP made from an image; fields as in :class:`Sample`."""
 
     levels: torch.Tensor
     content_shape: tuple[int, int]
@@ -131,7 +130,7 @@ class Pixels(NamedTuple):
 
 
 def prepare_pixels(image: np.ndarray, options: PairOptions) -> Pixels:
-    """Return the inputs made from a grey image, uint8 (H, W)."""
+    """Return the inputs of SAM and CLIP made from a grey image, uint8 (H, W)."""
     levels, content_shape = images.make_sam_levels(image, options.sam_side, options.fit)
     return Pixels(levels, content_shape, images.make_clip_input(image, options.clip_side, options.fit))
 
@@ -148,21 +147,21 @@ def make_sample(
     pair_id: str,
     image_id: str,
 ) -> Sample:
-    """Return the sample of an instruction on an image; ``answer``: None to ask the model."""
+    """Return the sample of an instruction about an image. ``answer`` is None if the model is to answer."""
     texts = tokens.encode(instruction, answer, options.conversation, options.features, options.max_length)
     resized = pixels.content_shape if options.fit == "published" else (options.sam_side, options.sam_side)
     return Sample(pair_id, image_id, equalised, *texts, *pixels, mask, resized, (options.target, options.target))
 
 
-NO_FRAME = "no_frame"  # fault of a pair that is asked, whose image is missing
+NO_FRAME = "no_frame"  # fault of a pair whose image is missing, in inference
 
 
 class Pairs(Dataset):
-    """The pairs of a JSONL file with their images and masks, by row or by :class:`Draw`.
+    """The pairs of a JSONL file ``lines`` with images and masks, as samples by row or by :class:`Draw`.
 
-    ``frames``: shards of canonical frames, or else ``pictures``; without ``masks`` samples have no masks; ``wording``:
-    selects the wording of an instruction, by default its plain text. Every process opens its own files. With masks, the
-    constructor raises UserError for a pair whose mask or image is missing; without them, reading that pair does.
+    Images come from ``pictures`` or else from the shards ``frames``. Without ``masks`` samples have no masks.
+    ``wording`` selects the text of an instruction, by default the plain text. With masks, the constructor raises
+    UserError if the mask or image of a pair is missing; without masks, only reading the pair does.
     """
 
     def __init__(
@@ -225,7 +224,7 @@ class Pairs(Dataset):
             image = self.pictures.get(image_id)
             levels = equalise(image) if equalised else image
             if self.options.fit == "pad" and self.masks is not None and len(set(self.masks.shape or ())) == 1:
-                levels = pad_to_square(levels)  # as its masks are, which are square
+                levels = pad_to_square(levels)  # because the masks are square
             self._last = key, prepare_pixels(levels, self.options)
         return self._last[1]
 
@@ -239,7 +238,7 @@ class Pairs(Dataset):
 
 
 def collate(samples: list[Sample], pad_id: int) -> Batch:
-    """Return a batch; samples with the same view share an image. :meth:`Batch.to` makes images and masks floats."""
+    """Return the batch of samples, with one image per view; ``pad_id``: token id of padding."""
     first_by_view = {sample.view: sample for sample in reversed(samples)}
     views = list(dict.fromkeys(sample.view for sample in samples))
     firsts = [first_by_view[view] for view in views]
@@ -267,17 +266,17 @@ def _mask_tensor(sample: Sample) -> torch.Tensor:
 
 
 def make_loader(pairs: Pairs, batches: PairSampler | list[list[int]], workers: int, *, pin: bool = False) -> DataLoader:
-    """Return a loader of batches, from a :class:`PairSampler` or lists of rows, for :func:`unwrap_errors`."""
-    # workers are forks, in which OpenCV would wait forever for threads of the parent process
+    """Return a loader of ``batches``, given by a sampler or as lists of rows; iterate by :func:`unwrap_errors`."""
+    # in forked workers, OpenCV would wait forever for threads of the parent process
     cv2.setNumThreads(1)
     how = {"collate_fn": partial(collate, pad_id=pairs.tokens.pad), "num_workers": workers, "pin_memory": pin}
-    # SLURM sends SIGTERM to all processes: a loader goes on until the checkpoint is written
+    # SLURM sends SIGTERM to all processes, but workers must go on until the checkpoint is written
     how["worker_init_fn"] = lambda _: signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return DataLoader(pairs, batch_sampler=batches, **how)
 
 
 def unwrap_errors(batches: DataLoader) -> Iterator[Batch]:
-    """Yield the batches. A worker's UserError, which torch wraps in a traceback, is reduced to its message."""
+    """Yield the batches of a loader. A UserError that torch wraps in a worker's traceback is reduced to its message."""
     try:
         yield from batches
     except UserError as error:

@@ -16,12 +16,12 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table
 
 FIELDS = {"pair_id": str, "image_id": str, "instruction": str, "answer": str, "seg": bool, "mask_id": str | None}
-"""The fields read from a pair, with their types."""
+"""{field that is read from the line of a pair: its type}."""
 GREY_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")  # Pillow's modes with at most eight bits per channel
 
 
 class _PerProcess:
-    """Base class of objects with open files, which copies by fork or pickle do not share."""
+    """Base class of objects with open files. Copies made by fork or pickle open the files again."""
 
     def __init__(self) -> None:
         self._open: dict = {}
@@ -37,10 +37,10 @@ class _PerProcess:
 
 
 class PairLines(_PerProcess):
-    """The pairs of a JSONL file by row. Memory: 17 bytes per pair, and the ids of the images.
+    """The N pairs of a JSONL file by row, read on demand. In memory are 17 bytes per pair and the ids of the images.
 
-    ``positive`` is bool (N,); ``image``, int32 (N,), indexes ``images``, the image ids in order of appearance. Raises
-    UserError for a missing or empty file, and for a line that is not JSON, lacks a field or repeats a pair id.
+    ``positive``: polarity of each pair, bool (N,); ``image``: index of each pair's image in ``images``, int32 (N,).
+    Raises UserError for a missing or empty file, and for a line that is not JSON, lacks a field or repeats a pair id.
     """
 
     def __init__(self, path: str | Path):
@@ -52,7 +52,7 @@ class PairLines(_PerProcess):
             for number, text in enumerate(file, 1):
                 line = self._parsed(text, number)
                 if line["pair_id"] in pair_ids:
-                    raise UserError(f"{path} line {number} repeats the pair {line['pair_id']}: regenerate it")
+                    raise UserError(f"{path} line {number} repeats the pair {line['pair_id']}: regenerate the dataset")
                 pair_ids.add(line["pair_id"])
                 offsets.append(offsets[-1] + len(text))
                 positive.append(line["seg"])
@@ -73,7 +73,7 @@ class PairLines(_PerProcess):
                 raise UserError(f"{self.path} line {number} has no valid {name!r}: regenerate the dataset")
         if line["seg"] and not line["mask_id"]:
             raise UserError(
-                f"{self.path} line {number}: the positive pair {line['pair_id']} names no mask: regenerate it"
+                f"{self.path} line {number}: the positive pair {line['pair_id']} has no mask: regenerate the dataset"
             )
         return line
 
@@ -92,7 +92,7 @@ class PairLines(_PerProcess):
 
 
 class ImageSource(Protocol):
-    """Grey images, uint8 (H, W), by image id."""
+    """Source of grey images, uint8 (H, W), by image id."""
 
     name: str
 
@@ -103,7 +103,7 @@ class ImageSource(Protocol):
 
 
 class ShardFrames(_PerProcess):
-    """The canonical frames of all shards."""
+    """The frames in the given shards, uint8 (H, W)."""
 
     field, key = "image", "image_id"
 
@@ -129,25 +129,28 @@ class ShardFrames(_PerProcess):
 
 
 class ShardMasks(ShardFrames):
-    """The masks of all shards, bool (H, W)."""
+    """The masks in the given shards, bool (H, W)."""
 
     field, key = "mask", "mask_id"
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Shape of a mask; None if there is none."""
+        """Shape (H, W) of the masks; None without masks."""
         return next((self._shard(path).shape() for path in self._place.values()), None)
 
 
 class ImageTable:
-    """8-bit images of a table (image_id, path), relative to its folder. Raises UserError if a column is missing."""
+    """The 8-bit images that a table (image_id, path) names, with paths relative to the table's folder.
+
+    Raises UserError if a column is missing.
+    """
 
     def __init__(self, path: str | Path):
         self.name = str(path)
         table = read_table(path)
         for column in ("image_id", "path"):
             if column not in table.columns:
-                raise UserError(f"{path} has no column {column!r}: give image_id and path")
+                raise UserError(f"{path} has no column {column!r}: give a table with image_id and path")
         self._paths = {
             str(name): Path(path).parent / place for name, place in table.select("image_id", "path").iter_rows()
         }
@@ -161,7 +164,7 @@ class ImageTable:
             with Image.open(path) as image:
                 image.load()
                 if image.mode not in GREY_MODES:
-                    raise UserError(f"{path} has more than eight bits a pixel ({image.mode}): convert it")
+                    raise UserError(f"{path} has more than eight bits per channel ({image.mode}): convert it")
                 return np.array(image.convert("L"))
         except (OSError, UnidentifiedImageError, SyntaxError) as error:
             if broken_part(error):
@@ -170,7 +173,7 @@ class ImageTable:
 
 
 def open_image_source(frames: list[str] | list[Path] | None, pictures: str | Path | None) -> ImageSource:
-    """Return the images of the table ``pictures`` if it is given, else those of the shards ``frames``."""
+    """Return the images that the table ``pictures`` names if it is given, else those of the shards ``frames``."""
     return ImageTable(pictures) if pictures else ShardFrames(frames or [])
 
 
@@ -179,29 +182,29 @@ WORDING_FIELDS = ("instruction", "persona", "wordings")
 
 
 class RandomWording:
-    """The instruction or one of its paraphrases, with equal probability."""
+    """Random choice of the instruction or one of its paraphrases, with equal probability."""
 
     def __init__(self, path: str | Path):
-        """``path``: the wordings of the paraphrase stage."""
+        """``path``: file of wordings from the paraphrase stage."""
         self.wordings_by_instruction: dict[str, list[str]] = {}
         for line in _read_wordings(path):
             self.wordings_by_instruction.setdefault(line["instruction"], []).extend(line["wordings"])
 
     def texts(self, instruction: str) -> list[str]:
-        """Return all wordings of an instruction, the plain one first."""
+        """Return the instruction and then all its paraphrases."""
         return [instruction, *self.wordings_by_instruction.get(instruction, [])]
 
     def text(self, line: Mapping, chance: float) -> str:
-        """Return the wording selected by ``chance``; 0 selects the plain text."""
+        """Return the wording that a random number ``chance`` in [0, 1) selects; 0 selects the plain instruction."""
         texts = self.texts(line["instruction"])
         return texts[int(chance * len(texts))]
 
 
 class PersonaWording:
-    """A wording of one persona, chosen by (seed, pair, persona)."""
+    """Choice of one of a persona's wordings, which depends only on the seed, the pair and the persona."""
 
     def __init__(self, path: str | Path, persona: str, seed: int):
-        """``path``: the wordings of the paraphrase stage."""
+        """``path``: file of wordings from the paraphrase stage."""
         self.persona, self.seed = persona, seed
         self.wordings_by_instruction = {
             line["instruction"]: line["wordings"] for line in _read_wordings(path) if line["persona"] == persona
@@ -210,7 +213,7 @@ class PersonaWording:
             raise UserError(f"{path} holds no wording of the persona {persona!r}: run snakemake paraphrase again")
 
     def text(self, line: Mapping, chance: float) -> str:
-        """Return the pair's wording. Raises UserError (``NO_WORDING``) if its instruction has none."""
+        """Return a pair's wording; ``chance`` is not used. Raises UserError (``NO_WORDING``) if there is none."""
         texts = self.wordings_by_instruction.get(line["instruction"])
         if not texts:
             raise UserError(NO_WORDING)

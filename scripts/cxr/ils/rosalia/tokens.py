@@ -1,7 +1,7 @@
-"""Prompts as in LISA, and texts as the token ids of LISA's tokenizer (the slow Llama tokenizer of transformers 4.31).
+"""Write prompts as in LISA, and convert texts to the token ids of LISA's tokenizer (transformers 4.31, slow Llama).
 
-That tokenizer splits a text at the tokens that LISA added, and drops white space next to them. Later versions keep it,
-which would shift the position of the mask. So this module splits the text first.
+LISA's tokenizer drops white space next to the tokens that LISA added. Later versions of transformers keep the white
+space, which would shift the token of the mask. So this module first splits a text at the added tokens.
 """
 
 import re
@@ -21,7 +21,7 @@ IMAGE_START, IMAGE, IMAGE_END = "<im_start>", "<image>", "<im_end>"
 END = "</s>"
 CONVERSATIONS = ("llava_v1", "llava_llama_2")  # names of LISA's two conversation templates
 ANSWER_AFTER = {"llava_v1": "ASSISTANT:", "llava_llama_2": "[/INST]"}
-"""The text right before an answer; a prompt without an answer ends with it, without a space."""
+"""{conversation template: text right before an answer}. A prompt without an answer ends with this text."""
 SYSTEMS = {
     "llava_v1": (
         "A chat between a curious human and an artificial intelligence assistant. "
@@ -42,7 +42,7 @@ _RESERVED = (*_MARKS, BEGIN, UNKNOWN)
 
 
 def write_prompt(instruction: str, answer: str | None, conversation: str) -> str:
-    """Return the text of one exchange, as in the authors' code; without ``answer`` it ends where that begins."""
+    """Return the prompt of an instruction with its answer, or up to it if ``answer`` is None (authors' code)."""
     user_message = f"{IMAGE_START}{IMAGE}{IMAGE_END}\n{instruction}"
     if conversation == "llava_v1":
         text = f"{SYSTEMS[conversation]} USER: {user_message} ASSISTANT:"
@@ -54,7 +54,7 @@ def write_prompt(instruction: str, answer: str | None, conversation: str) -> str
 
 
 def extract_answer(text: str) -> str:
-    """Return the answer in a decoded exchange or its continuation, cleaned as in LISA's evaluation."""
+    """Return the answer in a decoded prompt with answer, or in an answer alone, cleaned as in LISA's evaluation."""
     plain = text.replace("\n", "").replace("  ", " ")
     for mark in ANSWER_AFTER.values():
         plain = plain.rpartition(mark)[2]
@@ -63,7 +63,7 @@ def extract_answer(text: str) -> str:
 
 @dataclass(frozen=True)
 class Tokens:
-    """A tokenizer and the ids of [SEG], image, padding, beginning and end of a text."""
+    """A tokenizer and its ids of [SEG], of the image token, and of padding, beginning and end of a text."""
 
     tokenizer: PreTrainedTokenizerBase
     seg: int
@@ -74,21 +74,21 @@ class Tokens:
 
     @classmethod
     def load(cls, folder: str | Path) -> "Tokens":
-        """Read a tokenizer that :meth:`save` wrote. Raises UserError if it is missing or lacks the tokens."""
+        """Return the tokenizer that :meth:`save` wrote. Raises UserError if it is missing or lacks the tokens."""
         return cls._of(_read_tokenizer(folder), str(folder))
 
     @classmethod
     def prepare(cls, source: str | Path | PreTrainedTokenizerBase) -> "Tokens":
-        """Add LISA's tokens to a tokenizer (or one in a folder): [SEG], then <im_start>, <im_end>, then <image>.
+        """Return a tokenizer, given itself or as a folder, with LISA's tokens [SEG], <im_start>, <im_end> and <image>.
 
-        Tokens that it already has keep their ids. Padding is ``<unk>``, as in LISA. Raises UserError if the folder
-        cannot be read or the tokenizer splits [SEG].
+        Tokens that the tokenizer already has keep their ids. Padding is ``<unk>``, as in LISA. Raises UserError if the
+        folder cannot be read or the tokenizer splits [SEG].
         """
         is_tokenizer = isinstance(source, PreTrainedTokenizerBase)
         tokenizer = source if is_tokenizer else _read_tokenizer(source)
         tokenizer.pad_token = tokenizer.unk_token
         tokenizer.padding_side = "right"
-        # matched in the raw text; otherwise a tokenizer may insert a white-space token before it
+        # not normalised, because a tokenizer may insert a white-space token before a normalised token
         tokenizer.add_tokens([AddedToken(SEG, normalized=False, special=False)])
         for token in (IMAGE_START, IMAGE_END, IMAGE):
             tokenizer.add_tokens([AddedToken(token, normalized=False, special=True)], special_tokens=True)
@@ -102,36 +102,36 @@ class Tokens:
             is_one_id = token_ids == [ids[token]] if text == token else token_ids.count(ids[token]) == 1
             if ids[token] in (None, tokenizer.unk_token_id) or not is_one_id:
                 raise UserError(
-                    f"{where} turns {text!r} into the ids {token_ids}, where {token} must be one id of its own: "
+                    f"{where} turns {text!r} into the ids {token_ids}, but {token} must be a single id: "
                     "prepare the tokenizer of LISA-7B-v1 or of its Llama again"
                 )
         special_ids = {"pad": tokenizer.pad_token_id, "bos": tokenizer.bos_token_id, "eos": tokenizer.eos_token_id}
         for name, value in special_ids.items():
             if value is None:
-                raise UserError(f"{where} has no {name} token: take the tokenizer of LISA-7B-v1 or of its Llama")
+                raise UserError(f"{where} has no {name} token: use the tokenizer of LISA-7B-v1 or of its Llama")
         return cls(tokenizer, ids[SEG], ids[IMAGE], **special_ids)
 
     def __len__(self) -> int:
-        """Return the minimum number of rows of the model's embedding."""
+        """Return the number of token ids, the minimum number of rows of the model's embedding."""
         return len(self.tokenizer)
 
     def save(self, folder: str | Path) -> None:
-        """Write the tokenizer for :meth:`load`."""
+        """Write the tokenizer into a folder, for :meth:`load`."""
         self.tokenizer.save_pretrained(str(folder))
 
     def encode(
         self, instruction: str, answer: str | None, conversation: str, features: int, max_length: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (input_ids, labels), int64 (L,): the image token is repeated ``features`` times.
+        """Return (input ids, labels), int64 (L,), of a prompt, with the image token repeated ``features`` times.
 
-        Labels are IGNORED but for the answer's ids and the end token. Text with an answer is cut at ``max_length``
-        tokens, image included; a prompt is never cut (LISA). Raises UserError for a text with one of the tokenizer's
-        special tokens, and for an instruction that leaves no room for the answer.
+        Labels are IGNORED except at the answer and the end token. As in LISA, a prompt with an answer is cut at
+        ``max_length`` tokens, image included, and a prompt without an answer is never cut. Raises UserError for a text
+        with a special token of the tokenizer, and for an instruction that leaves no room for the answer.
         """
         for name, text, allowed in (("instruction", instruction, ()), ("answer", answer or "", (SEG,))):
             for token in _RESERVED:
                 if token in text and token not in allowed:
-                    raise UserError(f"the {name} {text!r} holds {token!r}, a token of the model's own: leave it out")
+                    raise UserError(f"the {name} {text!r} contains {token!r}, a special token of the model: remove it")
         ids = prompt_ids = self._ids(write_prompt(instruction, None, conversation))
         if answer is not None:
             ids = self._ids(write_prompt(instruction, answer, conversation))[: max(0, max_length - features + 1)]
@@ -161,7 +161,7 @@ class Tokens:
         return ids
 
     def decode(self, ids: Iterable[int] | torch.Tensor) -> str:
-        """Return the text of ids with special tokens but without the image (LISA's evaluation)."""
+        """Return the text of token ids, with special tokens but without the image token (LISA's evaluation)."""
         special_tokens = {self.tokenizer.convert_tokens_to_ids(token): token for token in _ADDED}
         special_tokens |= {self.bos: BEGIN, self.eos: END}
         texts, run = [], []
@@ -186,16 +186,16 @@ def _read_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
     is_slow = (folder / "tokenizer.model").is_file() and not (folder / "tokenizer.json").is_file()
     problem, remedy = f"{folder} holds no readable tokenizer", "download its files again"
     if is_slow and find_spec("sentencepiece") is None:
-        problem, remedy = f"{folder} holds only tokenizer.model of its tokenizer", "install sentencepiece to read it"
+        problem, remedy = f"{folder} has its tokenizer only as tokenizer.model", "install sentencepiece to read it"
     with refuse_unreadable(folder, problem, remedy, ImportError, KeyError, TypeError):
         return AutoTokenizer.from_pretrained(str(folder), local_files_only=True, padding_side="right")
 
 
 def make_word_tokenizer(texts: Iterable[str], base_tokens: Iterable[str] = ()) -> PreTrainedTokenizerFast:
-    """Return the lite model's tokenizer: every word and punctuation mark of the texts and prompts is a token.
+    """Return the tokenizer of the engine lite. Every word and punctuation mark of the texts and prompts is a token.
 
-    ``base_tokens``: further tokens to include. Ids are deterministic: ``<unk>`` 0, ``<s>`` 1, ``</s>`` 2, then the
-    words sorted. Single spaces survive a round trip.
+    ``base_tokens``: more tokens to include. The ids are 0 for ``<unk>``, 1 for ``<s>`` and 2 for ``</s>``, followed by
+    the sorted words. Encoding and decoding keep single spaces.
     """
     cut = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(prepend_scheme="always"), pre_tokenizers.Split(Regex(r"[^\w▁]"), "isolated")]

@@ -32,7 +32,7 @@ WEIGHTS = LossWeights(text=0.5, bce=5.0, dice=1.0)  # weights of the losses (pap
 def compute_losses(
     output: Output, batch: Batch, weights: LossWeights = WEIGHTS, dice_on: str = "positives"
 ) -> dict[str, torch.Tensor]:
-    """Return the weighted losses of a batch, {"loss": their sum, "ce": text, "bce": masks, "dice": masks}.
+    """Return the weighted losses of a batch by name: loss (their sum), ce (text), bce and dice (masks).
 
     ``dice_on``: "all" computes the Dice loss on all masks (LISA), and "positives" only on samples with a lesion
     (ROSALIA), because the Dice loss of an empty mask is always nearly 1. Raises ValueError if a sample's masks and
@@ -141,10 +141,7 @@ class Fit(TrainingLoop):
                 yield list(islice(batches, self.per_update))
 
     def losses(self, micro_batch: Batch, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (loss of a micro-batch, its part of the log's values: losses, number of positives, number of pairs).
-
-        ``count``: number of micro-batches in the step.
-        """
+        """Return (loss, values of the log: losses, positives, pairs) of one of the step's ``count`` micro-batches."""
         runner = self.runner
         batch = micro_batch.to(runner.device, next(runner.model.parameters()).dtype)
         losses = runner.forward(lambda model: compute_losses(model(batch), batch))
@@ -157,7 +154,7 @@ class Fit(TrainingLoop):
         return learning_rate(update, self.recipe.learning_rate, self.recipe.warmup, self.total)
 
     def row(self, update: int, values: list[float]) -> dict:
-        """Return the log's row of a step; ``values``: sums of the second results of :meth:`losses`."""
+        """Return the log's row of a step; ``values``: sum of its micro-batches' second results of :meth:`losses`."""
         *losses, positives, pairs = values
         numbers = {"epoch": update // self.per_epoch + 1, "positives": int(positives), "pairs": int(pairs)}
         return numbers | dict(zip(LOSSES, losses, strict=True))

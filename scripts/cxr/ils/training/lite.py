@@ -9,10 +9,7 @@ from cxr.ils.training.settings import TrainingOptions
 
 
 def load(options: TrainingOptions, files: Mapping, folder: Path, texts: Iterable[str]) -> None:
-    """Write the initial model and its tokenizer into a folder.
-
-    ``files`` is not used; ``texts``: all prompts with answers, whose words become the vocabulary.
-    """
+    """Write the initial model and its tokenizer into a folder; ``texts``: all prompts and answers, for its words."""
     del files
     sizes, seed = options.lite.model_sizes, options.seed
     if options.lite.init == "base":

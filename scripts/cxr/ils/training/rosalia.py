@@ -29,9 +29,9 @@ TOKENIZER = (
 
 
 def convert_checkpoint(folder: Path, lisa: str | Path, clip: str | Path) -> None:
-    """Write the published checkpoint ``lisa`` in this project's layout, with its tokenizer, into ``folder``.
+    """Write the published checkpoint ``lisa``, with CLIP's weights in ``clip``, in our layout into ``folder``.
 
-    ``clip``: folder of CLIP's weights, which the checkpoint may lack. Raises UserError for wrong or damaged files.
+    The tokenizer is written too. Raises UserError for wrong or damaged files.
     """
     tokens = Tokens.prepare(lisa)
     clip_config = CLIPVisionConfig.from_pretrained(clip, local_files_only=True)
@@ -40,10 +40,7 @@ def convert_checkpoint(folder: Path, lisa: str | Path, clip: str | Path) -> None
 
 
 def load(options: TrainingOptions, files: Mapping, folder: Path, texts: Iterable[str]) -> None:
-    """Write the initial model and LISA's tokenizer into a folder; ``files``: paths by the keys of ``INPUTS``.
-
-    If ``init`` is paper_code, SAM and the projection are reset as in the authors' code. ``texts`` is not used.
-    """
+    """Write the initial model and LISA's tokenizer. If ``init`` is paper_code, SAM and the projection are reset."""
     del texts
     convert_checkpoint(folder, files["lisa"], files["clip"])
     if options.rosalia.init == "paper_code":
@@ -61,9 +58,8 @@ def run_untrained(*, model: str, lisa: str, clip: str) -> None:
 def run_published(*, model: str | Path, published: str | Path, base: str | Path | None = None) -> None:
     """Write the trained model in the folder ``model`` in the published layout, bfloat16, with CLIP's weights.
 
-    ``published``: output folder; ``base``: folder of the published model from which the training started, or its
-    config.json. The config.json and tokenizer are copied from ``base`` or, without it, made from ``model``. Raises
-    UserError for a damaged model.
+    ``base``: folder of the published model from which the training started, or its config.json. The config.json and
+    tokenizer are copied from ``base`` or, without it, made from ``model``. Raises UserError for a damaged model.
     """
     if base:
         base = Path(base).parent if Path(base).is_file() else Path(base)

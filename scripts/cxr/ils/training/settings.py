@@ -35,10 +35,10 @@ class Recipe(SharedBatch, Section):
     weight_decay: ClassVar[float] = 0.0  # Weight decay of AdamW (authors' code)
     equalise: ClassVar[float] = 0.5
     """Probability that an image's histogram is equalised (authors' code)."""
-    lora: LoraSettings = key(LoraSettings, "Low-rank adapters.", source=PAPER)
+    lora: LoraSettings = key(LoraSettings, "Low-rank adapters of the language model.", source=PAPER)
     trained: list[Part] = key(
-        lambda: ["lm_head", "embed_tokens", "project", "mask_decoder"], "Parts whose own weights are trained.",
-        source=AUTHORS,
+        lambda: ["lm_head", "embed_tokens", "project", "mask_decoder"],
+        "Parts of the model whose own weights are trained, not only adapters.", source=AUTHORS,
     )  # fmt: skip
     epochs: int = key(
         15, "Passes over the positive pairs, or over all pairs if balance is all.", source=PAPER, ge=1, le=100_000
@@ -89,8 +89,7 @@ class LiteRecipe(
     """Settings of the engine lite, a small model of the same architecture that is trained on a CPU."""
 
     init: Literal["base", "random"] = key(
-        "base",
-        "Initial weights. base: those in resources/rosalia; random: needs at least 40 epochs and learning_rate 2e-3.",
+        "base", "Initial weights. base: resources/rosalia; random: needs at least 40 epochs and learning_rate 2e-3."
     )
     sizes: dict[SizeName, int] = key(
         dict, "{size: value} where the model differs from the model in resources/rosalia; needs init random."
@@ -143,7 +142,7 @@ class TrainingRun(Section):
             raise ValueError("trained is false, but weights names no model: set weights to rosalia, lisa or lite")
         unused = [name for name in ("lines", "paraphrases") if getattr(self, name)]
         if not self.trained and unused:
-            raise ValueError(f"{unused[0]} is set, but has no effect because trained is false: remove one of them")
+            raise ValueError(f"{unused[0]} is set, but trained is false, so it has no effect: remove one of them")
 
 
 class EngineSettings(PromptSettings):
@@ -161,7 +160,9 @@ class EngineSettings(PromptSettings):
             base_sizes = LiteSizes()
             for name, value in self.lite.sizes.items():
                 if value != (size := getattr(base_sizes, name)):
-                    raise ValueError(f"lite.sizes.{name} is {value}, but the base has {size}: set lite.init to random")
+                    raise ValueError(
+                        f"lite.sizes.{name} is {value}, not {size} as in the base: set lite.init to random"
+                    )
 
     @constraint
     def _recipes_can_be_followed(self) -> None:

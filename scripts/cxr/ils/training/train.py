@@ -51,10 +51,7 @@ ADAPTER = "lora_"
 
 
 def add_adapters(model: Rosalia, options: LoraSettings) -> LoraModel | None:
-    """Insert adapters into all linear layers of the language model and its head; None if their rank is 0.
-
-    Before training the adapters do not change the model's output.
-    """
+    """Return adapters inserted into all linear layers of the language model and its head; None if their rank is 0."""
     if not options.rank:
         return None
     layers = [
