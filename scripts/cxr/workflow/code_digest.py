@@ -216,9 +216,7 @@ def save_digests() -> None:
 
 def resource_files(source: Path) -> list[Path]:
     """Return the files of ``resources/`` that a module declares: ``RESOURCE_FILES = ("organs/lite.onnx", "lexicon")``.
-
-    For a folder, return every file in it.
-    """
+    For a folder, return every file in it."""
     paths = [RESOURCES / name for name in _declared(source)]
     return [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
 

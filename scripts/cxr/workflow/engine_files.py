@@ -56,9 +56,7 @@ def _engine_source(package: str, name: str) -> Path | None:
 
 def environment_file(stage: str, engine: str) -> str:
     """Return the path of the conda environment file of a stage's engine, relative to a rule file.
-
-    For an engine of an installed package, the file is environment.yaml beside the engine's module.
-    """
+    For an engine of an installed package, the file is environment.yaml beside the engine's module."""
     package = find_package(stage)
     if installed_module(f"{package}.{engine}") and (source := _engine_source(package, engine)):
         return str(source.with_name("environment.yaml"))
@@ -72,9 +70,7 @@ def num_gpus(stage: str, engine: str, settings: Settings) -> int:
 
 def engine_inputs(stage: str, engine: str, section: Mapping) -> dict[str, str]:
     """Return {name: path} of the files that a stage's engine reads besides the stage's inputs.
-
-    ``section``: the stage's settings. Raises UserError for a user's file or folder that is missing.
-    """
+    ``section``: the stage's settings. Raises UserError for a user's file or folder that is missing."""
     inputs, folder = (
         read_declaration(find_package(stage), engine, name, default)
         for name, default in (("INPUTS", {}), ("INSTEAD", ""))

@@ -19,9 +19,7 @@ PATIENCE_S = 20
 
 def refuse_unwritable(directory: Path, names: tuple[str, ...] = RUN_FOLDERS) -> None:
     """Raise UserError if one of the folders ``names`` of a working directory cannot be written or made.
-
-    On a read-only file system, the error is raised even for root, who may otherwise write everywhere.
-    """
+    On a read-only file system, the error is raised even for root, who may otherwise write everywhere."""
     for name in names:
         place = directory / name
         if not os.path.lexists(place):
@@ -74,9 +72,8 @@ def running_snakemakes(directory: Path) -> list[int]:
 def refuse_orphans(directory: str | Path, submits: bool) -> None:
     """Raise UserError if SLURM jobs of an earlier run still work in ``directory``.
 
-    A Snakemake killed with -9 leaves its jobs in the queue. A new run does not know these jobs and would submit the
-    same work again, so two jobs would write one file. If SLURM does not answer, a run that ``submits`` jobs to SLURM is
-    refused, because old jobs may exist. A run on this machine alone is accepted.
+    A Snakemake killed with -9 leaves its jobs in the queue, and a new run would submit the same work again. If SLURM
+    does not answer, a run that ``submits`` jobs to SLURM is refused. A run on this machine alone is accepted.
     """
     try:
         names = find_orphans(Path(directory))
@@ -93,9 +90,7 @@ def refuse_orphans(directory: str | Path, submits: bool) -> None:
 
 def find_orphans(directory: Path) -> list[str]:
     """Return the names of the runs whose jobs are in SLURM's queue and work in ``directory``.
-
-    The list is empty if SLURM is not installed. Raises UserError if SLURM does not answer.
-    """
+    The list is empty if SLURM is not installed. Raises UserError if SLURM does not answer."""
     if not shutil.which("squeue"):
         return []
     real_directory = os.path.realpath(directory)

@@ -95,9 +95,7 @@ def refuse_unrecorded(outputs: list[str]) -> None:
 
 def blind_reruns(planned: list[compat.Planned]) -> int:
     """Return the number of finished jobs of shards that would rerun only because the same run makes the cohort.
-
-    Return 0 if the user requested the cohort with ``--forcerun`` or ``--forceall``.
-    """
+    Return 0 if the user requested the cohort with ``--forcerun`` or ``--forceall``."""
     if not any(job.rule == "cohort_shards" and not job.forced for job in planned):
         return 0
     return sum(all(Path(path).exists() for path in job.output) for job in planned if job.by_shard)

@@ -54,7 +54,5 @@ def warning_options(defaults: Mapping | None, seconds: int) -> str:
 
 def digest_existing(paths: list[str]) -> dict[str, str]:
     """Return {path: digest of its content} of the files in ``paths`` that exist.
-
-    As a param of a rule, this reruns the rule if a file appears, changes or disappears, although it is no input.
-    """
+    As a param of a rule, this reruns the rule if a file appears, changes or disappears, although it is no input."""
     return {path: sha256(Path(path).read_bytes()).hexdigest()[:16] for path in paths if Path(path).is_file()}

@@ -41,9 +41,7 @@ class ModelJobs:
 
     def name(self, pattern: str) -> str:
         """Return the name of a job for the path of its log, from a ``pattern`` such as "{source}/{shard}".
-
-        If one job processes all values of the wildcards, the name is "all".
-        """
+        If one job processes all values of the wildcards, the name is "all"."""
         rule_wildcards = [name for name, values in self.wildcards.items() if list(values) == [f"{{{name}}}"]]
         parts = [part for part in pattern.split("/") if any(name in part for name in rule_wildcards)]
         return "/".join(parts) or "all"
@@ -63,9 +61,7 @@ def check_models(settings: Settings) -> None:
 
 def is_path(model: str) -> bool:
     """Return whether ``model`` is a path and not a name on the Hugging Face hub.
-
-    A path starts with ".", "/" or "~", has more than two parts, or its first part is an existing folder.
-    """
+    A path starts with ".", "/" or "~", has more than two parts, or its first part is an existing folder."""
     first, slash, remainder = model.partition("/")
     return model.startswith((".", "/", "~")) or "/" in remainder or (bool(slash) and Path(first).is_dir())
 

@@ -19,9 +19,7 @@ COHORT = "results/cohort/images.parquet"
 
 class OldFiles:
     """The existing results of earlier settings, with the logs and benchmarks of their jobs.
-
-    ``shards_of``: function that returns the present shards for the path of a result and the wildcards of its rule.
-    """
+    ``shards_of``: function that returns the present shards for the path of a result and the wildcards of its rule."""
 
     def __init__(self, workflow, shards_of: Callable[[str, Mapping], Collection[str]]):
         self._records = records = compat.Records()

@@ -140,17 +140,13 @@ def _review_options(plain: dict) -> dict[str, dict]:
 
 def cohort_options(options: dict[str, dict]) -> dict:
     """Return the options of the cohort's rule from ``options``, those of all stages: all but ``manifest``.
-
-    The manifest may be another rule's output, so the cohort's rule lists the manifest as an input instead.
-    """
+    The manifest may be another rule's output, so the cohort's rule lists the manifest as an input instead."""
     return {key: value for key, value in options["cohort"].items() if key != "manifest"}
 
 
 def text_withheld(plain: dict) -> bool:
     """Return whether pages must not quote reports, by ``release.withhold`` of the settings ``plain``.
-
-    Reports of the embedded synthetic cohort may always be quoted.
-    """
+    Reports of the embedded synthetic cohort may always be quoted."""
     return plain["cohort"]["source"] != "embedded" and "report_text" in plain["release"]["withhold"]
 
 
@@ -164,9 +160,7 @@ def engine_options(section: Section) -> dict:
 
 def check_files(settings: Settings, image: str) -> None:
     """Raise UserError if the settings of training, references, release, evaluation or models name a missing file.
-
-    ``image``: path of the image for the target ``predict``, which is checked too, or "".
-    """
+    ``image``: path of the image for the target ``predict``, which is checked too, or ""."""
     for name, run in settings.training.runs.items():
         if run.lines:
             existing_file(f"training.runs.{name}.lines", run.lines)

@@ -74,18 +74,14 @@ class Plan:
 
     def __init__(self, config: dict, configfiles: Sequence[Path]):
         """Derive the plan from ``config``, which Snakemake read from ``configfiles`` and the command line.
-
-        Raises SettingsError or UserError for a wrong setting, before any job.
-        """
+        Raises SettingsError or UserError for a wrong setting, before any job."""
         settings = read({key: value for key, value in config.items() if key not in REQUEST_KEYS}, configfiles)
         self.settings, self.splits = settings, SPLITS
-        # {stage: its options as plain Python values}
-        self.options = options = params.stage_options(settings)
+        self.options = options = params.stage_options(settings)  # {stage: its options as plain Python values}
         cohort = CohortSettings.from_dict({key: value for key, value in options["cohort"].items() if key != "seed"})
         # the manifest of the embedded cohort does not exist yet, because a job makes it
         (check_lists if settings.cohort.source == "embedded" else check_inputs)(cohort)
-        # {name of an input: files that the cohort is read from}
-        self.cohort_files = source_files(cohort)
+        self.cohort_files = source_files(cohort)  # {name of an input: files that the cohort is read from}
         # names of the cohort's shards; {threshold set: its thresholds}; threshold sets whose dataset is built
         self.shards, self.sets = shard_names(cohort.shards), options["ablation"]["sets"]
         self.build = settings.thresholds.build
@@ -120,8 +116,7 @@ class Plan:
         # vision-language models whose answers to MedGround's zero-shot sources are scored
         uses = {source["use"] for source in self.medground.sources.values()}
         self.zero_shot_runs = self.vlm.asked_runs("medground_zero_shot") if "zero_shot" in uses else []
-        # the request of `snakemake vlm_ask`
-        self.vlm_request = read_request(config, self.vlm)
+        self.vlm_request = read_request(config, self.vlm)  # the request of `snakemake vlm_ask`
         self.reporting = ReportingPlan(settings, config, self.ils.runs, self.ils.evaluated)
         # the jobs in which a language model reads reports
         self.structuring = ModelJobs(settings.llm, {"shard": self.shards})

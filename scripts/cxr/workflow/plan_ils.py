@@ -20,9 +20,7 @@ PAPER_MODELS = {"lisa": "LISA-7B"}
 
 class IlsPlan:
     """Models and files for ILS's rules, from the settings. Paths are relative to Snakemake's working directory.
-
-    A run is one model of ``training.runs``. Other models are those of ``evaluation.predictions``.
-    """
+    A run is one model of ``training.runs``. Other models are those of ``evaluation.predictions``."""
 
     def __init__(
         self,
@@ -39,8 +37,7 @@ class IlsPlan:
         other systems that are evaluated too, as :func:`evaluated_models` returns them. ``vlm_runs``: names of
         vision-language models.
         """
-        # {run: its rules' options}, see :func:`run_options`
-        self.runs = runs = run_options(settings)
+        self.runs = runs = run_options(settings)  # {run: its rules' options}, see :func:`run_options`
         # runs that are trained; untrained runs with the model of this repository; untrained runs with a published model
         self.trained = [name for name in runs if runs[name]["trained"]]
         self.bundled = [name for name in runs if runs[name]["weights"] == BUNDLED]
@@ -51,13 +48,11 @@ class IlsPlan:
         self.data = _pair_files(settings, shards)
         # {run or other model: its test set, predictions, masks and model of the paper}
         self.evaluated = evaluated_models(settings, runs) | dict(other_rows)
-        # {other model: its settings}
         self.predictions = settings.evaluation.predictions
         # the split that models answer; personas whose paraphrases they answer too
         self.split = settings.inference.split
         self.personas = settings.paraphrase.personas if settings.inference.paraphrases else []
-        # request of `snakemake predict`
-        self.request = read_request(config, runs, vlm_runs)
+        self.request = read_request(config, runs, vlm_runs)  # request of `snakemake predict`
         # {run: GPUs of its inference}; {run or "training": memory of its engine's model in MB}
         self.gpus = {name: num_gpus("training", run["engine"], settings) for name, run in runs.items()}
         engines = {"training": settings.training.engine} | {name: run["engine"] for name, run in runs.items()}
@@ -105,9 +100,7 @@ def _start_files(run: Mapping, engine_files: Mapping[str, str]) -> dict[str, str
 
 def _pair_files(settings: Settings, shards: Sequence[str]) -> dict[str, dict]:
     """Return {threshold set: {"masks", "frames", "pictures": files that its pairs use}}.
-
-    An imported dataset has no frames, but a table of its image files ("pictures").
-    """
+    An imported dataset has no frames, but a table of its image files ("pictures")."""
     files_by_set = {
         name: {
             "masks": [f"results/masks/{name}/{shard}.h5" for shard in shards],
@@ -127,9 +120,7 @@ def _pair_files(settings: Settings, shards: Sequence[str]) -> dict[str, dict]:
 
 def evaluated_models(settings: Settings, runs: Mapping[str, dict]) -> dict[str, dict]:
     """Return {run or other model: {"test", "predictions", "masks", "beside"}} for the evaluation.
-
-    test: threshold set of the test. predictions, masks: files. beside: title of the row of the paper beside it.
-    """
+    test: threshold set of the test. predictions, masks: files. beside: title of the row of the paper beside it."""
 
     def make_row(stem: str, test: str, paper_model: str) -> dict:
         return {"test": test, "predictions": f"{stem}.jsonl", "masks": f"{stem}.h5", "beside": paper_model}

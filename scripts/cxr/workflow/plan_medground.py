@@ -31,13 +31,10 @@ class MedgroundPlan:
 
     def __init__(self, settings: Settings, shards: Sequence[str], threshold_sets: Sequence[str]):
         """Derive the plan from the settings. Raises UserError for wrong settings.
-
-        ``shards``: names of the cohort's shards. ``threshold_sets``: names of all threshold sets.
-        """
+        ``shards``: names of the cohort's shards. ``threshold_sets``: names of all threshold sets."""
         section = settings.medground
         sources = section.sources.in_use(settings.cohort.source)
-        # {source: its settings}
-        self.sources = {name: source.as_dict() for name, source in sources.items()}
+        self.sources = {name: source.as_dict() for name, source in sources.items()}  # {source: its settings}
         for name, source in self.sources.items():
             _check_source(name, source, threshold_sets)
         # names of the shards of each source
@@ -82,9 +79,7 @@ class MedgroundPlan:
 
     def group(self, *stages: str) -> str | None:
         """Return the SLURM group of a rule that runs after ``stages``, or None if one of them asks a language model.
-
-        A job that asks a model is in no group. A group with jobs before and after that job would wait for itself.
-        """
+        A job that asks a model is in no group. A group with jobs before and after that job would wait for itself."""
         return None if any(self.ways[stage] for stage in stages) else "medground"
 
     def model_options(self, stage: str, wildcards: Any) -> dict:
@@ -114,9 +109,7 @@ class MedgroundPlan:
 
     def source_pattern(self, *, cohort: bool) -> str:
         """Return a regular expression for the names of the sources that are read from the cohort.
-
-        If ``cohort`` is false, it is for all other sources. It matches nothing if there are none.
-        """
+        If ``cohort`` is false, it is for all other sources. It matches nothing if there are none."""
         names = [re.escape(name) for name, keys in self.sources.items() if (keys["kind"] == ILS) == cohort]
         return "|".join(names) or "(?!)"
 

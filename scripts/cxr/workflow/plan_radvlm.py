@@ -56,8 +56,7 @@ class ConversationsPlan:
         hosts = {name: sources[name].pictures for name in self.kinds if name != OWN and FORMATS[formats[name]].on_mimic}
         # {source without images: the source whose images it describes}
         self.hosts = {name: host for name, host in hosts.items() if host in formats}
-        # {part: its options}
-        self.options = {part: _conversation_options(settings, part) for part in PARTS}
+        self.options = {part: _conversation_options(settings, part) for part in PARTS}  # {part: its options}
         is_same_model = self.options["train"]["own"] == self.options["test"]["own"]
         values = {"source": list(self.kinds), "part": list(PARTS) if is_same_model else ["{part}"]}
         self.jobs = ModelJobs(settings.llm, values, is_asked=section.engine != RULES)
@@ -127,8 +126,7 @@ class RadvlmPlan:
                     f"release.mixes names {name!r}, but radvlm.instructions has the mixes {', '.join(mixes)}: name one "
                     "of them"
                 )
-        # {mix: its rows, one per task and source}
-        self.mixes = _read_mixes(mixes, self.formats)
+        self.mixes = _read_mixes(mixes, self.formats)  # {mix: its rows, one per task and source}
         # threshold set for the masks of the cohort, which is the source named own
         self.thresholds = settings.thresholds.build[0]
         # {mix: threshold set of its ILS pairs, or mimic_ils for an imported dataset}
@@ -214,9 +212,7 @@ class RadvlmPlan:
 
     def segmentation_masks(self, mix: str) -> list[str]:
         """Return the mask files for the token [SEG] in the samples of a mix: masks of ILS pairs and of conversations.
-
-        The list is empty if the cohort is no source.
-        """
+        The list is empty if the cohort is no source."""
         sets = dict.fromkeys([self.thresholds, self.pairs_by_mix[mix]])
         return [path for thresholds in sets for path in self._masks_of(thresholds)] if OWN in self.sources else []
 
@@ -237,9 +233,7 @@ def _shared_model(settings: Settings, **changes: object) -> dict:
 
 def _read_mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dict[str, list[MixRow]]:
     """Return {mix: its rows}. Raises UserError for a source that is not in use or that cannot give a task.
-
-    ``formats``: {source in use: format of its files}.
-    """
+    ``formats``: {source in use: format of its files}."""
     kind_by_source = {source: OWN if source == OWN else kind for source, kind in formats.items()}
     for name, mix in mixes.items():
         for task, sources in mix["tasks"].items():
@@ -311,14 +305,11 @@ class EvaluationPlan:
 
     def __init__(self, settings: Settings, vlm: VlmPlan):
         """Derive the plan. If ``vlm`` has no test set, no run is scored, and the samples are those of the first mix.
-
-        Raises UserError for an unknown run or a missing file.
-        """
+        Raises UserError for an unknown run or a missing file."""
         self.section = section = settings.radvlm.evaluation
         self.seed, self.replicates = settings.seed, settings.replicates
         mixes = settings.radvlm.instructions.mixes
-        # runs of vlm.tuning that are scored
-        self.runs = section.runs if TEST_SET in vlm.sets else []
+        self.runs = section.runs if TEST_SET in vlm.sets else []  # runs of vlm.tuning that are scored
         # runs and other models (radvlm.evaluation.predictions) that are scored
         self.scored = [*self.runs, *section.predictions]
         for name in self.runs:
@@ -343,8 +334,7 @@ class EvaluationPlan:
         # {run: tasks that it is tuned on, () for all}
         self.tasks = {name: vlm.runs[name]["options"].get("tasks", ()) for name in self.runs}
         evaluated = {Path(self.all_lines).parent.name, *(vlm.runs[name]["mix"] for name in self.runs)}
-        # mixes that a run is tuned or tested on
-        self.mixes = [mix for mix in mixes if mix in evaluated]
+        self.mixes = [mix for mix in mixes if mix in evaluated]  # mixes that a run is tuned or tested on
         asks_judge, changes = section.judge != FACTS, section.llm.as_dict() if section.llm.model else {}
         # options of the judge's language model, {} without one; its GPUs if the job loads it
         self.judge_model = _shared_model(settings, **changes) if asks_judge else {}
@@ -370,9 +360,7 @@ class EvaluationPlan:
 
     def exchanged_files(self, name: str) -> dict[str, Sequence[str]]:
         """Return {name of an input: files} for test samples with exchanged images: samples, answers, numbers asked.
-
-        All are [] for models that are not asked about exchanged images, such as other models.
-        """
+        All are [] for models that are not asked about exchanged images, such as other models."""
         is_asked = self.exchanged_lines and name in self.runs
         answers = [f"results/vlm/{name}/answers/{EXCHANGED_SET}.jsonl"]
         files = {"lines": self.exchanged_lines, "answers": answers, "draw": self.exchanged_draw}
@@ -393,9 +381,7 @@ class SegmentationPlan:
 
     def __init__(self, settings: Settings, vlm: VlmPlan, ils_runs: Collection[str]):
         """Derive the plan, and add ILS's pairs to the sets of questions of ``vlm`` if runs are asked them.
-
-        ``ils_runs``: names of ``training.runs``. Raises UserError for an unknown segmenter or a name used twice.
-        """
+        ``ils_runs``: names of ``training.runs``. Raises UserError for an unknown segmenter or a name used twice."""
         segmenter = settings.radvlm.evaluation.segmenter
         # ROSALIA's run, "" without one
         self.tool = tool = segmenter.removeprefix(ROSALIA) if segmenter.startswith(ROSALIA) else ""

@@ -42,9 +42,7 @@ class ReportingPlan:
 
     def __init__(self, settings: Settings, config: dict, runs: Collection[str], scored: Collection[str]):
         """Derive the plan. Raises UserError for missing review sheets or an unknown study.
-
-        ``config``: values of --config. ``runs``: names of ``training.runs``. ``scored``: models that ILS evaluates.
-        """
+        ``config``: values of --config. ``runs``: names of ``training.runs``. ``scored``: models that ILS evaluates."""
         # the threshold set whose pairs experts review, and the sheets that the experts have filled
         self.reviewed_set = settings.review.thresholds or settings.thresholds.build[0]
         self.sheets = find_sheets("review.sheets", settings.review.sheets)
@@ -55,15 +53,12 @@ class ReportingPlan:
         self.references = reference_options(settings)
         formats = {reference.format for reference in settings.agreement.references.values()}
         self.reference_formats = sorted(f"annotations.{name}" for name in formats)
-        # the request of `snakemake explain`
-        self.explain = read_explain_request(config, Path("results"))
+        self.explain = read_explain_request(config, Path("results"))  # the request of `snakemake explain`
 
 
 def reference_options(settings: Settings) -> dict[str, dict]:
     """Return {reference of the setting ``agreement.references``: options of its rule}.
-
-    If the setting is empty, the ground truth of the embedded cohort is the reference "painted".
-    """
+    If the setting is empty, the ground truth of the embedded cohort is the reference "painted"."""
     references = settings.agreement.references
     if not references and settings.cohort.source == "embedded":
         truth = {"format": "painted", "path": EMBEDDED_TRUTH, "classes": {}, "image_id": "{stem}", "name": "painted"}
@@ -73,9 +68,7 @@ def reference_options(settings: Settings) -> dict[str, dict]:
 
 def find_sheets(key: str, names: Sequence[str]) -> list[str]:
     """Return the files that the setting ``key`` names. For a folder, return its CSV files.
-
-    ``names``: value of the setting. Raises UserError for a missing file or a folder without CSV files.
-    """
+    ``names``: value of the setting. Raises UserError for a missing file or a folder without CSV files."""
     sheet_paths = []
     for name in names:
         path = Path(name)
@@ -117,9 +110,7 @@ def release_options(settings: Settings, options: dict[str, dict]) -> dict[str, d
 
 def without_paths(value: object, name: str = "") -> object:
     """Return settings in which every file, folder, web address and e-mail address is replaced by "".
-
-    ``value``: a setting or nested settings. ``name``: the key of ``value``.
-    """
+    ``value``: a setting or nested settings. ``name``: the key of ``value``."""
     if isinstance(value, dict):
         return {key: without_paths(inner, key) for key, inner in value.items()}
     if isinstance(value, list):
@@ -131,9 +122,7 @@ def without_paths(value: object, name: str = "") -> object:
 
 def read_environments(engines: Mapping[str, str]) -> dict[str, list[str]]:
     """Return {environment: package versions from its file in ``envs/``} for the stages that lead to a dataset.
-
-    ``engines``: {stage: its engine}.
-    """
+    ``engines``: {stage: its engine}."""
     pins_by_environment = {}
     for stage in STAGES:
         files = [ENVS / f"{name}.yaml" for name in (f"{stage}-{engines.get(stage)}", stage)]

@@ -40,10 +40,7 @@ TRAINING_MEGABYTES = 4000
 
 
 def semisyn_options(system: SemisynSettings, plain: dict) -> dict[str, dict]:
-    """Return {stage: options} of SemiSynCXR as plain Python values.
-
-    ``system``: SemiSynCXR's settings. ``plain``: all settings as plain Python values.
-    """
+    """Return {stage: options} of SemiSynCXR as plain Python values. ``plain``: all settings in this form."""
     sections, embedded = plain["semisyn"], plain["cohort"]["source"] == "embedded"
     findings, seed = {"findings": sections["findings"]}, {"seed": plain["seed"]}
     dpi = {"dpi": plain["figures"]["dpi"]}
@@ -173,9 +170,7 @@ def _fitted_reference(system: SemisynSettings) -> str:
 
 class RealismPlan:
     """Metrics, files and GPUs of the feature engines that the stage ``semisyn_realism`` runs.
-
-    Without a reference, an engine does not run if all its metrics need real images.
-    """
+    Without a reference, an engine does not run if all its metrics need real images."""
 
     def __init__(self, settings: Settings, shards: Sequence[str]):
         """``shards``: names of the cohort's shards. Raises UserError if a file is missing or no metric is available."""
@@ -191,8 +186,7 @@ class RealismPlan:
                 f"semisyn.selection.metrics is {', '.join(selection_metrics)}, but semisyn.realism computes only "
                 f"{', '.join(sorted(available))}: choose from these, or set semisyn.realism.reference and features"
             )
-        # {engine: {kind of metric: its name}}
-        self.metrics: dict[str, dict[str, str]] = metrics
+        self.metrics: dict[str, dict[str, str]] = metrics  # {engine: {kind of metric: its name}}
         # {engine: its input files}
         self.files = {name: engine_inputs("semisyn.realism", name, section.as_dict()) for name in metrics}
         self.gpus = {name: num_gpus("semisyn.realism", name, settings) for name in metrics}
@@ -335,8 +329,7 @@ class EditingPlan:
         names = distinct if self.is_selected else {section.choice.get(name, DEFAULT_CONFIG) for name in system.findings}
         # engines of the configurations in `chosen`
         self.chosen_engines = sorted({self._engine_by_config[name] for name in names})
-        # configurations that the selection compares, without duplicates
-        self.compared_configs = list(distinct)
+        self.compared_configs = list(distinct)  # configurations that the selection compares, without duplicates
         self.engines = sorted({*self.chosen_engines, *(self._engine_by_config[name] for name in distinct)})
         # {engine: its input files}, {engine: its GPUs}, {engine: groups of compared configurations, one job each}
         self.files = {name: engine_inputs("semisyn.editing", name, section.as_dict()) for name in self.engines}
@@ -362,9 +355,7 @@ class EditingPlan:
 
     def single_options(self, stage_options: dict, engine: str) -> Callable[[Any], dict]:
         """Return a function that returns the options for editing one configuration, given by a rule's wildcards.
-
-        The options of a configuration do not depend on other configurations, so adding one reruns no other.
-        """
+        The options of a configuration do not depend on other configurations, so adding one reruns no other."""
         choice, configs = stage_options["choice"], self.compared_configs
         if choice != SELECTION:
             choice = {finding: choice.get(finding, DEFAULT_CONFIG) for finding in stage_options["findings"]}
@@ -392,9 +383,7 @@ class SemisynPlan:
 
     def __init__(self, settings: Settings, options: dict[str, dict], shards: list[str]):
         """Derive the plan. ``options``: {stage: its options}. ``shards``: names of the cohort's shards.
-
-        Raises UserError for a missing file or a finding without a description.
-        """
+        Raises UserError for a missing file or a finding without a description."""
         system = settings.semisyn
         # file with findings of the user, [] for none; {requested finding: its label}
         self.findings_file, self.labels = _read_findings(system)
@@ -443,9 +432,7 @@ class SemisynPlan:
 
 def _detection_inputs(system: SemisynSettings, detectors: DetectorsPlan) -> tuple[dict[str, list[str]], dict]:
     """Return ({name of an input: files}, options that name the content of each file) for the scores of detectors.
-
-    Raises UserError for predictions on an unknown reference.
-    """
+    Raises UserError for predictions on an unknown reference."""
     runs, files, synthetic = [], [], {}
     for run, paths_by_reference in system.detection.predictions.items():
         for name, paths in paths_by_reference.items():
@@ -516,9 +503,7 @@ def _prior_inputs(
 
 def _healthy_inputs(settings: Settings) -> tuple[dict[str, str], dict]:
     """Return ({name of an input: file}, options that depend on which files exist) for selecting healthy images.
-
-    Images of references for validation, test or priors are listed, because training data must not contain them.
-    """
+    Images of references for validation, test or priors are listed, because training data must not contain them."""
     system, section, cohort = settings.semisyn, settings.semisyn.healthy, settings.cohort
     table = existing_file("semisyn.healthy.chexpert", section.chexpert) if section.chexpert else None
     if table is None and cohort.source == "mimic":  # the table of MIMIC-CXR-JPG, if it is beside the other tables

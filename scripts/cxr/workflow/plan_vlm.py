@@ -61,10 +61,8 @@ class VlmPlan:
         self.all_lines = {
             name: lines_file(f"vlm.answers.sets.{name}", lines, "", mixes) for name, lines in answers.sets.items()
         }
-        # maximum number of samples of a task that are asked, 0 for all
-        self.most = answers.most
-        # sets of which only some samples are asked
-        self.drawn_sets = list(self.all_lines) if self.most else []
+        self.most = answers.most  # maximum number of samples of a task that are asked, 0 for all
+        self.drawn_sets = list(self.all_lines) if self.most else []  # sets of which only some samples are asked
         self.sets = {
             name: self.draw_files(name, "jsonl")[0] if self.most else path for name, path in self.all_lines.items()
         }
@@ -84,7 +82,6 @@ class VlmPlan:
         self.answer_gpus = {name: min(1, count) for name, count in num_gpus.items()}
         with_deepspeed = [name for name, run in runs.items() if run["options"]["own"]["runner"] == "deepspeed"]
         self.gpus = self.answer_gpus | {name: num_gpus[name] for name in with_deepspeed}
-        # engine that asks the runs
         self.engine = answers.engine
         # {run or other model: options of asking it}
         self.answer_options = {name: run["asking"] for name, run in runs.items()} | {
@@ -93,9 +90,7 @@ class VlmPlan:
 
     def draw_files(self, name: str, ending: str) -> list[str]:
         """Return [file of the samples drawn from a set], or [] if all samples are asked.
-
-        ``ending``: "jsonl" for the drawn samples, "tsv" for their numbers.
-        """
+        ``ending``: "jsonl" for the drawn samples, "tsv" for their numbers."""
         return [f"results/vlm/sets/{name}.{ending}"] if name in self.drawn_sets else []
 
     def shared_draw_lines(self, name: str) -> list[str]:
@@ -108,9 +103,7 @@ class VlmPlan:
 
     def add_set(self, name: str, lines: str, system: str, runs: Sequence[str]) -> None:
         """Add a set that some runs are asked. Raises UserError if the settings already use its name.
-
-        ``lines``: the set's JSONL file. ``system``: the system that makes this file.
-        """
+        ``lines``: the set's JSONL file. ``system``: the system that makes this file."""
         if name in self.sets:
             raise UserError(f"vlm.answers.sets has the name {name!r}, which the workflow reserves: rename the set")
         self.sets[name], self.systems[name] = lines, system

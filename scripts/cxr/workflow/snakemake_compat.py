@@ -98,9 +98,7 @@ def explain_locks() -> None:
 
 def store_records_in_results() -> None:
     """Make Snakemake keep its records of finished jobs in results/, so that a copy of this folder contains them.
-
-    A job on a cluster also writes its own record, because the main Snakemake process may end before the job does.
-    """
+    A job on a cluster also writes its own record, because the main Snakemake process may end before the job does."""
     lost = "records stay in .snakemake/metadata: copy that folder together with results/"
     with _guard_internals(lost):
         from snakemake.persistence.file import FilePersistence  # imported here, because only a workflow needs it
@@ -215,9 +213,7 @@ class Records:
 
 def output_test(workflow, shards_of: Callable[[str, Mapping], Collection[str]]) -> Callable[[str], bool]:
     """Return a function that tells for a path whether a rule could make this file under the present settings.
-
-    ``shards_of``: function that returns the present shards for a path and the wildcards of its rule.
-    """
+    ``shards_of`` returns the present shards for a path and the wildcards of its rule."""
     with _guard_internals("results of earlier settings are not found"):
         outputs = [(output.constant_prefix(), output) for rule in workflow.rules for output in rule.output]
 
@@ -256,9 +252,7 @@ def use_all_cores(workflow) -> None:
 
 def refuse_missing_conda(workflow) -> None:
     """Raise UserError if the run makes environments with conda but conda is not installed.
-
-    Snakemake's error does not say what to do.
-    """
+    Snakemake's error does not say what to do."""
     with _guard_internals("a missing conda is reported in Snakemake's own words"):
         from snakemake.settings.types import DeploymentMethod  # imported here, because only a workflow needs it
 
@@ -294,9 +288,7 @@ def is_touch_run(workflow) -> bool:
 
 def planned_jobs(dag, changed: Collection[str] = ()) -> list[Planned]:
     """Return the planned jobs in the order of the rules in the workflow, or [] if they cannot be read.
-
-    ``changed``: outputs given to :func:`force_outputs`. Their jobs do not count as forced by the user.
-    """
+    ``changed``: outputs given to :func:`force_outputs`. Their jobs do not count as forced by the user."""
     with _guard_internals("the planned jobs are not checked before the run"):
         planned = [
             Planned(

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 def start_run(plan: Plan, workflow) -> None:
     """Print the plan of the jobs, and end the run with a message if it would fail. The target ``plan`` also ends here.
-
-    A run calls this function before its first job, a dry run before it lists the jobs.
-    """
+    A run calls this function before its first job, a dry run before it lists the jobs."""
     try:
         if compat.is_touch_run(workflow):
             return
@@ -48,9 +46,7 @@ def _forecast(plan: Plan, planned: Sequence[compat.Planned]) -> "Forecast":
 
 def describe_plan(plan: Plan, planned: Sequence[compat.Planned], unrecorded: list[str]) -> str:
     """Return the printed text of the target ``plan``: the forecast of all systems, and why a run would be refused.
-
-    ``planned``: the jobs of a run. ``unrecorded``: existing results without a record of Snakemake.
-    """
+    ``planned``: the jobs of a run. ``unrecorded``: existing results without a record of Snakemake."""
     if not any(job.output for job in planned):
         return "There is nothing to do: all four systems are finished."
     forecast = _forecast(plan, planned)

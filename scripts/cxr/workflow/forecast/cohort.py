@@ -264,9 +264,7 @@ def share_without_finding(rows: Sequence[Mapping], options: Mapping, devices: st
 
 def share_handed_over(rows: Sequence[Mapping], options: Mapping) -> float:
     """Return the fraction of reports that the rules engine passes on to a language model.
-
-    rows, options: see :func:`share_readable`. The call takes seconds, because it loads the rules engine.
-    """
+    rows, options: see :func:`share_readable`. The call takes seconds, because it loads the rules engine."""
     from cxr.language.reports.read_reports import ReportsOptions, find_hand_over, make_reader
 
     reader = make_reader(ReportsOptions(**(dict(options) | {"engine": "rules"})))

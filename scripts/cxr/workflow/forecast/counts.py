@@ -162,9 +162,7 @@ def _mix_lines(plan: Plan, cohort: CohortForecast, split: str) -> float:
 
 def _of_lines(path: str, lines: Mapping[str, Mapping[str, Mapping[str, float]]]) -> float:
     """Return the number of lines of the file ``path``, of a system or a user.
-
-    lines: {folder of MedGround or RadVLM: {mix, "" for MedGround: {split: expected number of lines}}}.
-    """
+    lines: {folder of MedGround or RadVLM: {mix, "" for MedGround: {split: expected number of lines}}}."""
     split = {"exchanged": "test"}.get(Path(path).stem, Path(path).stem)
     if path.startswith(MEDGROUND):
         return lines[MEDGROUND][""].get(split, 0.0)

@@ -46,9 +46,7 @@ def refusals(plan: Plan, cohort: CohortForecast, counts: SystemCounts, planned: 
 
 def _empty_splits(plan: Plan, cohort: CohortForecast, planned: Sequence[Planned]) -> Iterator[str]:
     """Yield a sentence for each job that would read an empty finished file, or lines of a split without subjects.
-
-    Files that this run makes are not checked here. The job that reads one of them refuses an empty file.
-    """
+    Files that this run makes are not checked here. The job that reads one of them refuses an empty file."""
     planned_paths = {path for job in planned for path in job.output}
     for job in planned:
         for (rule, name), (action, remedy) in READERS.items():

@@ -144,8 +144,7 @@ class Settings(Section):
     @constraint
     def _lisa_is_asked_for_its_text(self) -> None:
         """Refuse ``inference.text: false`` for LISA. The mask is then read at the start of an answer, where ROSALIA but
-        not LISA writes [SEG].
-        """
+        not LISA writes [SEG]."""
         for name, run in self.training.runs.items():
             if run.weights == "lisa" and not run.trained and not self.inference.text:
                 raise ValueError(

@@ -42,9 +42,7 @@ def describe_changed_keys(config: object) -> list[str]:
 
 def values_at(config: object, path: str, above: str = "") -> Iterator[tuple[str, object]]:
     """Yield (key, value) of each setting at a path such as "training.runs.*.test", in which ``*`` matches any name.
-
-    ``above``: prefix of the keys that are returned.
-    """
+    ``above``: prefix of the keys that are returned."""
     first, _, remainder = path.partition(".")
     if isinstance(config, dict):
         for name in config if first == "*" else {first} & config.keys():

@@ -67,9 +67,7 @@ def place_of(fault: dict) -> list[str | int]:
 
 def switches(raw: object, parsed: object, where: tuple = ()) -> list[tuple[tuple, bool]]:
     """Return (keys that lead to a setting, its value) for each number that the user gave as true or false.
-
-    ``raw``: the settings of the user. ``parsed``: the validated settings. ``where``: keys that lead to both.
-    """
+    ``raw``: the settings of the user. ``parsed``: the validated settings. ``where``: keys that lead to both."""
     if isinstance(raw, dict) and isinstance(parsed, dict):
         pairs = [(name, raw[name], parsed[name]) for name in raw if name in parsed]
     elif isinstance(raw, list | tuple) and isinstance(parsed, list | tuple) and len(raw) == len(parsed):

@@ -64,9 +64,7 @@ def _with_usual_spelling(section: type[Section], values: object) -> object:
 
 def _spelled(kind: object, value: object) -> object:
     """Return a value in the spelling that its type declares: "PA" for "pa", "ms_cxr" for "MS-CXR".
-
-    ``kind``: a type annotation that is a Literal, or a list, dict or union of Literals. For others return the value.
-    """
+    ``kind``: a type annotation that is a Literal, or a list, dict or union of Literals. For others return the value."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:
         spellings = {_folded(word): word for word in inner if isinstance(word, str)}
@@ -108,9 +106,7 @@ class Twice(ValueError):
 
 def written(paths: Iterable[str | Path]) -> dict:
     """Return the settings of YAML or JSON files with each scalar as the text in the file. Later files take precedence.
-
-    A file that is not YAML is skipped, because Snakemake reports it. Raises Twice for a repeated key.
-    """
+    A file that is not YAML is skipped, because Snakemake reports it. Raises Twice for a repeated key."""
     settings: dict = {}
     for path in paths:
         try:

@@ -51,9 +51,7 @@ def parse_minutes(text: str) -> int:
 
 def read_sinfo(sinfo: str) -> dict[str, ClusterPartition]:
     """Return {name: partition} from the output of ``sinfo --exact --noheader --format=%P|%l|%m|%c|%G|%M``.
-
-    The output has one line for each kind of node in each partition.
-    """
+    The output has one line for each kind of node in each partition."""
     cluster: dict[str, ClusterPartition] = {}
     for line in sinfo.splitlines():
         name, limit, memory, cores, generic, preemption = line.split("|")

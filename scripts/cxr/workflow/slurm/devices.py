@@ -21,9 +21,7 @@ PATIENCE_S = 5400
 
 def read_settings(words: Sequence[str], root: Path) -> Settings:
     """Return the settings that Snakemake would use with the command-line arguments ``words``.
-
-    ``root``: the repository, which relative paths refer to. Raises UserError for a wrong setting.
-    """
+    ``root``: the repository, which relative paths refer to. Raises UserError for a wrong setting."""
     # imported here, because the import may print a message about a missing shell
     from snakemake.cli import get_argument_parser, parse_config
     from snakemake.common.configfile import load_configfile
@@ -41,9 +39,7 @@ def read_settings(words: Sequence[str], root: Path) -> Settings:
 
 def gpu_environments(jobs: list[JobRequest], partitions: list[Partition], settings: Settings) -> dict[str, dict]:
     """Return {environment: {"gpus": number, "partition": name}} of the environments whose jobs need GPUs.
-
-    The number is the largest that a job of the environment requests.
-    """
+    The number is the largest that a job of the environment requests."""
     request_by_environment: dict[str, dict] = {}
     for job in jobs:
         for rule, _ in job.members if job.gpus else ():

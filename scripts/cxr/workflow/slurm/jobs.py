@@ -30,9 +30,7 @@ QUIET.disabled = True
 @dataclass(frozen=True)
 class JobRequest:
     """The request of a SLURM job of the workflow: minutes, megabytes, cores and GPUs.
-
-    ``members``: (rule, minutes) of each Snakemake job in it. ``others``: further resources, such as slurm_partition.
-    """
+    ``members``: (rule, minutes) of each Snakemake job in it. ``others``: further resources, such as slurm_partition."""
 
     name: str
     minutes: int
@@ -171,9 +169,7 @@ class Cluster:
 
     def refusal(self, job: JobRequest, again: bool = False) -> str:
         """Return why SLURM refuses a job or lets it wait for ever, with the remedy; "" if it does neither.
-
-        ``again``: the job is a later try of a job whose first try is granted.
-        """
+        ``again``: the job is a later try of a job whose first try is granted."""
         demand, name = self.find_denial(job)
         if not demand:
             return ""
@@ -197,9 +193,7 @@ class Cluster:
 
     def _alternative(self, job: JobRequest, demand: str, name: str) -> str | None:
         """Return the partition that takes a job once partitions.yaml states the limit of ``name``, or None.
-
-        ``name``: the partition that the job goes to now. ``demand``: the request that this partition refuses.
-        """
+        ``name``: the partition that the job goes to now. ``demand``: the request that this partition refuses."""
         limit = {LIMITS[demand]: self.by_name[name].most(demand)}
         listed = [
             replace(partition, limits=replace(partition.limits, **limit)) if partition.name == name else partition

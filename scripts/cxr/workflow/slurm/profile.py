@@ -43,9 +43,7 @@ class Profile:
 
 def read_profile(path: Path, instead: dict[str, object] | None = None) -> Profile:
     """Return the values of a profile's config.yaml. ``instead``: {key: value from the command line that replaces it}.
-
-    An absent key gets the default of Snakemake or the executor. Raises UserError for a value that they would refuse.
-    """
+    An absent key gets the default of Snakemake or the executor. Raises UserError for a value that they would refuse."""
     values = _yaml(path) or {}
     if not isinstance(values, dict):
         raise UserError(f"{_name(path)} is not a list of `key: value`: restore it from the repository")
