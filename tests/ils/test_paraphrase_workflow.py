@@ -173,7 +173,7 @@ def test_a_bare_run_words_nothing(workflow_run, dry_run):
         ({"personas": ["poet"]}, "paraphrase.personas"),
         (
             {"engine": "vllm", "llm": {"max_tokens": 99999}},
-            "the configuration: paraphrase.llm.max_tokens is 99999, which fills",
+            "the configuration: paraphrase.llm.max_tokens is 99999, but llm.context",
         ),
     ],
 )
