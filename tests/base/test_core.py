@@ -655,7 +655,7 @@ def test_a_users_mistake_in_the_work_ends_the_shard():
     ("error", "words"),
     [
         ("MemoryError()", "out of memory: give the rule more memory (--set-resources"),
-        ("type('OutOfMemoryError', (RuntimeError,), {})('CUDA out of memory')", "out of memory: give the rule more memory"),
+        ("type('OutOfMemoryError', (RuntimeError,), {})('CUDA out of memory')", "out of memory: give the rule"),
         ("OSError(28, 'No space left on device')", "no space left on the device"),
         ("OSError(122, 'Disk quota exceeded')", "no space left on the device, or its quota is used up"),
         ("RuntimeError('write failed: errno = 28, error message = x')", "no space left on the device"),

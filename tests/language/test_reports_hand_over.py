@@ -27,7 +27,7 @@ FORM = "Consolidation: No\nPleural effusion: Yes\nEdema: 3/7 points, as before"
 REPORTS = {
     "understood": ("No pleural effusion. Left basal opacity.", None),
     "word": ("Left basal opacity. There is some blorp in the left base.", "unknown_words"),
-    "denial": ("The edema has gone from severe to mild. No pleural effusion.", "denial_not_understood"),
+    "denial": ("Is the edema gone? No. No pleural effusion.", "denial_not_understood"),
     "degree": ("No large effusion. No edema.", "denial_not_understood"),
     "corrected": (CORRECTED, "corrected_report"),
     "form": (FORM, "unread_form"),
@@ -161,7 +161,7 @@ def test_what_the_rules_affirm_only_blocks():
 
 def answer_some(messages: list[dict], schema: dict) -> str:
     """Answer as the rules would, but give no JSON for an edema."""
-    return "edema?" if "edema has gone" in messages[-1]["content"] else language_model.answer(messages, schema)
+    return "edema?" if "Is the edema gone" in messages[-1]["content"] else language_model.answer(messages, schema)
 
 
 def run_stage(folder: Path, shards: list[list[str]], model: str) -> dict[str, bytes]:

@@ -74,7 +74,7 @@ def test_as_many_queries_are_drawn_as_are_asked_for(cells):
 
 def test_a_test_split_without_a_query_is_refused(cells, tmp_path):
     write_lines(tmp_path / "none.jsonl", [])
-    with pytest.raises(UserError, match="holds no query"):
+    with pytest.raises(UserError, match="has no query"):
         gallery.run_units(
             lines=str(tmp_path / "none.jsonl"), images=[], regions=[], sources=[], units=str(tmp_path / "x"),
             queries=0, seed=1, source_names=[],

@@ -81,8 +81,8 @@ def test_grey_pictures_and_a_last_axis_of_one_are_read(tmp_path):
 
 WRONG = {
     "a missing member": ({"val_label": None}, "the member val_label is missing"),
-    "objects": ({"train_label": np.array([{}, {}, {}], dtype=object)}, "holds object"),
-    "another type": ({"train_images": np.zeros((3, 128, 128, 3), np.float32)}, "holds float32"),
+    "objects": ({"train_label": np.array([{}, {}, {}], dtype=object)}, r"stored by rows \(type object\)"),
+    "another type": ({"train_images": np.zeros((3, 128, 128, 3), np.float32)}, r"stored by rows \(type float32\)"),
     "another number": ({"train_label": np.zeros((2, 128, 128), np.uint8)}, "train_label has the shape"),
     "labels of three planes": ({"train_label": np.zeros((3, 128, 128, 3), np.uint8)}, "train_label has the shape"),
     "rows in place of pictures": (

@@ -94,7 +94,7 @@ def test_a_section_has_the_constraints_of_all_its_parents(parents):
         ({"cohort": {"views": []}}, ["cohort.views is []"]),
         ({"organs": {"engine": None}}, ["organs.engine is empty (null)"]),
         ({"phantom": {"subjects": 80, "studies": 10}}, ["phantom", "studies is 10", "80 subjects"]),
-        ({"frames": {"percentiles": [99, 1]}}, ["frames", "percentiles is [99.0, 1.0]", "lower one first"]),
+        ({"frames": {"percentiles": [99, 1]}}, ["frames", "percentiles is [99.0, 1.0]", "lower percentile first"]),
         ({"frames": {"percentiles": [0, 101]}}, ["frames.percentiles, entry 2, is 101"]),
         ({"dataset": {"mimic_ils_layout": True}, "frames": {"per_study": "all"}}, ["mimic_ils_layout", "per_study"]),
         ({"thresholds": {"build": []}}, ["thresholds.build is []"]),
