@@ -227,7 +227,7 @@ WRONG = [
     ([ROW | {"split": "tests"}], "line 2 has the split 'tests'"),
     ([ROW, ROW], "line 3 repeats the class 'dot'"),
     ([ROW, ROW | {"image_path": "b/a.png"}], "lines 2 and 3 give 'a' two files"),
-    ([ROW | {"mask_path": "../m.png"}], "line 2: mask_path leaves the manifest's folder"),
+    ([ROW | {"mask_path": "../m.png"}], "line 2: mask_path is outside the manifest's folder"),
     (
         [ROW | {"subject_id": "s"}, ROW | {"subject_id": "s", "image_id": "c", "split": "train"}],
         "lines 2 and 3 put 's' into test and train",

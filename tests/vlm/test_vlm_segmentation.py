@@ -417,7 +417,7 @@ def test_sam_sees_the_frame_and_the_model_the_part_that_is_not_padded(tmp_path):
     [
         ({"engine": "tiny"}, {}, "the engine tiny has no head: set engine to onevision or onevision_tiny, or"),
         ({"lines": "medground:dataset"}, {}, "lines is 'medground:dataset', and only a mix of RadVLM has masks"),
-        ({}, {"engine": "vllm"}, "vlm.answers.engine is 'vllm', which gives no masks: set the engine to transformers"),
+        ({}, {"engine": "vllm"}, "vlm.answers.engine is 'vllm', which gives no masks: set that to transformers"),
     ],
 )
 def test_a_head_that_cannot_be_is_one_sentence(run, answers, sentence):

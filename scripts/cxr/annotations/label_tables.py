@@ -25,8 +25,8 @@ def read_columns(
     key: str, path: Path, kind: str, required: Names, besides: Names = (), *, ids: Names, words: Names = ()
 ) -> pl.DataFrame:
     """Return the columns ``required`` and ``besides`` of a table as stripped strings. The columns ``besides`` are
-    optional and "" if absent. ``ids``: columns of identifiers. ``words``: columns of single words, for tables with
-    multi-line texts. Raises UserError if a column of ``required`` is missing."""
+    optional and "" if absent. ``ids``: columns of identifiers. ``words``: columns whose cells are single words; they
+    show whether a table with multi-line texts was split correctly. Raises UserError if a required column is missing."""
     table = read_frame(path, key, (*required, *besides), ids=ids, words=words)
     require_columns(table.columns, required, path, key, f"give a file of {kind}")
     more = [pl.lit("").alias(name) for name in besides if name not in table.columns]

@@ -63,7 +63,7 @@ class QueriesSettings(Section):
     )
     llm: GeneratorSettings = key(GeneratorSettings, "The language model of the engine vllm.")
     table: str = key(
-        "", "Queries of the engine table: JSON Lines (image_id, query, regions or boxes) or a folder of {image_id}.txt."
+        "", "Engine `table`: its queries, JSON Lines (image_id, query, regions or boxes) or a folder of {image_id}.txt."
     )
     per_image: int = key(3, "Queries per image; twice as many if more than five regions may be answers.", ge=1, le=100)
     fragile: Share = key(0.25, "Maximum fraction of an image's queries that become ambiguous if outlines are shifted.")

@@ -99,7 +99,7 @@ class FilteredTexts(Section):
         "Method of editing. rules: patterns; vllm: a language model; both: vllm, with a table of its agreement "
         "with rules; none: the texts stay unchanged.",
     )
-    phrases: bool = key(True, "Whether to edit phrases with boxes too; false: as in the paper.")
+    phrases: bool = key(True, "Whether to filter the phrases that have boxes too; false: as in the paper.")
     resolved: Literal["drop", "state_absence"] = key(
         "drop", "What becomes of findings that have resolved. drop: they are removed; state_absence: they are denied."
     )

@@ -165,7 +165,7 @@ def _head_options(key: str, run: Run, recipe: Recipe, engine: str, init: str) ->
             "to lite"
         )
     if engine == "vllm":
-        raise UserError(f"{key} vlm.answers.engine is 'vllm', which gives no masks: set the engine to transformers")
+        raise UserError(f"{key} vlm.answers.engine is 'vllm', which gives no masks: set that to transformers")
     return {"start": start, "learning_rate": getattr(recipe, "seg_learning_rate", None)}
 
 

@@ -4,9 +4,9 @@
 ``lesion_mask/<study>/<study>_<target>_<k>.png`` are the masks, 255 inside the lesion. The name of a study is its id,
 with "s" in front if the id is all digits.
 
-A release has no certainty, grounded or reported locations, and no mask ids. The import parses the certainty from the
-texts, which state none for a basic opacity. It takes the location as the grounded location, and computes mask ids from
-the pixels.
+A release lacks the certainty, the grounded and the reported locations, and the mask ids. The import parses the
+certainty from the answers (that of a basic opacity states none), uses the named location as the grounded location, and
+computes mask ids from the pixels.
 """
 
 import json

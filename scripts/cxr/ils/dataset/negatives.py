@@ -359,9 +359,10 @@ class Census:
             self._opacities.append((ways.anywhere, tuple(ways.places), lesion_draws))
 
     def bars(self, global_share: Mapping[str, float], inference_share: float) -> Bars:
-        """Return the bars at which the fraction ``global_share`` of each lesion type's negatives is global.
+        """Return the :class:`Bars` that give the negatives the required fractions of kinds.
 
-        Of opacity's negatives that name a location, the fraction ``inference_share`` are lesion inferences.
+        ``global_share``: {lesion type: fraction of its negatives that are global}; ``inference_share``: fraction of
+        lesion inferences among the negatives of opacity that name a location.
         """
         global_bars = {lesion: self._ways[lesion].bar(share) for lesion, share in global_share.items()}
         at_places = _Ways()

@@ -124,8 +124,9 @@ def grow_component(
 def cut_closed_lungs(component: Region, closed: np.ndarray, open_: np.ndarray, min_px: int) -> Region | None:
     """Return a component without its pixels in closed lungs; None if too little of the component lies in open lungs.
 
-    A lung is open for a finding if a productive box meets one of the finding's zones on that side. Otherwise the lung
-    is closed. ``closed`` and ``open_`` are uint8 maps of these lungs, and where both lungs overlap the pixels are open.
+    A lung is open for a finding if a box of the finding that yields a mask meets one of its zones on that side.
+    Otherwise the lung is closed. ``closed`` and ``open_`` are uint8 maps of the closed and the open lungs. Pixels where
+    both lungs overlap are open.
     A component that meets ``closed`` needs at least ``min_px`` pixels, and at least one, in ``open_``.
     """
     lost = component.patch & closed[component.place]

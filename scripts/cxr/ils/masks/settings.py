@@ -57,7 +57,12 @@ class GridSettings(Section):
         "{threshold: values to try} for all lesion types except edema; empty list: base's value.",
     )
     edema: dict[TauName, list[Share]] = key(dict, "{threshold: values to try} for edema; empty list: base's value.")
-    max_points: int = key(100, "Maximum number of grid points; a larger grid is refused.", unit="points", ge=1)
+    max_points: int = key(
+        100,
+        "Maximum number of threshold sets in a grid.",
+        unit="points",
+        ge=1,
+    )
 
     @constraint
     def _is_meant(self) -> None:

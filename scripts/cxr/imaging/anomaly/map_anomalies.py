@@ -66,7 +66,7 @@ def run_shard(
 
     Writes ``output`` (HDF5: ``anomaly`` = max(frame - edited, 0) and ``brighter`` = max(edited - frame, 0), uint8 (512,
     512); :mod:`cxr.base.edited_images` reads the edited image) and the ledger ``excluded``. With ``images:
-    with_findings``, images whose report (by ``cohort`` and ``reports``) needs no mask from the map are not edited.
+    with_findings``, images are not edited if their report (by ``cohort`` and ``reports``) states nothing to mask.
     Their two maps are 0, and ``unedited`` is 1. ``files``: the engine's input files; ``compute``: how its net is run.
     """
     engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine, seed=seed))

@@ -17,7 +17,7 @@ _FAR = 1 << 15  # maximum coordinate that OpenCV can draw, px
 
 
 class NoOrgans(Exception):
-    """An image has no masks and is excluded as ``no_lungs``. The message is the detail, without patient text."""
+    """Raised for an image without lungs, which is excluded as ``no_lungs`` with the message as the detail."""
 
 
 class OrganEngine(Protocol):

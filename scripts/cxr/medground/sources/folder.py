@@ -69,7 +69,7 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
         for column, file in row.files.items():
             is_absolute = Path(row[column]).is_absolute() or row[column].lower().startswith("file:")
             if row[column] and not is_absolute and not Path(file.path).resolve().is_relative_to(path.parent.resolve()):
-                raise UserError(f"{key}: line {line}: {column} leaves the manifest's folder: give an absolute path")
+                raise UserError(f"{key}: line {line}: {column} is outside the manifest's folder: give an absolute path")
             if file.differences:
                 differences[f"{column} differs from the existing file in {', '.join(file.differences)}"].append(line)
         image = row.files["image_path"].path

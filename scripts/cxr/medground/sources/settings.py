@@ -36,7 +36,9 @@ class SourceSet(Section):
         "dataset", "dataset: queries are in the files of all splits; zero_shot: only in zero_shot.jsonl, for tests."
     )
     queries: Literal["engine", "statements"] = key(
-        "engine", "Queries are generated (engine) or images' descriptions (statements; use zero_shot).", source=PAPER
+        "engine",
+        "engine: generated queries; statements: the images' descriptions (for zero_shot).",
+        source=PAPER,
     )
     anatomy: str = key("", "Folder of ILS results for the same radiographs (domain cxr); empty: no lung zones.")
     anomaly: Literal["none", "results"] = key(
@@ -86,7 +88,7 @@ class SourceSet(Section):
 class SourcesSettings(Section):
     """Sources of images and masks."""
 
-    sets: dict[str, SourceSet] = key(dict, "Sources by name; empty: `ils`, and for the embedded cohort also `cells`.")
+    sets: dict[str, SourceSet] = key(dict, "Sources by name; empty: `ils`; with cohort.source embedded also `cells`.")
     size: int = key(512, "Side of frames, a multiple of 8; not used for cells and tiles.", unit="px", ge=64, le=2048)
     shards: int | None = key(
         None,

@@ -35,7 +35,7 @@ class Noun:
 
 @dataclass(frozen=True, eq=False)
 class Wordings:
-    """All words from which the engine rules builds conversations."""
+    """All words from which the engine ``rules`` builds conversations."""
 
     nouns: Mapping[str, Noun]  # {entity: noun}
     sizes: Mapping[str, str]  # {size word of a report: adjective}

@@ -31,7 +31,7 @@ def count_outcomes(
     answers: str, lines: Sequence[Mapping], answer_by_sample: Mapping[str, SampleAnswer], outcome: Mapping[str, int],
     scored_by_task: Mapping[str, int], judged: Judged,
 ) -> list[tuple[str, str, str, int]]:  # fmt: skip
-    """Return rows (answers, task, outcome, number), for all tasks and each. Raises AssertionError for a lost line."""
+    """Return rows (answers, task, outcome, number) per task and in total. Raises AssertionError if a line is lost."""
     tasks = Counter(line["task"] for line in lines)
     failures = sorted(Counter((line["task"], answer_by_sample[line["sample_id"]].failure) for line in lines).items())
     unscored = Counter(line["task"] for line in lines if judged.get((answers, line["sample_id"]), 0.0) is None)
@@ -88,7 +88,7 @@ def run(
 
 
 def _table_rows(stage: str, table: pl.DataFrame) -> Iterator[CountRow]:
-    """Yield (kind, outcome, number) of a stage's table. The kind of tuning samples contains the number of passes."""
+    """Yield (kind, outcome, number) of a stage's table. For tuning samples, the kind states the number of passes."""
     for row in table.iter_rows(named=True):
         if stage == "radvlm_conversations":
             kind, number = f"{row['kind']}, {row['split']}", row["conversations"]

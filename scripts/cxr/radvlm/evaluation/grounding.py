@@ -1,4 +1,4 @@
-"""Box scores of grounding and detection: RadVLM's mAP, which needs no confidences, COCO's AP, and mean boxes."""
+"""Box scores of grounding and detection (RadVLM's mAP without confidences, COCO's AP), and the mean training boxes."""
 
 import re
 from collections import defaultdict

@@ -24,7 +24,7 @@ WRONG = "wrong"
 
 @dataclass(frozen=True)
 class ScoringTools:
-    """Settings and references of scoring."""
+    """What the scores of a run are computed with: settings, labels, mean boxes, judged answers and notes."""
 
     options: ScoreOptions
     labels: LabelReader  # reads labels from answers

@@ -87,7 +87,7 @@ class SourceRecords:
         self, reason: str, image_id: str | None = None, study_id: str | None = None, detail: str = "", *,
         record_kind: str = "", number: int = 1, rows: int = 1,
     ) -> None:  # fmt: skip
-        """Add ``rows`` exclusions. Each counts as ``number`` excluded records of ``record_kind``, if this is given."""
+        """Add ``rows`` exclusions. If ``record_kind`` is given, each stands for ``number`` records of that kind."""
         row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": detail}
         self.excluded += [row] * rows
         if record_kind and rows:

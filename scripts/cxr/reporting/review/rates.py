@@ -88,7 +88,7 @@ def tabulate_experts(verdicts: pl.DataFrame, experts: Sequence[str], printed: di
 
 
 def tabulate_lesions(verdicts: pl.DataFrame, experts: Sequence[str], printed: dict) -> pl.DataFrame:
-    """Return Table 13: our rows of Table 3 per lesion type, then the paper's rows, which have no overall rates."""
+    """Return Table 13, acceptance per lesion type: our rows, then the paper's, which have no overall rates."""
     notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "lesions"}
     rows = [
         {"source": "ours", "lesion": lesion, "note": ""} | cells

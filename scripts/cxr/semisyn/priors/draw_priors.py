@@ -37,7 +37,7 @@ def run_chart(
     seed: int,
     findings_file: str = "",
 ) -> None:
-    """Draw ``figure``: for each finding boxes on a lung, drawn by the ``seed``, and a panel for each number."""
+    """Draw ``figure``: for each finding, boxes on a lung drawn at random by ``seed``, and a histogram of each prior."""
     catalogue = read_catalogue(findings_file, priors)
     used_samples = read_table(samples).filter(exclusion_reason="")
     counts = dict(read_table(fits).group_by("finding").agg(pl.col("n").max()).iter_rows())

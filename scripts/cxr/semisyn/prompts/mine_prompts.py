@@ -140,8 +140,11 @@ def run(
     *, reports: list[str], images: str, prompts: str, table: str, counts: str, least_patients: int, findings: list[str],
     reference: dict, findings_file: str = "", annotations: str = "",
 ) -> None:  # fmt: skip
-    """Mine the ``reports``, and the phrases of a ``reference``, whose file is ``annotations``. Write ``prompts`` (YAML
-    in the layout of semisyn.findings_file) and two tables. Raise UserError for a reference that cannot be read."""
+    """Mine the ``reports`` and the phrases of a reference dataset (``reference``, in the file ``annotations``).
+
+    Writes ``prompts`` (YAML in the layout of semisyn.findings_file) and two tables. Raises UserError for a reference
+    that cannot be read.
+    """
     catalogue = read_catalogue(findings_file)
     vocabulary = read_vocabulary(catalogue)
     lines = (line for path in reports for line in read_lines(path) if line["section_name"] in SECTIONS)

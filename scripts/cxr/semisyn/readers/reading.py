@@ -132,7 +132,8 @@ def run_units(
         jobs = fresh.select("finding", "job_id", "image_id")
         if not len(jobs):
             raise UserError(
-                "only trial jobs have edited images: raise semisyn.dataset.per_finding above semisyn.selection.samples"
+                "all edited images are trials of semisyn.selection, so none is left to read: raise "
+                "semisyn.dataset.per_finding above semisyn.selection.samples"
             )
         boxes = read_reference(Reference(**reference), findings).boxes
         real = boxes.filter(pl.col("image_id").is_in(frame_shards.ids)).select("finding", "image_id").unique()

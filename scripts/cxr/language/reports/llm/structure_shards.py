@@ -101,7 +101,7 @@ def structure_texts(
 
 
 def read_texts(cohort: str, options: StructuringOptions, states: list[tuple]) -> dict[str, list[str]]:
-    """Return {key: sentences} of a shard's distinct texts, and append the states of the report files to ``states``."""
+    """Return {key: sentences} of a shard's distinct texts, and append a row per report file to ``states``."""
     images = read_table(cohort).sort("study_id", "rank", "image_id")
     rows = [reading.report_row(study.to_dicts()) for _, study in images.group_by("study_id", maintain_order=True)]
     states += [state_row(row["study_id"], path) for row in rows if (path := reading.report_file(row))]
