@@ -129,6 +129,14 @@ def parts(count: int, quick: int = 1) -> list:
     return [*range(quick), *(pytest.param(part, marks=pytest.mark.slow) for part in range(quick, count))]
 
 
+def every(step: int, cases: Iterable) -> list:
+    """Return a test's cases, tuples or values, for ``parametrize``: all but every ``step``-th are slow."""
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=[pytest.mark.slow] if number % step else [])
+        for number, case in enumerate(cases)
+    ]
+
+
 def stand_in(program: Path, text: str) -> None:
     """Write a program that stands for another, and its folder."""
     program.parent.mkdir(parents=True, exist_ok=True)

@@ -267,6 +267,7 @@ def test_an_unknown_path_is_named_with_its_status():
     assert "does not exist" in sentence
 
 
+@pytest.mark.slow
 def test_a_broken_server_is_named_with_its_status_and_sentence():
     sentence = stops_with(500, "CUDA error: device-side assert triggered")
     assert "500" in sentence

@@ -124,6 +124,7 @@ def test_all_that_is_sent_makes_the_key_of_a_question():
 
 
 @pytest.mark.parametrize(("transport", "jobs"), [("offline", (1, 1)), ("server", (4, 8))])
+@pytest.mark.slow
 def test_the_plan_has_one_job_for_a_model_in_the_job(tmp_path, transport, jobs):
     llm = {"model": "nobody/nothing"}
     sets = {"cells": {"kind": "cells", "domain": "nuclei"}, "more": {"kind": "cells", "domain": "nuclei"}}

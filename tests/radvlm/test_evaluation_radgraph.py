@@ -104,7 +104,10 @@ def test_another_folder_or_bert_is_one_sentence(tmp_path):
     ("metrics", "why"),
     [
         (["rouge_l"], "annotators names 'radgraph', but report_metrics lacks 'radgraph_f1'"),
-        (["radgraph_f1"], "annotators names 'radgraph', but radgraph.model is '': give the folder into which you extracted radgraph-xl"),
+        (
+            ["radgraph_f1"],
+            "annotators names 'radgraph', but radgraph.model is '': give the folder into which",
+        ),
     ],
 )
 def test_settings_that_lack_something_are_one_sentence(metrics, why):

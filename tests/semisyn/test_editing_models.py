@@ -154,6 +154,7 @@ SHARED = (
 
 
 @pytest.mark.parametrize(("negative", "most"), [("", 0.75), ("no acute process", 0.75)])
+@pytest.mark.slow
 def test_configurations_of_one_job_share_the_sources_side(editors, monkeypatch, negative, most):
     """The same bytes as one configuration at a time, with at most three quarters of the net's rows."""
     editor = editors["radedit"]

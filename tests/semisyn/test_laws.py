@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from conftest import every
 from cxr.base.vocabulary import SIDES
 from cxr.semisyn.findings.catalogue import CONSTANT, Law, choose_sides, parse_prompt, read_catalogue, zone_bounds
 from cxr.semisyn.findings.laws import draw_pair_within, draw_within, scipy_law
@@ -94,6 +95,7 @@ MEANS = {
 """From the parameters by hand: loc + a·scale/b (limit); loc + a·scale; loc + scale·exp(s²/2); loc + scale·a/(a + b)."""
 
 
+@pytest.mark.slow
 def test_moments_of_the_untruncated_priors():
     for key, mean in MEANS.items():
         assert scipy_law(LAWS[key]).mean() == pytest.approx(mean, abs=0.005), key
@@ -133,7 +135,7 @@ REGIONS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "part", "zone", "box"), REGIONS, ids=lambda value: str(value)[:24])
+@pytest.mark.parametrize(("name", "part", "zone", "box"), every(4, REGIONS), ids=lambda value: str(value)[:24])
 def test_the_truncated_pair_is_that_of_rejection(name, part, zone, box):
     law, n = LAWS[name, part], 20_000
     low, high = np.array(box[:2]), np.array(box[2:])

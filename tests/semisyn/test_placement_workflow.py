@@ -51,6 +51,7 @@ def placed(workflow_run, tmp_path_factory):
     return run, semisyn
 
 
+@pytest.mark.slow
 def test_boxes_of_all_findings_are_placed_and_accounted_for(placed):
     run, _ = placed
     folder = run / "results/semisyn/placement"

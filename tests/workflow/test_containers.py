@@ -20,7 +20,7 @@ import snakemake.deployment.conda as deployment
 from snakemake.sourcecache import LocalSourceFile
 
 import conftest
-from conftest import ROOT, stand_in, write_settings
+from conftest import ROOT, every, stand_in, write_settings
 from cxr.base.source_files import write_states
 from planner import Planner
 from whole_runs import copy_repository
@@ -260,11 +260,7 @@ def index() -> None:
         pytest.skip(f"no package index: {done.stderr.splitlines()[-1].strip()}")
 
 
-RESOLVED = [pytest.param(name, marks=[pytest.mark.slow] if number % 8 else []) for number, name in enumerate(NAMES)]
-"""The quick tests resolve every eighth environment."""
-
-
-@pytest.mark.parametrize("name", RESOLVED)
+@pytest.mark.parametrize("name", every(8, NAMES))
 def test_every_environment_resolves(name, index):
     done = resolved(make.dependencies(name)[1])
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import parsed
-from conftest import MAKEFILE, ROOT, imported
+from conftest import MAKEFILE, ROOT, every, imported
 from cxr.base.engines import engine_names, read_assignments
 from cxr.workflow.code_digest import SCRIPTS, imported_names, local_sources, module_file
 from cxr.workflow.engine_files import find_package
@@ -118,7 +118,7 @@ def needed(modules: tuple[str, ...]) -> set[str]:
     return distributions(tops)
 
 
-@pytest.mark.parametrize(("env", "modules"), jobs(), ids=lambda value: str(value))
+@pytest.mark.parametrize(("env", "modules"), every(4, jobs()), ids=lambda value: str(value))
 def test_every_import_is_declared(env, modules):
     missing = needed(modules) - declared(env).keys()
     assert not missing, f"envs/{env} lacks {sorted(missing)} ({', '.join(modules)})"
@@ -151,6 +151,7 @@ def test_the_drivers_packages_are_not_relied_on():
     assert not any("snakemake" in declared(path.name) for path in ENVS.glob("*.yaml"))
 
 
+@pytest.mark.slow
 def test_no_rule_imports_what_the_demo_does_not_install():
     chosen = {f"{stage}-{getattr(Settings(), stage).engine}.yaml" for stage in ENGINE_STAGES}
     others = {f"{stage}-{name}.yaml" for stage in ENGINE_STAGES for name in engines(stage)} - chosen

@@ -156,6 +156,7 @@ def run_shard(**arguments):
 """Makes the first job of frames write for ever, in a process of its own session."""
 
 
+@pytest.mark.slow
 def test_a_job_of_a_killed_run_ends_and_the_next_run_ends_in_the_same_bytes(workflow_run, tmp_path):
     root = copy_repository(tmp_path / "copy")
     with open(root / "scripts/cxr/imaging/frames/make_frames.py", "a") as module:

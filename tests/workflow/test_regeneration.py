@@ -405,6 +405,7 @@ def test_no_result_of_the_present_settings_is_old(planner, finished, name):
     assert "0 files (0.0 MB) of earlier settings would be removed" in listed, listed
 
 
+@pytest.mark.slow
 def test_results_of_earlier_settings_are_named_listed_and_removed(planner, tmp_path):
     sets = {"sets": {"other": {"general": {"ano": 0.2}}}, "build": ["default", "other"]}
     earlier = merged(RUNS["manifest"], {"cohort": {"shards": 12}, "thresholds": sets})
@@ -444,6 +445,7 @@ def test_results_of_earlier_settings_are_named_listed_and_removed(planner, tmp_p
     assert "0 files (0.0 MB) of earlier settings would be removed" in planner.run(tmp_path, settings, "-n", "clean_old")
 
 
+@pytest.mark.slow
 def test_a_changed_cohort_is_not_run_blindly(planner, tmp_path):
     """The cohort is made first; where that fails, no shard is touched."""
     run = pretend(planner, tmp_path, RUNS["manifest"])
@@ -489,6 +491,7 @@ MERGES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_new_studies_run_just_the_shards_they_fall_in(workflow_run, planner, tmp_path):
     """A run that lacked a subject, and got it: the same bytes as the run that had it from the start."""
     run = tmp_path / "run"

@@ -159,6 +159,7 @@ def planned(tmp_path_factory, cohort) -> tuple[Path, mimic_plan.Cost]:
     return folder, mimic_plan.measured(*mimic_plan.snakemake(folder, "-n", "--cores", 2))
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_ten_sets_in_64_shards(planned):
     _, cost = planned
     jobs = mimic_plan.jobs_of(cost.printed)
@@ -177,6 +178,7 @@ def test_a_dry_run_of_ten_sets_in_64_shards(planned):
     assert len(outputs) == len(set(outputs)) > 3000
 
 
+@pytest.mark.slow
 def test_a_search_of_configurations_has_one_job_for_each_and_not_for_each_shard(tmp_path, cohort):
     mimic.write(cohort, tmp_path / "mimic")
     write_settings(tmp_path, mimic_plan.selection_settings(tmp_path / "mimic", tmp_path / "model"))

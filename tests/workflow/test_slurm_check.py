@@ -607,6 +607,7 @@ def test_what_torch_says_on_a_node_is_told(tmp_path, told, good, words):
     assert words in found.message
 
 
+@pytest.mark.slow
 def test_torch_is_asked_on_a_node_with_a_gpu(tmp_path):
     """On the real cluster, whose GPUs are files: the executor sends the job there, and torch says that it sees none."""
     needs_slurm()
