@@ -272,7 +272,7 @@ def test_results_without_a_record_are_refused_in_one_sentence():
     refuse_unrecorded([])
     with pytest.raises(UserError, match=r"^results/a: there is no record .* --touch first"):
         refuse_unrecorded(["results/a"])
-    with pytest.raises(UserError, match=r"^results/a and 2 other results: no record"):
+    with pytest.raises(UserError, match=r"^results/a and 2 other results: there is no record"):
         refuse_unrecorded(["results/a", "results/b", "results/c"])
 
 
