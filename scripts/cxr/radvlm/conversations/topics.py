@@ -20,7 +20,10 @@ MAX_WORDS = 25  # maximum length of a sentence about an organ, in words
 _CLAUSE_END = re.compile(r"[,;:.]| and | but (?!within)| with ")
 _DOUBTFUL = re.compile(r"\b(?:normal(?! to)|unremarkable|crowd\w*|xxxx)\b|__")
 """Words that make a finding no topic in their clause: it is called normal, low volumes explain it, a word is hidden."""
-_PLAIN = re.compile(r"\b(?:no|not|without|normal|clear|intact|unremarkable|limits|negative|free|preserved)\b", re.I)
+_PLAIN = re.compile(
+    r"\b(?:no|not|without|(?<!__ of )(?<!XXXX of )normal|clear|intact|unremarkable|limits|negative|free|preserved"
+    r"|midline|lung volumes)\b", re.IGNORECASE,
+)  # fmt: skip
 """Words of a sentence that states no finding; any other sentence without a known finding may state an unknown one."""
 _HIDDEN = re.compile(r"\bXXXX\b|__")
 _HEART_SIZE = re.compile(r"\b(?:size|silhouette)\b|heart is normal")
@@ -127,7 +130,7 @@ def collect_subjects(facts: ImageFacts, parsed: Sequence[Statement], words: Word
         _is_topic(statement) and (statement.entity not in words.nouns or _is_doubtful(statement, facts))
         for statement in numbered
     ) or any(
-        number not in stating and not has_device and (_HIDDEN.search(text) or not _PLAIN.search(text))
+        number not in stating and not has_device and not _PLAIN.search(text)
         for number, text in facts.sentences.items()
         for has_device, *_ in (_read_content(text),)
     )
