@@ -232,7 +232,7 @@ def test_what_is_wrong_as_a_whole_is_one_sentence(tmp_path, folder):
 
 def test_lines_of_text_that_are_none_are_named_by_their_number(tmp_path, folder):
     (folder / "out.jsonl").write_text('{"pair_id": "p0", "text": "a"}\n{"pair_id": "p1"}\n')
-    with pytest.raises(UserError, match=r"out\.jsonl: line 2"):
+    with pytest.raises(UserError, match=r"out\.jsonl line 2"):
         evaluate(tmp_path, "text4seg", folder / "out.jsonl")
 
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from contextlib import chdir
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -48,7 +49,9 @@ def manifest(folder: Path, number: int, text: str = CLEAR, split: str = "") -> N
 
 
 def forecast(folder: Path, **cohort) -> forecast_module.CohortForecast:
-    return forecast_cohort("manifest", stages(folder, **cohort), ["00", "01"], set(), 1.0)
+    options = stages(folder, **cohort)
+    with chdir(folder):  # finished results in the present folder would be counted instead
+        return forecast_cohort("manifest", options, ["00", "01"], set(), 1.0)
 
 
 def job(rule: str, wing: str = "ils", output: str = "x", **given) -> Planned:

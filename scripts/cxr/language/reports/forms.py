@@ -175,10 +175,6 @@ def drop_page_heads(text: str, words: Words) -> str:
     return "\n".join(parts)
 
 
-def _ends_sentence(line: str) -> bool:
-    return line.rstrip()[-1:] in ".!?:;"
-
-
 class Phrases(Protocol):
     """The interface by which the form reader recognises findings and locations."""
 
