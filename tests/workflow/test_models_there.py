@@ -1,13 +1,18 @@
 """A model that a setting names by a path is there, or stops the run before any job."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cxr.base.errors import UserError
+from cxr.nets.hub import is_downloaded
 from cxr.workflow import params
+from cxr.workflow.forecast import forecast
 from cxr.workflow.models import is_path
+from cxr.workflow.plan_vlm import VlmPlan
 from cxr.workflow.settings import read
+from cxr.workflow.snakemake_compat import Planned
 
 GONE = "models/X"
 GREEN = {"prompt": "green.txt", "model": GONE}
@@ -99,3 +104,36 @@ def test_what_begins_as_a_path_or_with_a_folder_that_is_here_is_a_path(model):
 @pytest.mark.parametrize("model", ["", "models", "bert-base-uncased", "llava-hf/llava-onevision-qwen2-7b-si-hf"])
 def test_what_may_be_a_name_on_the_hub_is_none(model):
     assert not is_path(model)
+
+
+def test_the_plan_names_a_model_of_the_hub_that_nobody_downloaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    config = read({"vlm": {"tuning": {"runs": {"r": RUN | {"model": "makers/7B", "revision": "c0ffee"}}}}})
+    plan, there = (
+        SimpleNamespace(vlm=VlmPlan(config.vlm, "cpu", 0, ["all"])),
+        tmp_path / "hub/models--makers--7B/snapshots",
+    )
+    jobs = [Planned("vlm_answers", "vlm", {}, ["x"], {"run": "r"}, 0, False)]
+    (sentence,) = forecast._absent_models(plan, jobs)
+    assert sentence.startswith("vlm.tuning.runs.r: the model makers/7B is not on this machine")
+    assert "`hf download makers/7B --revision c0ffee`" in sentence
+    assert not [*forecast._absent_models(plan, [])]  # no job of this run
+    (there / "0ther").mkdir(parents=True)
+    assert [*forecast._absent_models(plan, jobs)] == [sentence]
+    (there / "c0ffee").mkdir()
+    assert not [*forecast._absent_models(plan, jobs)]
+
+
+@pytest.mark.parametrize("home", ["HF_HOME", "XDG_CACHE_HOME"])
+def test_the_cache_of_the_hub_is_where_its_package_puts_it(tmp_path, monkeypatch, home):
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    monkeypatch.delenv("HF_HOME", raising=False)
+    monkeypatch.setenv(home, str(tmp_path))
+    folder = tmp_path / ("hub" if home == "HF_HOME" else "huggingface/hub") / "models--a--b"
+    assert not is_downloaded("a/b", "")
+    (folder / "snapshots/123").mkdir(parents=True)
+    assert not is_downloaded("a/b", "")
+    assert is_downloaded("a/b", "123")
+    (folder / "refs").mkdir()
+    (folder / "refs/main").write_text("123")
+    assert is_downloaded("a/b", "")

@@ -1,8 +1,19 @@
 """Find models that were downloaded from the Hugging Face hub. Jobs never download models."""
 
+import os
 from pathlib import Path
 
 from cxr.base.errors import UserError
+
+
+def is_downloaded(model: str, revision: str) -> bool:
+    """Return whether a model is in the hub's cache on this machine. The hub's package need not be installed."""
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home, "hub")).expanduser()
+    folder = cache / f"models--{model.replace('/', '--')}"
+    reference = folder / "refs" / (revision or "main")
+    commit = reference.read_text(encoding="utf-8").strip() if reference.is_file() else revision
+    return bool(commit) and (folder / "snapshots" / commit).is_dir()
 
 
 def find_downloaded_model(key: str, model: str, revision: str, setting: str = "model") -> str:

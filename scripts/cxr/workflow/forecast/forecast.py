@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 from cxr.base.vocabulary import SPLITS
+from cxr.nets.hub import is_downloaded
 from cxr.workflow.forecast.cohort import CohortForecast, forecast_cohort
 from cxr.workflow.forecast.counts import SystemCounts, count_systems, unit_costs, yield_of
 from cxr.workflow.forecast.refusals import refusals
@@ -81,13 +82,18 @@ def _of_engine(units: Mapping, stage: str, plan: Plan) -> tuple[float, float, bo
 
 @dataclass(frozen=True)
 class Forecast:
-    """Input and output of a run, costs by system, reasons to refuse it, and maximum uses of an X-ray per finding."""
+    """Input and output of a run, its costs by system, and reasons to refuse it.
+
+    ``most_per_image`` is the maximum number of uses of an X-ray per finding. ``absent_models`` has a sentence for each
+    model of the Hugging Face hub that a job would load and that is not on this machine.
+    """
 
     cohort: CohortForecast
     counts: SystemCounts
     costs: Mapping[str, Cost]
     refusals: Sequence[str]
     most_per_image: int
+    absent_models: Sequence[str] = ()
 
     @property
     def cost(self) -> Cost:
@@ -143,6 +149,7 @@ class Forecast:
             yield f"  {title:16}{cost.num_jobs:>10,}{duration(cost.core_s):>14}{gpu:>14}{size:>12}"
         if self.cost.num_unknown:
             yield f"  ?: nobody has measured {self.cost.num_unknown} of these jobs (resources/costs.yaml)"
+        yield from (f"  {sentence}" for sentence in self.absent_models)
 
 
 def _row(title: str, by_split: Mapping[str, float]) -> str:
@@ -182,7 +189,21 @@ def make_forecast(plan: Plan, planned: Sequence[Planned]) -> Forecast:
         costs,
         refusals(plan, cohort, counts, jobs),
         plan.options["semisyn_placement_plan"]["most_per_image"],
+        list(dict.fromkeys(_absent_models(plan, jobs))),
     )
+
+
+def _absent_models(plan: Plan, jobs: Sequence[Planned]) -> Iterator[str]:
+    """Yield a sentence for each vision-language run whose model is a name on the hub and is not on this machine."""
+    for run, keys in plan.vlm.runs.items():
+        model, revision = keys["options"]["model"], keys["options"]["revision"]
+        is_loaded = any(job.wing == "vlm" and job.wildcards.get("run") == run for job in jobs)
+        if model and is_loaded and not is_downloaded(model, revision):
+            pin = f" --revision {revision}" if revision else ""
+            yield (
+                f"vlm.tuning.runs.{run}: the model {model} is not on this machine, and no job downloads it. If jobs "
+                f"start here, run `hf download {model}{pin}`, or set the folder of the model"
+            )
 
 
 def _system_of(plan: Plan, job: Planned) -> str:
