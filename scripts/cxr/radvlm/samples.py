@@ -84,7 +84,8 @@ TASKS = (
     "ils_segmentation",
 )  # fmt: skip
 """All tasks, in the order in which a mix lists them."""
-TEXT_TASKS = ("report_generation", "phrase_grounding", "conversation", "conversation_grounded")
+CONVERSATION_TASKS = ("conversation", "conversation_grounded")
+TEXT_TASKS = ("report_generation", "phrase_grounding", *CONVERSATION_TASKS)
 """Tasks whose turns contain report text or text derived from it."""
 SEG = "[SEG]"  # token of an answer that stands for a mask
 

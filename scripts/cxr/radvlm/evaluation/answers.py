@@ -1,4 +1,4 @@
-"""Joins a model's answers with the samples, parses their boxes, and makes blind answers, which ignore the image.
+"""Joins a model's answers with the samples, and parses their boxes.
 
 Each model declares its grammar, which is the form in which it writes boxes. Malformed boxes are counted but not used. A
 box is malformed if it has swapped corners, no brackets, other than four numbers, no area, or a centre outside the
@@ -6,7 +6,7 @@ image. Such a centre suggests another grid, in which ``[0, 0, 500, 500]`` would 
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -148,12 +148,3 @@ def turn_boxes(line: Mapping, turn: int) -> np.ndarray:
     """Return the reference boxes of a turn, float64 (N, 4), in the order of its slots."""
     boxes = [box for name in slot_names(line["turns"][turn]["answer"]) for box in line["boxes"][name]]
     return np.array(boxes, np.float64).reshape(-1, 4)
-
-
-def find_commonest_answers(train: Iterable[Mapping]) -> dict[tuple[str, str], str]:
-    """Return {(task, source): commonest training answer without boxes}. Ties go to the alphabetically first."""
-    counts: dict[tuple[str, str], Counter] = defaultdict(Counter)
-    for line in train:
-        turn_answers = (turn["answer"] for turn in line["turns"])
-        counts[line["task"], line["source"]].update(answer for answer in turn_answers if not slot_names(answer))
-    return {key: min(counter, key=lambda text: (-counter[text], text)) for key, counter in counts.items() if counter}

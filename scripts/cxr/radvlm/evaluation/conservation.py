@@ -10,8 +10,8 @@ from cxr.base.columns import Column, Columns
 from cxr.base.conservation import ALL, CONSERVED, CountRow, counted_rows
 from cxr.base.tables import read_table, write_rows
 from cxr.radvlm.evaluation.answers import UNKNOWN, SampleAnswer
-from cxr.radvlm.evaluation.conversations import TASKS
 from cxr.radvlm.evaluation.judge import UNSCORED
+from cxr.radvlm.samples import CONVERSATION_TASKS
 
 STAGE = "radvlm_evaluation"
 NOT_ASKED = "not_asked"
@@ -23,7 +23,8 @@ def count_scored(answers: str, pairs: Iterable[tuple[Mapping, SampleAnswer]], ju
     return Counter(
         line["task"]
         for line, answer in pairs
-        if not answer.failure and (line["task"] not in TASKS or judged.get((answers, line["sample_id"])) is not None)
+        if not answer.failure
+        and (line["task"] not in CONVERSATION_TASKS or judged.get((answers, line["sample_id"])) is not None)
     )
 
 

@@ -8,11 +8,12 @@ import numpy as np
 
 from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, write_lines, write_rows
-from cxr.radvlm.evaluation.answers import NO_BOXES, SampleAnswer, find_commonest_answers, join_answers, turn_boxes
+from cxr.radvlm.evaluation.answers import NO_BOXES, SampleAnswer, join_answers, turn_boxes
+from cxr.radvlm.evaluation.blind import BlindAnswers
 from cxr.radvlm.evaluation.claims import read_answer
 from cxr.radvlm.evaluation.columns import CHECK
 from cxr.radvlm.evaluation.judge import Item, Judge, Round, load_judge
-from cxr.radvlm.samples import write_slots
+from cxr.radvlm.samples import CONVERSATION_TASKS, write_slots
 
 EXCHANGED_PERCENTAGES = (0, 25, 50, 75, 100)  # percentages of exchanged answers
 MIN_EXPECTED_SCORE, MAX_EXCHANGED_SCORE = 9.5, 4.0
@@ -90,7 +91,6 @@ def _row(check: str, value: float, target: str, conversations: int, passed: bool
     return dict(zip(CHECK, row, strict=True))
 
 
-TASKS = ("conversation", "conversation_grounded")
 TEST, EXCHANGED, BLIND = "test", "exchanged", "blind"  # judged answers; exchanged: about other images
 JUDGED_FIELDS = ("answers", "sample_id", "score", "problem", "rounds", "raw", "judge")
 CHECKED_CONVERSATIONS = 200  # number of conversations, the first in the file, on which the judge is checked
@@ -109,7 +109,7 @@ def to_item(line: Mapping, answer: SampleAnswer | None) -> Item:
 
 def read_conversations(path: str) -> list[Mapping]:
     """Return the lines of a file that are conversations."""
-    return [line for line in read_lines(path) if line["task"] in TASKS]
+    return [line for line in read_lines(path) if line["task"] in CONVERSATION_TASKS]
 
 
 def run_judge(
@@ -119,16 +119,13 @@ def run_judge(
     """Judge answers to ``lines``, answers about exchanged images, and blind answers. Failed samples are skipped."""
     judge_items = load_judge(judge, model_options, _with_answer_folder(execution, judged, code))
     conversations = read_conversations(lines)
-    commonest_answers = find_commonest_answers(read_lines(train))
+    blind_answers = BlindAnswers(line for line in read_lines(train) if line["task"] in CONVERSATION_TASKS)
     answer_sets = [(TEST, conversations, join_answers(conversations, read_lines(answers))[0])]
     for lines_path, answers_path in zip(exchanged_lines, exchanged_answers, strict=True):
         exchanged = read_conversations(lines_path)
         answer_sets.append((EXCHANGED, exchanged, join_answers(exchanged, read_lines(answers_path))[0]))
-    constant = {}
-    for line in conversations:
-        text = commonest_answers.get((line["task"], line["source"]), "")
-        constant[line["sample_id"]] = SampleAnswer((text,) * len(line["turns"]))
-    answer_sets.append((BLIND, conversations, constant))
+    blind = {line["sample_id"]: blind_answers.answer(line) for line in conversations}
+    answer_sets.append((BLIND, conversations, blind))
     rows = []
     for name, set_lines, answer_by_sample in answer_sets:
         answered_lines = [line for line in set_lines if not answer_by_sample[line["sample_id"]].failure]

@@ -14,8 +14,7 @@ from cxr.base.tables import read_lines, write_lines
 from cxr.geometry.affine import boxes_to_frame
 from cxr.plotting.encoding import encode_image
 from cxr.radvlm.evaluation.answers import SampleAnswer, join_answers, turn_boxes
-from cxr.radvlm.evaluation.conversations import TASKS
-from cxr.radvlm.samples import TEXT_TASKS, write_slots
+from cxr.radvlm.samples import CONVERSATION_TASKS, TEXT_TASKS, write_slots
 
 GREEN, RED = (0, 158, 115), (213, 58, 0)  # RGB colours of the reference boxes and the answer's boxes
 WIDTH = 480  # longer side of an image, in pixels
@@ -28,7 +27,7 @@ def select_samples(lines: Sequence[Mapping], seed: int) -> Iterator[Mapping]:
     for line in sorted(lines, key=lambda line: stable_hash(seed, "gallery", line["sample_id"])):
         line_groups.setdefault((line["task"], line["source"]), []).append(line)
     for (task, _), group in sorted(line_groups.items()):
-        yield from group[: 2 if task in TASKS else 1]
+        yield from group[: 2 if task in CONVERSATION_TASKS else 1]
 
 
 def build_case(line: Mapping, sample_answer: SampleAnswer) -> tuple[dict, np.ndarray, np.ndarray]:

@@ -10,7 +10,8 @@ from cxr.base.errors import refuse_empty
 from cxr.base.jobs import log
 from cxr.base.resources import load_resource
 from cxr.base.tables import read_lines, write_rows
-from cxr.radvlm.evaluation.answers import Pair, SampleAnswer, find_commonest_answers, join_answers
+from cxr.radvlm.evaluation.answers import Pair, SampleAnswer, join_answers
+from cxr.radvlm.evaluation.blind import BlindAnswers
 from cxr.radvlm.evaluation.classification import load_label_reader
 from cxr.radvlm.evaluation.columns import COUNTS, SAMPLES, SCORES
 from cxr.radvlm.evaluation.conservation import count_not_asked, count_outcomes, count_scored
@@ -19,7 +20,6 @@ from cxr.radvlm.evaluation.grounding import compute_mean_boxes
 from cxr.radvlm.evaluation.measures import ALL, Measure, Score, score_differences, score_measures
 from cxr.radvlm.evaluation.reports import ANNOTATION_METRICS, FILTERED, ORIGINAL, read_notes
 from cxr.radvlm.evaluation.tasks import ScoringTools, coco_scores, measure_task
-from cxr.radvlm.samples import write_slots
 from cxr.radvlm.settings import ScoreOptions
 
 RESOURCE_FILES = ("radvlm/names.yaml",)
@@ -39,15 +39,15 @@ class Group:
 
 def group_samples(
     lines: Sequence[Mapping], answer_by_sample: Mapping[str, SampleAnswer],
-    exchanged_by_sample: Mapping[str, SampleAnswer], commonest_answers: Mapping[tuple[str, str], str],
+    exchanged_by_sample: Mapping[str, SampleAnswer], blind_answers: BlindAnswers,
 ) -> Iterator[Group]:  # fmt: skip
-    """Yield the samples grouped by task and source, sorted. ``commonest_answers`` become the blind answers."""
+    """Yield the samples grouped by task and source, sorted."""
     pairs_by_group: dict[tuple[str, str], dict[str, list[Pair]]] = {}
     for line in lines:
         key, name = (line["task"], line["source"]), line["sample_id"]
         pairs = pairs_by_group.setdefault(key, {TEST: [], BLIND: [], EXCHANGED: []})
         pairs[TEST].append((line, answer_by_sample[name]))
-        pairs[BLIND].append((line, SampleAnswer((commonest_answers.get(key, ""),) * len(line["turns"]))))
+        pairs[BLIND].append((line, blind_answers.answer(line)))
         if name in exchanged_by_sample:
             pairs[EXCHANGED].append((line, exchanged_by_sample[name]))
     for key, pairs in sorted(pairs_by_group.items()):
@@ -168,8 +168,7 @@ def run_scores(
         judged=judged_as,
         notes={key: note for path in annotations for key, note in read_notes(path, read_lines(path)).items()},
     )
-    blind_texts = {key: write_slots(text, {}) for key, text in find_commonest_answers(trained).items()}
-    sample_groups = list(group_samples(scored_lines, answer_sets[TEST], answer_sets[EXCHANGED], blind_texts))
+    sample_groups = list(group_samples(scored_lines, answer_sets[TEST], answer_sets[EXCHANGED], BlindAnswers(trained)))
     rows = []
     for which, set_lines, answer_by_sample, outcome, draw_paths in counting:
         scored_counts = (count_scored(which, group.pairs[which], judged_as) for group in sample_groups)

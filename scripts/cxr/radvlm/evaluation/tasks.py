@@ -9,10 +9,11 @@ from cxr.metrics.answer_boxes import score_answer
 from cxr.radvlm.evaluation import classification, grounding, reports
 from cxr.radvlm.evaluation.answers import NO_BOXES, AnswerBoxes, Pair, SampleAnswer, turn_boxes
 from cxr.radvlm.evaluation.classification import LabelReader
-from cxr.radvlm.evaluation.conversations import BLIND, TASKS, TEST
+from cxr.radvlm.evaluation.conversations import BLIND, TEST
 from cxr.radvlm.evaluation.grounding import MeanBoxes
 from cxr.radvlm.evaluation.measures import ALL, HIT_IOU, MAP, Measure, ratio
 from cxr.radvlm.labels import load_label_names
+from cxr.radvlm.samples import CONVERSATION_TASKS
 from cxr.radvlm.settings import ScoreOptions
 
 GROUNDING_TASKS = ("anatomical_grounding", "abnormality_grounding", "phrase_grounding", "ils_grounding")
@@ -57,7 +58,7 @@ def measure_task(
         return classification.measures(label_pairs, load_label_names().names, load_label_names().no_finding)
     if task == "abnormality_detection":
         return grounding.class_measures(read_classes(pairs, tools))
-    if task in TASKS:
+    if task in CONVERSATION_TASKS:
         return _conversation_measures(task, pairs, tools, which)
     if task in MASK_TASKS:
         return []
