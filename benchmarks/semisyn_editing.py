@@ -61,9 +61,9 @@ def evaluations(number: int, negative: str) -> tuple[int, int, bool]:
     from tiny_diffusion import write_radedit
 
     with tempfile.TemporaryDirectory() as folder:
-        own = {"steps": STEPS, "dtype": "float32", "autoencoder": "float32"}
+        engine_settings = {"steps": STEPS, "dtype": "float32", "autoencoder": "float32"}
         texts = frozenset({"edema", "heart", *NEGATIVES})
-        editor = radedit.load(None, Setup(own, write_radedit(Path(folder)), "cpu", 8), texts)
+        editor = radedit.load(None, Setup(engine_settings, write_radedit(Path(folder)), "cpu", 8), texts)
     rows: list[int] = []
     kind = type(editor.nets)
     inner = kind.predict

@@ -376,10 +376,10 @@ def test_roles_say_what_was_left_out(world, tmp_path):
 
 @pytest.mark.skipif(find_spec("ultralytics") is not None, reason="ultralytics is installed here")
 def test_an_engine_whose_package_is_missing_says_so():
-    own = {"plan": "yolo11n.yaml", "checkpoint": "", "image_size": 64, "batch": 2}
+    engine_settings = {"plan": "yolo11n.yaml", "checkpoint": "", "image_size": 64, "batch": 2}
     with pytest.raises(UserError, match="whose package is not installed here: run snakemake with --sdm conda"):
-        engine_module("cxr.semisyn.detectors", "ultralytics").load(Setup(own))
+        engine_module("cxr.semisyn.detectors", "ultralytics").load(Setup(engine_settings))
     with pytest.raises(
         UserError, match=r"detectors\.engine is 'yolo', which does not exist: choose one of lite, ultra"
     ):
-        engine_module("cxr.semisyn.detectors", "yolo").load(Setup(own))
+        engine_module("cxr.semisyn.detectors", "yolo").load(Setup(engine_settings))

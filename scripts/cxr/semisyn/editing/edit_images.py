@@ -180,7 +180,7 @@ def run_shard(
         if job_id in per_config[name]
     }
     texts = frozenset(text for _, job in job_by_key.values() for text in (job.prompt, job.config["negative"]))
-    setup = Setup.of_job(files, compute, options.engine, own=options.own)
+    setup = Setup.of_job(files, compute, options.engine, engine_settings=options.own)
     editor = engine_module("cxr.semisyn.editing", options.engine).load(options, setup, texts)
     ledger = Ledger("semisyn_editing")
     rows: dict[str, list[dict]] = {name: [] for name in targets}
