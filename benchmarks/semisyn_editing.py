@@ -101,12 +101,12 @@ def rates(run: Path) -> tuple[float, float]:
     given = {name: str(results / f"{name}/{shard}.h5") for name in ("frames", "organs")} | {"threads": 1, "attrs": {}}
     with tempfile.TemporaryDirectory() as folder:
         out = {name: str(Path(folder) / name) for name in ("boxes.parquet", "excluded.parquet", "lite.h5", "maps.h5")}
-        edit_options = edit_images.EditingOptions(engine="lite", **options["semisyn_editing"] | {"own": {}})
+        editing = edit_images.EditingOptions(**options["semisyn_editing"] | {"engine": "lite", "engine_settings": {}})
         edited = rate(
             lambda: edit_images.run_shard(
                 plan=str(results / "semisyn/placement/plan.parquet"),
                 placed=str(results / f"semisyn/placement/{shard}.parquet"), shard=shard, config="chosen",
-                options=edit_options, output=out["lite.h5"], boxes=out["boxes.parquet"],
+                options=editing, output=out["lite.h5"], boxes=out["boxes.parquet"],
                 excluded=out["excluded.parquet"], **given,
             ),
             Path(out["lite.h5"]),

@@ -111,7 +111,7 @@ def world(tmp_path_factory) -> dict:
 
 
 def options(world: dict, **changes: object) -> DetectorsOptions:
-    plain = {"engine": "lite", "own": LITE, "budget": "updates", "updates": 8, "epochs": 2, "seed": 5}
+    plain = {"engine": "lite", "engine_settings": LITE, "budget": "updates", "updates": 8, "epochs": 2, "seed": 5}
     plain |= {"findings": FINDINGS, "kind": "conditioning", "target": "source"}
     if changes.get("real"):
         changes = {"references": [world["people"]]} | changes

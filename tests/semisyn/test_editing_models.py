@@ -209,7 +209,7 @@ def test_configurations_of_one_job_file_have_the_bytes_that_each_has_alone(edito
     given |= {"shard": "00", "threads": 1, "compute": {"device": "cpu"}}
     told = {name: each.as_dict() for name, each in CONFIGS.items()}
     how = {"configs": told, "choice": {}, "max_leak": 1.0, "seed": 1, "findings": ["edema"]}
-    options = edit_images.EditingOptions(engine="radedit", own={}, **how)
+    options = edit_images.EditingOptions(engine="radedit", engine_settings={}, **how)
     endings = ("h5", "boxes.parquet", "excluded.parquet")
 
     def paths(folder: str, config: str) -> list[str]:

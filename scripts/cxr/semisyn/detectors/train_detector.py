@@ -139,7 +139,7 @@ def run(
     random numbers. An interrupted training resumes with the same result. Raise UserError for a run without images."""
     torch.set_num_threads(1)
     seed = stable_hash("detectors", options.seed, int(number)) % 2**32
-    setup = Setup.of_job(extra_files, compute, engine_settings=options.own)
+    setup = Setup.of_job(extra_files, compute, engine_settings=options.engine_settings)
     engine = engine_module("cxr.semisyn.detectors", options.engine).load(setup)
     pictures = {name.removeprefix("frames_"): path for name, path in extra_files.items() if name.startswith("frames_")}
     unfinished = Path(model).with_name("unfinished")
