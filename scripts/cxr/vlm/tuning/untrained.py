@@ -74,8 +74,8 @@ def probe_conventions(
     samples: list[Sample], pictures: list[str], run: Path, base: str, options: TuningOptions, compute: dict
 ) -> dict[str, float]:
     """Return {convention: mean IoU of the answers}. Questions are asked and answers read in the same convention."""
-    limits = MAX_PROBE_TOKENS, options.own["max_length"]
-    asking = AnswersOptions("transformers", "", *limits, "own", options.own["dtype"], options.seed)
+    limits = MAX_PROBE_TOKENS, options.recipe["max_length"]
+    asking = AnswersOptions("transformers", "", *limits, "own", options.recipe["dtype"], options.seed)
     setup = Setup.of_job({}, compute)
     scores = {}
     with ImageStore(pictures, options.side) as store:

@@ -173,7 +173,7 @@ def _of_lines(path: str, lines: Mapping[str, Mapping[str, Mapping[str, float]]])
 
 def _updates(run: Mapping, lines: Mapping) -> int:
     """Return the number of optimizer updates in the tuning of a vision-language model."""
-    recipe = run["options"]["own"]
+    recipe = run["options"]["recipe"]
     return recipe["updates"] or math.ceil(recipe["epochs"] * _of_lines(run["train"], lines) / recipe["batch"])
 
 
