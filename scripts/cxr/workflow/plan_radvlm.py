@@ -57,7 +57,7 @@ class ConversationsPlan:
         # {source without images: the source whose images it describes}
         self.hosts = {name: host for name, host in hosts.items() if host in formats}
         self.options = {part: _conversation_options(settings, part) for part in PARTS}  # {part: its options}
-        is_same_model = self.options["train"]["own"] == self.options["test"]["own"]
+        is_same_model = self.options["train"]["model"] == self.options["test"]["model"]
         values = {"source": list(self.kinds), "part": list(PARTS) if is_same_model else ["{part}"]}
         self.jobs = ModelJobs(settings.llm, values, is_asked=section.engine != RULES)
         # JSONL files of ILS's dataset, whose masks some turns of a conversation request
@@ -97,12 +97,12 @@ class ConversationsPlan:
 
 
 def _conversation_options(settings: Settings, part: str) -> dict:
-    """Return the options for the conversations of a part. "own" holds the options of its language model, or {}."""
+    """Return the options for the conversations of a part. "model" holds the options of its language model, or {}."""
     section = settings.radvlm.conversations
     changes = section.test_llm.as_dict() if part == "test" and section.test_llm.model else {}
     asks_model = section.engine != RULES
     model_options = _shared_model(settings, temperature=CONVERSATION_TEMPERATURE, **changes) if asks_model else {}
-    return section.as_dict(without=("test_llm",)) | {"seed": settings.seed, "own": model_options}
+    return section.as_dict(without=("test_llm",)) | {"seed": settings.seed, "model": model_options}
 
 
 class RadvlmPlan:
@@ -135,7 +135,7 @@ class RadvlmPlan:
         self.own_options["smallest"] = Rules.min_component_px
         filtered = settings.radvlm.filtered
         asks_filter = filtered.engine not in WITHOUT_MODEL
-        self.filter_options = filtered.as_dict() | {"own": _shared_model(settings) if asks_filter else {}}
+        self.filter_options = filtered.as_dict() | {"model": _shared_model(settings) if asks_filter else {}}
         filtered_sources = {"source": self.sources if len(self.sources) > 1 else []}
         self.filter_jobs = ModelJobs(settings.llm, filtered_sources, is_asked=asks_filter)
         # options that all external sources share
@@ -297,7 +297,8 @@ class AnnotatorPlan:
         if asks_model:
             llm = model_options(settings, key, section | GREEN_LIMITS)
             section = {"llm": llm, "prompt_bytes": section["prompt_bytes"]}
-        self.options = {"annotator": name, "own": section, "engine": engine, "reference": plain["reference"]}
+        self.options = {"annotator": name, "engine": engine, "reference": plain["reference"]}
+        self.options["engine_settings"] = section
 
 
 class EvaluationPlan:
