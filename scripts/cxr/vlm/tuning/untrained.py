@@ -82,7 +82,7 @@ def probe_conventions(
         for name in conventions.PROBED_CONVENTIONS:
             asker = Asker.from_run(str(run), base, replace(asking, convention=name), setup)
             ious = [
-                answer_iou(reply.answer.text, name, tuple(reply.seen), to_grid(np.array(sample.boxes["answer"])))
+                answer_iou(reply.answer.text, name, tuple(reply.input_size), to_grid(np.array(sample.boxes["answer"])))
                 for reply, sample in zip(asker.replies(samples, store), samples, strict=True)
             ]
             scores[name] = float(np.mean(ious)) if ious else 0.0
