@@ -95,7 +95,7 @@ def row(stage: str, texts: Sequence, reports: int, calls: Counter) -> dict:
 
 def of_filter(cohort: str, sections: Sections) -> tuple[dict, list[FilteredText]]:
     """Return (row of the filter, filtered texts) for the reports of a cohort."""
-    options = FilterOptions("vllm", "drop", own=FILTER)
+    options = FilterOptions("vllm", "drop", model=FILTER)
     with counted() as calls:
         texts = filtered.load_engine(options, EXECUTION).filter(sections)
     return row(f"the filter, {cohort}", sections, len(sections), calls), texts
@@ -103,7 +103,7 @@ def of_filter(cohort: str, sections: Sections) -> tuple[dict, list[FilteredText]
 
 def talking(**changed: object) -> ConversationOptions:
     """Return the options of the conversations, with changes."""
-    return ConversationOptions("vllm", 1, 100_000, "strict", 42, own=CONVERSE, **changed)
+    return ConversationOptions("vllm", 1, 100_000, "strict", 42, model=CONVERSE, **changed)
 
 
 def of_conversations(cohort: str, requests: Sequence[Request], reports: int) -> dict:

@@ -61,9 +61,9 @@ def evaluations(number: int, negative: str) -> tuple[int, int, bool]:
     from tiny_diffusion import write_radedit
 
     with tempfile.TemporaryDirectory() as folder:
-        own = {"steps": STEPS, "dtype": "float32", "autoencoder": "float32"}
+        engine_settings = {"steps": STEPS, "dtype": "float32", "autoencoder": "float32"}
         texts = frozenset({"edema", "heart", *NEGATIVES})
-        editor = radedit.load(None, Setup(own, write_radedit(Path(folder)), "cpu", 8), texts)
+        editor = radedit.load(None, Setup(engine_settings, write_radedit(Path(folder)), "cpu", 8), texts)
     rows: list[int] = []
     kind = type(editor.nets)
     inner = kind.predict
@@ -101,12 +101,12 @@ def rates(run: Path) -> tuple[float, float]:
     given = {name: str(results / f"{name}/{shard}.h5") for name in ("frames", "organs")} | {"threads": 1, "attrs": {}}
     with tempfile.TemporaryDirectory() as folder:
         out = {name: str(Path(folder) / name) for name in ("boxes.parquet", "excluded.parquet", "lite.h5", "maps.h5")}
-        edit_options = edit_images.EditingOptions(engine="lite", **options["semisyn_editing"] | {"own": {}})
+        editing = edit_images.EditingOptions(**options["semisyn_editing"] | {"engine": "lite", "engine_settings": {}})
         edited = rate(
             lambda: edit_images.run_shard(
                 plan=str(results / "semisyn/placement/plan.parquet"),
                 placed=str(results / f"semisyn/placement/{shard}.parquet"), shard=shard, config="chosen",
-                options=edit_options, output=out["lite.h5"], boxes=out["boxes.parquet"],
+                options=editing, output=out["lite.h5"], boxes=out["boxes.parquet"],
                 excluded=out["excluded.parquet"], **given,
             ),
             Path(out["lite.h5"]),

@@ -42,23 +42,23 @@ def editor(given: argparse.Namespace, folder: Path, device: torch.device) -> rad
     write = tiny_diffusion.write_radedit
     files = write(folder) if given.tiny else engines_nets.write_radedit(folder, {}, frame().image)
     settings = EditingSettings()
-    own = {"dtype": "float32" if device.type == "cpu" else settings.dtype, "autoencoder": settings.autoencoder}
-    texts = frozenset({"edema", "heart", ""})
-    return radedit.load(None, Setup(own, files, given.device, given.batch), texts)
+    dtype = "float32" if device.type == "cpu" else settings.dtype
+    engine_settings, texts = {"dtype": dtype, "autoencoder": settings.autoencoder}, frozenset({"edema", "heart", ""})
+    return radedit.load(None, Setup(engine_settings, files, given.device, given.batch), texts)
 
 
 def seconds(used: radedit.RadEditor, parts: list[list[Job]], device: torch.device, few: int) -> float:
     """Return the seconds per edit, extrapolated to all steps; ``parts``: jobs of each batch; ``few``: number of steps
     to run."""
-    clock, took, whole = clock_of(device), {}, used.own["steps"]
+    clock, took, whole = clock_of(device), {}, used.settings["steps"]
     for steps in (few, 2 * few):
-        used.own["steps"] = steps
+        used.settings["steps"] = steps
         used.edit_batch([frame().image] * len(parts[0]), [{}] * len(parts[0]), parts[0])  # libraries are loaded
         began = clock()
         for some in parts:
             used.edit_batch([frame().image] * len(some), [{}] * len(some), some)
         took[steps] = clock() - began
-    used.own["steps"] = whole
+    used.settings["steps"] = whole
     edits = sum(map(len, parts))
     each = (took[2 * few] - took[few]) / few
     return float(np.maximum(took[few] + each * (whole - few), 0) / edits)

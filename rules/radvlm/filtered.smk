@@ -18,7 +18,7 @@ rule radvlm_filtered_source:
     wildcard_constraints:
         source="|".join(map(re.escape, PLAN.radvlm.sources)),
     conda:
-        f"../../envs/radvlm_filtered-{'vllm' if PLAN.radvlm.filter_options['own'] else 'rules'}.yaml"
+        f"../../envs/radvlm_filtered-{'vllm' if PLAN.radvlm.filter_options['model'] else 'rules'}.yaml"
     threads: 8 if PLAN.radvlm.filter_jobs.gpus else 1
     resources:
         gpu=PLAN.radvlm.filter_jobs.gpus,

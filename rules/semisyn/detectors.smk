@@ -139,7 +139,7 @@ rule semisyn_detectors_predictions:
         ),
         options=lambda wildcards: {
             "engine": DETECTORS.engine,
-            "engine_settings": DETECTORS.runs[wildcards.run]["own"],
+            "engine_settings": DETECTORS.runs[wildcards.run]["engine_settings"],
             "findings": PLAN.settings.semisyn.findings,
             "reference": DETECTORS.references[wildcards.reference],
         },

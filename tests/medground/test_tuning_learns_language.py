@@ -72,8 +72,8 @@ def scores(path, lines) -> dict[str, float]:
 def tuned(folder, lines, shards):
     from dataclasses import replace
 
-    own = RECIPE | {"updates": 300, "batch": 16, "micro_batch": 16, "learning_rate": 4e-3}
-    options = replace(OPTIONS, own=own, side=112)
+    recipe = RECIPE | {"updates": 300, "batch": 16, "micro_batch": 16, "learning_rate": 4e-3}
+    options = replace(OPTIONS, recipe=recipe, side=112)
     return tune(folder, given_of(folder, lines, shards), options, checkpoint_every=1000)
 
 

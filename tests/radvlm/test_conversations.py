@@ -27,7 +27,7 @@ MODEL = {
 EXECUTION = {
     "gpus": 0, "gpu_memory": 0.9, "server": "", "requests": 1, "timeout_s": 1, "remote_ok": False,
 }  # fmt: skip
-OPTIONS = ConversationOptions("vllm", 1, 100, "strict", 42, own=MODEL)
+OPTIONS = ConversationOptions("vllm", 1, 100, "strict", 42, model=MODEL)
 WRITTEN: dict[str, list] = {}
 
 
@@ -85,7 +85,7 @@ def asked(**changed) -> list[tuple[str, bool]]:
 
 
 def load_rules() -> Engine:
-    return load_engine(replace(OPTIONS, engine="rules", own={}), {})
+    return load_engine(replace(OPTIONS, engine="rules", model={}), {})
 
 
 def test_which_conversations_are_asked_for():

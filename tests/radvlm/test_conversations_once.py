@@ -32,8 +32,8 @@ def answer(messages: list[dict], schema: dict) -> str:
 
 
 def options(kinds: list[str]) -> ConversationOptions:
-    own = MODEL | {"model": "test_conversations_once:answer"}
-    return ConversationOptions("vllm", 1, 100, "json", 42, kinds=kinds, own=own)
+    model = MODEL | {"model": "test_conversations_once:answer"}
+    return ConversationOptions("vllm", 1, 100, "json", 42, kinds=kinds, model=model)
 
 
 @pytest.fixture(autouse=True)

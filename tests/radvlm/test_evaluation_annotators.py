@@ -65,8 +65,8 @@ def by_loops(net, answer: str, right: str, layer: int) -> float:
 def test_bertscore_is_that_of_loops_over_tokens(bert, layer, monkeypatch):
     monkeypatch.setattr(annotate_bertscore, "LAYER", layer)
     monkeypatch.setattr(annotate_bertscore, "BASELINE", BASELINE)
-    own = {"model": str(bert), "revision": ""}
-    found = [one["f1"] for one in annotate_bertscore.load(own, {}, {})(PAIRS)]
+    settings = {"model": str(bert), "revision": ""}
+    found = [one["f1"] for one in annotate_bertscore.load(settings, {}, {})(PAIRS)]
     net = AutoModel.from_pretrained(bert).eval()
     np.testing.assert_allclose(found, [by_loops(net, *pair, layer) for pair in PAIRS], atol=1e-5)
     assert found[2] == pytest.approx(1.0, abs=1e-6)
@@ -74,12 +74,12 @@ def test_bertscore_is_that_of_loops_over_tokens(bert, layer, monkeypatch):
 
 
 def test_another_model_or_layer_is_one_sentence(bert, tmp_path, monkeypatch):
-    own = {"model": str(tmp_path), "revision": ""}
+    settings = {"model": str(tmp_path), "revision": ""}
     with pytest.raises(UserError, match=r"radvlm.evaluation.bertscore.model: .* holds no model"):
-        annotate_bertscore.load(own, {}, {})
+        annotate_bertscore.load(settings, {}, {})
     monkeypatch.setattr(annotate_bertscore, "LAYER", 7)
     with pytest.raises(UserError, match=r"radvlm.evaluation.bertscore.model: .* has 6 layers, but layer 7 is compared"):
-        annotate_bertscore.load(own | {"model": str(bert)}, {}, {})
+        annotate_bertscore.load(settings | {"model": str(bert)}, {}, {})
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +100,11 @@ def asked(tmp_path_factory):
     return folder
 
 
-def annotated(asked, out, name: str, own: dict, reference: str, weights: str = "") -> list[dict]:
+def annotated(asked, out, name: str, settings: dict, reference: str, weights: str = "") -> list[dict]:
     annotate.run(
         lines=str(asked / "test.jsonl"), answers=str(asked / "answers.jsonl"), notes_out=str(out), weights=weights,
-        texts=[str(asked / "texts.jsonl")], annotator=name, own=own, engine=f"{name} tiny", reference=reference,
-        execution={},
+        texts=[str(asked / "texts.jsonl")], annotator=name, engine_settings=settings, engine=f"{name} tiny",
+        reference=reference, execution={},
     )  # fmt: skip
     return list(read_lines(out))
 
@@ -119,8 +119,8 @@ def scored(path, metric: str, reference: str) -> dict[str, float]:
 
 def test_bertscore_lines_become_the_score(asked, bert, tmp_path, monkeypatch):
     monkeypatch.setattr(annotate_bertscore, "BASELINE", BASELINE)
-    own = {"model": str(bert), "revision": ""}
-    lines = annotated(asked, tmp_path / "notes.jsonl", "bertscore", own, "both")
+    settings = {"model": str(bert), "revision": ""}
+    lines = annotated(asked, tmp_path / "notes.jsonl", "bertscore", settings, "both")
     of = {(line["sample_id"], line["of"]) for line in lines}
     assert of == {(f"r{at}", of) for at in (0, 2, 3, 4) for of in ("filtered", "original")}
     net = AutoModel.from_pretrained(bert).eval()
@@ -132,8 +132,8 @@ def test_chexbert_lines_become_the_score(asked, tmp_path):
     weights = tmp_path / "chexbert.safetensors"
     converter("chexbert")(tiny_chexbert.save(tmp_path / "chexbert.pth", tiny_chexbert.state()), weights)
     folder = str(tiny_chexbert.words(tmp_path / "bert"))
-    own = {"model": folder, "revision": ""}
-    lines = annotated(asked, tmp_path / "notes.jsonl", "chexbert", own, "filtered", str(weights))
+    settings = {"model": folder, "revision": ""}
+    lines = annotated(asked, tmp_path / "notes.jsonl", "chexbert", settings, "filtered", str(weights))
     assert len(lines) == 2 * len(PAIRS) - 1
     read_labels = chexbert.load_labeller(weights, folder, "")
     counted = ("present", "uncertain")

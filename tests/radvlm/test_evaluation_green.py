@@ -123,7 +123,7 @@ EXECUTION = {
     "gpus": 0, "gpu_memory": 0.9, "server": "", "green_server": "", "requests": 1, "timeout_s": 1,
     "remote_ok": False,
 }  # fmt: skip
-OWN = {"llm": MODEL, "prompt_bytes": 400}
+SETTINGS = {"llm": MODEL, "prompt_bytes": 400}
 ASKED: list[str] = []
 
 
@@ -171,7 +171,7 @@ def annotated(folder, prompt) -> list[dict]:
     annotate.run(
         lines=str(folder / "test.jsonl"), answers=str(folder / "answers.jsonl"), prompt=str(prompt), code="1",
         notes_out=str(folder / "annotations" / "green.jsonl"), execution=EXECUTION,
-        annotator="green", own=OWN, engine="green tiny", reference="filtered",
+        annotator="green", engine_settings=SETTINGS, engine="green tiny", reference="filtered",
     )  # fmt: skip
     return list(read_lines(folder / "annotations" / "green.jsonl"))
 
@@ -218,7 +218,7 @@ def test_a_job_that_starts_again_asks_nothing_twice(tmp_path, prompt):
 def test_a_wrong_prompt_is_one_sentence(tmp_path, content, why):
     (tmp_path / "prompt.txt").write_bytes(content)
     with pytest.raises(UserError, match=why):
-        annotate_green.load(OWN, {"prompt": str(tmp_path / "prompt.txt")}, EXECUTION)
+        annotate_green.load(SETTINGS, {"prompt": str(tmp_path / "prompt.txt")}, EXECUTION)
 
 
 def test_green_without_its_metric_is_one_sentence():

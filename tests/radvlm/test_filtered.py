@@ -143,7 +143,7 @@ def test_the_order_of_the_rows_and_the_size_of_a_batch_change_no_byte(tmp_path, 
 def test_a_language_model_is_asked_once_for_equal_texts_and_never_for_an_order(tmp_path, monkeypatch):
     monkeypatch.setitem(REPORTS, "s7", REPORTS["s1"])
     ASKED.clear()
-    options = replace(OPTIONS, engine="both", own=MODEL, phrases=False)
+    options = replace(OPTIONS, engine="both", model=MODEL, phrases=False)
     files = filtered(tmp_path, options, studies=tuple(REPORTS))
     texts = {line["study_id"]: line["text"] for line in read_lines(files["texts"])}
     assert texts["s1"] == texts["s7"] == "Cardiomegaly. No pneumothorax."
@@ -155,7 +155,7 @@ def test_a_language_model_is_asked_once_for_equal_texts_and_never_for_an_order(t
 
 
 def test_one_load_serves_all_sources_and_a_job_that_was_cut_off_goes_on(tmp_path, monkeypatch):
-    options = replace(OPTIONS, engine="vllm", own=MODEL)
+    options = replace(OPTIONS, engine="vllm", model=MODEL)
     parts = {"a": ("s1", "s3"), "b": ("s1", "s5", "s6")}
     apart = {name: filtered(tmp_path / name, options, studies=studies) for name, studies in parts.items()}
     loads, honest = [], client.TRANSPORTS["stand_in"]

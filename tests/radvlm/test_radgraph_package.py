@@ -66,7 +66,7 @@ def _no_network(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
-def own(model) -> dict:
+def settings_of(model) -> dict:
     return {"model": str(model), "encoder": ""}
 
 
@@ -83,7 +83,7 @@ def annotated(model, folder) -> dict[tuple[str, str], dict]:
     annotate.run(
         lines=str(folder / "test.jsonl"), answers=str(folder / "answers.jsonl"), execution={},
         notes_out=str(folder / "notes.jsonl"),
-        annotator="radgraph", own=own(model), engine="radgraph tiny", reference="filtered",
+        annotator="radgraph", engine_settings=settings_of(model), engine="radgraph tiny", reference="filtered",
     )  # fmt: skip
     return {(line["sample_id"], line["of"]): line for line in read_lines(folder / "notes.jsonl")}
 
@@ -128,7 +128,7 @@ def test_entities_are_those_of_the_package(model, tmp_path):
 
 @pytest.mark.parametrize("text", ["", BLANK, "\\n"])
 def test_a_text_without_a_word_has_no_entities(model, text):
-    assert annotate_radgraph.load(own(model), {}, {})([(text,), ("heart",)])[0] == {"entities": []}
+    assert annotate_radgraph.load(settings_of(model), {}, {})([(text,), ("heart",)])[0] == {"entities": []}
 
 
 class Command:
@@ -147,18 +147,18 @@ def test_other_weights_are_refused_and_run_nothing(model, tmp_path, monkeypatch,
     tiny_radgraph.layout(placed)
     torch.save(content(), placed / "weights.th")
     with pytest.raises(UserError, match=rf"radgraph\.model: .* does not hold radgraph-xl \({why}"):
-        annotate_radgraph.load(own(placed), {}, {})
+        annotate_radgraph.load(settings_of(placed), {}, {})
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_bert_without_its_files_is_one_sentence(model, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(UserError, match=r"radgraph\.model: .* does not hold radgraph-xl"):
-        annotate_radgraph.load(own(model) | {"encoder": str(tmp_path)}, {}, {})
+        annotate_radgraph.load(settings_of(model) | {"encoder": str(tmp_path)}, {}, {})
 
 
 def test_a_plain_pickle_is_refused(tmp_path):
     placed = tiny_radgraph.layout(tmp_path / "radgraph-xl")
     (placed / "weights.th").write_bytes(pickle.dumps({"a": 1}))
     with pytest.raises(UserError, match=r"radgraph\.model: .* does not hold radgraph-xl"):
-        annotate_radgraph.load(own(placed), {}, {})
+        annotate_radgraph.load(settings_of(placed), {}, {})

@@ -305,8 +305,8 @@ def test_the_same_bytes_come_again_and_other_settings_change_what_they_should(
 
 def answered(lines: Path, test: Path, frames: list[str], folder: Path) -> Path:
     """Tune the small model by two updates on lines, and ask it the lines ``test``; returns the file of answers."""
-    own = {"updates": 2, "batch": 2, "micro_batch": 2}
-    settings = parse_section(Vlm, {"tuning": {"onevision_tiny": own}, "answers": {"max_new_tokens": 12}})
+    recipe = {"updates": 2, "batch": 2, "micro_batch": 2}
+    settings = parse_section(Vlm, {"tuning": {"onevision_tiny": recipe}, "answers": {"max_new_tokens": 12}})
     plan = VlmPlan(settings, "cpu", 0, ["all"])
     given = {"lines": str(lines), "pictures": frames}
     run = tune(folder, given, TuningOptions(**plan.runs["radvlm"]["options"]))

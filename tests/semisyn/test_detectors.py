@@ -199,12 +199,12 @@ def test_a_trained_detector_is_an_engine_of_the_boxes(tmp_path):
     from cxr.imaging.boxes.engine import load_engine
     from cxr.imaging.boxes.settings import BoxesSettings, LiteSettings
 
-    own = vars(OPTIONS) | {"widths": list(OPTIONS.widths)}
+    engine_settings = vars(OPTIONS) | {"widths": list(OPTIONS.widths)}
     frames = [one.image.repeat(2, 0).repeat(2, 1) for one in films(4, "real")]
     pool = [LazySample(((0, 20.0, 20.0, 70.0, 70.0),), (0, 1), f"r{n}", f"p{n}", partial(np.copy, frame))
             for n, frame in enumerate(frames)]  # fmt: skip
     task = TrainingTask({"real": pool}, {"real": (1, 1)}, ("opacity", "edema"), 60, 1, 1)
-    engine = lite.LiteEngine({name: value for name, value in own.items() if name != "updates"})
+    engine = lite.LiteEngine({name: value for name, value in engine_settings.items() if name != "updates"})
     (tmp_path / "model").mkdir()
     engine.train(task, tmp_path / "model", tmp_path / "unfinished")
     detector_onnx.write(tmp_path / "model", tmp_path / "mine.onnx")

@@ -111,7 +111,7 @@ def world(tmp_path_factory) -> dict:
 
 
 def options(world: dict, **changes: object) -> DetectorsOptions:
-    plain = {"engine": "lite", "own": LITE, "budget": "updates", "updates": 8, "epochs": 2, "seed": 5}
+    plain = {"engine": "lite", "engine_settings": LITE, "budget": "updates", "updates": 8, "epochs": 2, "seed": 5}
     plain |= {"findings": FINDINGS, "kind": "conditioning", "target": "source"}
     if changes.get("real"):
         changes = {"references": [world["people"]]} | changes
@@ -376,10 +376,10 @@ def test_roles_say_what_was_left_out(world, tmp_path):
 
 @pytest.mark.skipif(find_spec("ultralytics") is not None, reason="ultralytics is installed here")
 def test_an_engine_whose_package_is_missing_says_so():
-    own = {"plan": "yolo11n.yaml", "checkpoint": "", "image_size": 64, "batch": 2}
+    engine_settings = {"plan": "yolo11n.yaml", "checkpoint": "", "image_size": 64, "batch": 2}
     with pytest.raises(UserError, match="whose package is not installed here: run snakemake with --sdm conda"):
-        engine_module("cxr.semisyn.detectors", "ultralytics").load(Setup(own))
+        engine_module("cxr.semisyn.detectors", "ultralytics").load(Setup(engine_settings))
     with pytest.raises(
         UserError, match=r"detectors\.engine is 'yolo', which does not exist: choose one of lite, ultra"
     ):
-        engine_module("cxr.semisyn.detectors", "yolo").load(Setup(own))
+        engine_module("cxr.semisyn.detectors", "yolo").load(Setup(engine_settings))

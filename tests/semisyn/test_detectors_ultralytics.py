@@ -48,8 +48,8 @@ def task(updates: int) -> TrainingTask:
 
 
 def engine(plan: str = "yolo11n.yaml", **files: str):
-    own = {"plan": plan, "checkpoint": "", "image_size": SIDE, "batch": 2}
-    return engine_module("cxr.semisyn.detectors", "ultralytics").load(Setup(own, files, "cpu"))
+    engine_settings = {"plan": plan, "checkpoint": "", "image_size": SIDE, "batch": 2}
+    return engine_module("cxr.semisyn.detectors", "ultralytics").load(Setup(engine_settings, files, "cpu"))
 
 
 def trained(folder: Path, updates: int, plan: str = "yolo11n.yaml", **files: str) -> tuple[list[float], Path]:

@@ -167,7 +167,7 @@ PLACED = pl.DataFrame(
 
 def options(**changes: object) -> EditingOptions:
     configs = {"lite": config(), "label": config(prompt="label"), "radedit": config(engine="radedit")}
-    told = {"configs": configs, "choice": {"edema": "label", "opacity": "lite"}, "max_leak": 0.5, "own": {}}
+    told = {"configs": configs, "choice": {"edema": "label", "opacity": "lite"}, "max_leak": 0.5, "engine_settings": {}}
     return EditingOptions(**(told | {"engine": "lite", "seed": 1, "findings": ["edema", "opacity"]} | changes))
 
 

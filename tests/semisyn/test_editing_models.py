@@ -209,7 +209,7 @@ def test_configurations_of_one_job_file_have_the_bytes_that_each_has_alone(edito
     given |= {"shard": "00", "threads": 1, "compute": {"device": "cpu"}}
     told = {name: each.as_dict() for name, each in CONFIGS.items()}
     how = {"configs": told, "choice": {}, "max_leak": 1.0, "seed": 1, "findings": ["edema"]}
-    options = edit_images.EditingOptions(engine="radedit", own={}, **how)
+    options = edit_images.EditingOptions(engine="radedit", engine_settings={}, **how)
     endings = ("h5", "boxes.parquet", "excluded.parquet")
 
     def paths(folder: str, config: str) -> list[str]:
@@ -261,11 +261,11 @@ class RecordedNets(DDIMScheduler):
 def test_with_a_mask_of_ones_masked_guidance_is_diffusers_own_inpainting(tmp_path):
     whole = pipeline(tmp_path / "words")
     whole.save_pretrained(tmp_path / "roentgen")
-    own = ENGINE_SETTINGS["diffusion"] | {
+    engine_settings = ENGINE_SETTINGS["diffusion"] | {
         "guidance": 4.0,
         "steps": 5,
     }  # of 1000; diffusers rounds the time after a step otherwise
-    editor = diffusion.load(None, Setup(own, {"folder": str(tmp_path / "roentgen")}, "cpu", 1), WORDS)
+    editor = diffusion.load(None, Setup(engine_settings, {"folder": str(tmp_path / "roentgen")}, "cpu", 1), WORDS)
     clean = latents_of(editor, picture(5))
     noises = [torch.randn(clean.shape, generator=torch.Generator().manual_seed(seed)) for seed in range(6)]
     whole_picture = np.array([[0.0, 0.0, 512.0, 512.0]])

@@ -28,7 +28,7 @@ SETTINGS = EditingSettings().as_dict()
 def options(findings: list[str]) -> EditingOptions:
     return EditingOptions(
         engine="lite",
-        own={},
+        engine_settings={},
         configs=SETTINGS["configs"],
         choice=dict.fromkeys(findings, "lite"),
         max_leak=SETTINGS["max_leak"],

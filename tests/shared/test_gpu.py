@@ -26,8 +26,8 @@ pytestmark = [
 DEVICES = ("cpu", "cuda")
 
 
-def setup(files: dict[str, str], device: str, own: dict | None = None, batch: int = 3) -> Setup:
-    return Setup(own or {}, files, device=device, batch=batch, asked=int(device == "cuda"))
+def setup(files: dict[str, str], device: str, engine_settings: dict | None = None, batch: int = 3) -> Setup:
+    return Setup(engine_settings or {}, files, device=device, batch=batch, asked=int(device == "cuda"))
 
 
 def pictures(count: int) -> list[np.ndarray]:

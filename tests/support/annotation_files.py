@@ -36,7 +36,7 @@ def write_rows(path: Path, header: Sequence[str], cells: Iterable[Sequence[objec
 def write_coco(path: Path, annotations: Annotations) -> None:
     """Write the JSON. Size and split of an image come from its first region. Masks in files are not supported."""
     first_by_image = {region.image: region for region in reversed(annotations.regions)}
-    id_by_image = {image: number for number, image in enumerate(sorted(annotations.seen | first_by_image.keys()), 1)}
+    id_by_image = {image: number for number, image in enumerate(sorted({*annotations.image_names, *first_by_image}), 1)}
     labels = sorted({region.label for region in annotations.regions})
     id_by_label = {label: number for number, label in enumerate(labels, 1)}
     images, entries = [], []
@@ -74,7 +74,7 @@ def write_nih(path: Path, annotations: Annotations) -> None:
 def write_rsna(path: Path, annotations: Annotations) -> None:
     """Write the table; it can hold no label but that of the format."""
     cells = [(region.image, *box_sides(region.box), 1) for region in annotations.regions]
-    images_without_finding = sorted(annotations.seen - {region.image for region in annotations.regions})
+    images_without_finding = sorted(annotations.image_names - {region.image for region in annotations.regions})
     write_rows(path, rsna.COLUMNS, [*cells, *((image, *box_sides(None), 0) for image in images_without_finding)])
 
 
@@ -82,7 +82,7 @@ def write_vindr(path: Path, annotations: Annotations) -> None:
     """Write a training file, or a test file if no region names a reader."""
     regions, has_readers = annotations.regions, any(region.reader for region in annotations.regions)
     rows = [(region.image, region.reader, region.label, *(region.box or ("",) * 4)) for region in regions]
-    images_without_finding = sorted(annotations.seen - {region.image for region in regions})
+    images_without_finding = sorted(annotations.image_names - {region.image for region in regions})
     rows += [(image, "R1", "No finding", *("",) * 4) for image in images_without_finding]
     header = ("image_id", *vindr.BESIDES, "class_name", *vindr.CORNERS)
     write_rows(
@@ -99,7 +99,7 @@ def write_chest_imagenome(path: Path, annotations: Annotations) -> None:
 def write_imagenome(path: Path, annotations: Annotations) -> None:
     """Write a graph for each image."""
     path.mkdir(parents=True, exist_ok=True)
-    for image in sorted(annotations.seen | {region.image for region in annotations.regions}):
+    for image in sorted(annotations.image_names | {region.image for region in annotations.regions}):
         regions = (region for region in annotations.regions if region.image == image)
         boxes = ((region.label, zip(imagenome.CORNERS, region.box or (None,) * 4, strict=True)) for region in regions)
         objects = [{"bbox_name": label} | dict(box) for label, box in boxes]
@@ -112,7 +112,7 @@ def write_padchest_gr(path: Path, annotations: Annotations) -> None:
     path.mkdir(parents=True, exist_ok=True)
     first_by_image = {region.image: region for region in reversed(annotations.regions)}
     reports, rows, master = [], [], []
-    for image in sorted(annotations.seen | first_by_image.keys()):
+    for image in sorted(annotations.image_names | first_by_image.keys()):
         size = (first_by_image[image].size if image in first_by_image else None) or (1, 1)
         phrases: dict[tuple[str, str], list] = {}
         for region in annotations.regions:

@@ -58,7 +58,7 @@ def _lines(at: int, ids: dict[str, str]) -> list[dict]:
 
 
 def recipe(options: TuningOptions = OPTIONS, **changed: object) -> TuningOptions:
-    return replace(options, own=options.own | changed)
+    return replace(options, recipe=options.recipe | changed)
 
 
 def tune(folder: Path, given: dict, options: TuningOptions = OPTIONS, base: str = "", **compute: object) -> Path:

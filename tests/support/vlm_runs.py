@@ -23,7 +23,7 @@ ASKING = AnswersOptions("transformers", "", 64, 4096, "own", "float32", 1)
 
 
 def recipe(options: TuningOptions = OPTIONS, **changed: object) -> TuningOptions:
-    return replace(options, own=options.own | changed)
+    return replace(options, recipe=options.recipe | changed)
 
 
 def data(folder: Path, pictures: int = 6, sizes: tuple[tuple[int, int], ...] = ((SIDE, SIDE),)) -> dict:

@@ -72,12 +72,12 @@ def test_llava_onevision_has_adapters_and_longest_answers_of_its_own(answers, lo
     runs = {name: run | {"engine": name} for name in ("onevision", "qwen25vl")}
     settings = parse_section(Vlm, {"tuning": {"runs": runs}, "answers": answers})
     plan = VlmPlan(settings, "cpu", 0, ["all"])
-    adapters = {name: one["options"]["own"]["lora"] for name, one in plan.runs.items()}
+    adapters = {name: one["options"]["recipe"]["lora"] for name, one in plan.runs.items()}
     sizes = {name: (adapter["rank"], adapter["alpha"]) for name, adapter in adapters.items()}
     assert sizes == {"onevision": (128, 256), "qwen25vl": (8, 32)}
     assert plan.answer_options["onevision"]["max_new_tokens"] == longest
     assert plan.answer_options["qwen25vl"]["max_new_tokens"] == answers.get("max_new_tokens", 2048)
-    assert "max_new_tokens" not in plan.runs["onevision"]["options"]["own"]
+    assert "max_new_tokens" not in plan.runs["onevision"]["options"]["recipe"]
 
 
 @pytest.mark.parametrize(("shape", "seen"), [((100, 50), (64, 32)), ((40, 160), (16, 64)), ((30, 30), (64, 64))])
@@ -170,7 +170,7 @@ def test_a_run_of_llava_onevision_that_names_no_model_takes_its_recipes(recipe, 
     told = {name: (run["options"]["model"], run["options"]["revision"]) for name, run in plan.runs.items()}
     assert told == {"none": (model, "1" * 40), "same": (model, "1" * 40), "other": ("c/d", "1" * 40)}
     assert {plan.answer_options[name]["model"] for name in ("none", "same")} == {model}
-    assert "model" not in plan.runs["none"]["options"]["own"]
+    assert "model" not in plan.runs["none"]["options"]["recipe"]
     noted = {name: one["options"]["revision"] for name, one in whole.weights.models.items()}
     assert noted == ({} if recipe else {"llava_onevision": "1" * 40})
 
@@ -190,9 +190,9 @@ def test_a_runs_own_keys_are_its_tunings_alone():
     told = {"tasks": ["conversation", "classification", "conversation"], "updates": 7, "init": "random"}
     plain, own = planned().runs["r"]["options"], planned(**told).runs["r"]["options"]
     assert "tasks" not in plain
-    assert (plain["own"]["updates"], plain["init"]) == (1000, "base")
-    changed = {"tasks": ["classification", "conversation"], "init": "random", "own": plain["own"] | {"updates": 7}}
-    assert own == plain | changed
+    assert (plain["recipe"]["updates"], plain["init"]) == (1000, "base")
+    changed = {"tasks": ["classification", "conversation"], "init": "random"}
+    assert own == plain | changed | {"recipe": plain["recipe"] | {"updates": 7}}
     assert planned(init="base").runs["r"]["options"]["init"] == "base"
 
 

@@ -127,4 +127,4 @@ def test_it_is_a_runs_option():
     assert {name: run["options"]["system_prompt"] for name, run in plan.runs.items()} == {
         "medground": "", "medground_label_replaced": "", "radvlm": "Be brief, x < y.",
     }  # fmt: skip
-    assert all("system_prompt" not in run["options"]["own"] for run in plan.runs.values())
+    assert all("system_prompt" not in run["options"]["recipe"] for run in plan.runs.values())

@@ -210,7 +210,7 @@ def test_the_keys_are_a_tunings_and_nothing_to_a_model_that_is_asked_as_it_is(tm
     plain, cut = (planned(tuning, **run).runs["r"]["options"] for tuning in ({}, other))
     assert plain["tiling"] == {"tiles": "anyres_max_9", "grid": grid}
     assert cut == plain | {"tiling": other[engine]}
-    assert not {"tiles", "grid"} & plain["own"].keys()
+    assert not {"tiles", "grid"} & plain["recipe"].keys()
     asked = [planned(tuning, trained=False, **run).runs["r"]["options"] for tuning in ({}, other)]
     assert asked[0] == asked[1]
     assert "tiling" not in asked[0]

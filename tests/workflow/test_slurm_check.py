@@ -152,8 +152,9 @@ SHORT = {"known": {"short": {}}, "sinfo": HOUR}
         ({"known": {"short": {}}}, replace(FRAMES, memory_mb=192000, cores=64), "no node has as many cores"),
         ({"known": {"short": {}}}, replace(FRAMES, memory_mb=192000, cores=48), ""),
         ({"known": {"short": {}, "big": {"max_gpu": 8}}}, replace(ANOMALY, gpus=5), "which grants 4 GPUs"),
-        ({}, replace(FRAMES, others={"slurm_partition": "h100"}), "h100, which is not on this cluster: correct"),
-        ({}, replace(FRAMES, memory_mb=200000, others={"slurm_partition": "big"}), ""),
+        ({}, replace(FRAMES, other_resources={"slurm_partition": "h100"}),
+         "h100, which is not on this cluster: correct"),
+        ({}, replace(FRAMES, memory_mb=200000, other_resources={"slurm_partition": "big"}), ""),
     ],
 )  # fmt: skip
 def test_what_the_executors_own_choice_does_not_grant(lacks, changes, job, words):
@@ -372,7 +373,7 @@ def test_a_dry_run_tells_what_is_asked_for():
     jobs = read_requests(f"{LOCAL_RULES}report, weights\n{DRY_RUN}")
     cohort = JobRequest("cohort_shards", 240, 8000, 2, 0, (("cohort_shards", 240),))
     assert jobs == [
-        replace(cohort, others={"serial": 1, "slurm_partition": "long"}),
+        replace(cohort, other_resources={"serial": 1, "slurm_partition": "long"}),
         JobRequest("masks", 8, 6000, 4, 0, (("masks_index", 3), ("masks_shard", 5))),
         JobRequest("anomaly_shard", 1440, 8000, 1, 1, (("anomaly_shard", 1440),), {"constraint": "a100,v100"}),
     ]  # fmt: skip

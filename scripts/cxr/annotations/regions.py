@@ -58,10 +58,10 @@ class Annotation:
 
 
 class Annotations(NamedTuple):
-    """Content of a file: ``regions`` in the file's order, and ``seen``, the names of all annotated images."""
+    """Content of a file: ``regions`` in the file's order, and ``image_names`` of all annotated images."""
 
     regions: list[Annotation]
-    seen: set[str]
+    image_names: set[str]
 
 
 def image_name(template: str, name: str) -> str:

@@ -67,13 +67,13 @@ def with_installed_engines(section: type[Section], stage: str, engine: str = "")
 class Setup:
     """Arguments of an engine in addition to the options of its stage.
 
-    ``own`` is the settings section with the engine's name. ``files`` is {name in ``INPUTS`` or ``FILES``: path}.
-    ``device`` is ``auto``, ``cpu`` or ``cuda``. ``batch`` is the number of images per batch. ``asked`` is the number of
-    GPUs that the job requested, None if unknown. ``compute`` is the settings section of that name. Results depend on
-    none of these four, but on ``seed``, the random seed.
+    ``engine_settings`` is the settings section with the engine's name. ``files`` is {name in ``INPUTS`` or ``FILES``:
+    path}. ``device`` is ``auto``, ``cpu`` or ``cuda``. ``batch`` is the number of images per batch. ``asked`` is the
+    number of GPUs that the job requested, None if unknown. ``compute`` is the settings section of that name. Results
+    depend on none of these four, but on ``seed``, the random seed.
     """
 
-    own: dict = field(default_factory=dict)
+    engine_settings: dict = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     device: str = "auto"
     batch: int = 1
@@ -83,15 +83,16 @@ class Setup:
 
     @classmethod
     def of_job(
-        cls, files: dict[str, str], compute: dict | None, engine: str = "", *, seed: int = 0, own: dict | None = None
-    ) -> "Setup":
+        cls, files: dict[str, str], compute: dict | None, engine: str = "", *, seed: int = 0,
+        engine_settings: dict | None = None,
+    ) -> "Setup":  # fmt: skip
         """Return the Setup from a job's arguments. ``compute`` is the settings section of that name.
 
         The batch size is the entry of the engine ``engine`` in ``compute.batches``, otherwise ``compute.batch``.
         """
         compute = compute or {}
-        batch = compute.get("batches", {}).get(engine, compute.get("batch", 1))
-        return cls(own or {}, files, compute.get("device", "auto"), batch, compute.get("asked"), compute, seed)
+        batch, device = compute.get("batches", {}).get(engine, compute.get("batch", 1)), compute.get("device", "auto")
+        return cls(engine_settings or {}, files, device, batch, compute.get("asked"), compute, seed)
 
 
 def engine_module(package: str, name: str) -> ModuleType:

@@ -9,7 +9,7 @@ from cxr.base.settings import AUTHORS, PAPER, Limits, Section, constraint, key, 
 from cxr.llm.settings import LanguageModel, ModelOverride
 from cxr.radvlm.samples import TASKS
 
-OWN = "own"  # name of the source that is the cohort
+COHORT = "own"  # name of the source that is the cohort
 RESOURCE_FILES = ("radvlm/formats.yaml",)
 
 
@@ -48,7 +48,7 @@ class FactSource(Section):
 class FactSources(Section):
     """Sources of images and of facts about them: the cohort (own), and external sources."""
 
-    use: list[str] = key(lambda: [OWN], "Names of the sources to read. own stands for the cohort.", min_length=1)
+    use: list[str] = key(lambda: [COHORT], "Names of the sources to read. own stands for the cohort.", min_length=1)
     list: dict[str, FactSource] = key(dict, "External sources: {name: source}.")
     uncertain: Literal["absent", "present", "left_out"] = key(
         "absent",
@@ -71,13 +71,13 @@ class FactSources(Section):
     @constraint
     def _sources_are_known(self) -> None:
         for name in self.list:
-            if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == OWN:
-                raise ValueError(f"list has the name {name!r}: use lower-case letters, digits and _, but not {OWN!r}")
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == COHORT:
+                remedy = f"use lower-case letters, digits and _, but not {COHORT!r}"
+                raise ValueError(f"list has the name {name!r}: {remedy}")
         refuse_equal_names("list", self.list)
         for name in self.use:
-            if name != OWN and name not in self.list:
-                source_names = ", ".join([OWN, *self.list])
-                raise ValueError(f"use names {name!r}, but the sources are {source_names}: declare it in list")
+            if name not in (sources := [COHORT, *self.list]):
+                raise ValueError(f"use names {name!r}, but the sources are {', '.join(sources)}: declare it in list")
         if len(set(self.use)) < len(self.use):
             raise ValueError(f"use names {max(self.use, key=self.use.count)!r} twice: name it once")
         for name, source in self.list.items():

@@ -11,7 +11,7 @@ from cxr.base.vocabulary import SPLITS
 from cxr.ils.masks.settings import Rules
 from cxr.radvlm.evaluation.other_models import load_adapters
 from cxr.radvlm.instructions.mix import MixRow, mix_rows
-from cxr.radvlm.settings import FORMATS, OWN
+from cxr.radvlm.settings import COHORT, FORMATS
 from cxr.reporting.settings import JPEG_QUALITY
 from cxr.workflow.engine_files import read_declaration
 from cxr.workflow.models import RULES, ModelJobs, model_options
@@ -48,16 +48,16 @@ class ConversationsPlan:
         """``formats``: {source in use: format of its files}."""
         section, sources = settings.radvlm.conversations, settings.radvlm.sources.list
         kinds = {
-            name: ("standard", "grounded") if name == OWN else FORMATS[kind].conversations
+            name: ("standard", "grounded") if name == COHORT else FORMATS[kind].conversations
             for name, kind in formats.items()
         }
         # {source: kinds of its conversations}
         self.kinds = {name: conversations for name, conversations in kinds.items() if conversations}
-        hosts = {name: sources[name].pictures for name in self.kinds if name != OWN and FORMATS[formats[name]].on_mimic}
+        guests = (name for name in self.kinds if name != COHORT and FORMATS[formats[name]].on_mimic)
         # {source without images: the source whose images it describes}
-        self.hosts = {name: host for name, host in hosts.items() if host in formats}
+        self.hosts = {name: host for name in guests if (host := sources[name].pictures) in formats}
         self.options = {part: _conversation_options(settings, part) for part in PARTS}  # {part: its options}
-        is_same_model = self.options["train"]["own"] == self.options["test"]["own"]
+        is_same_model = self.options["train"]["model"] == self.options["test"]["model"]
         values = {"source": list(self.kinds), "part": list(PARTS) if is_same_model else ["{part}"]}
         self.jobs = ModelJobs(settings.llm, values, is_asked=section.engine != RULES)
         # JSONL files of ILS's dataset, whose masks some turns of a conversation request
@@ -73,7 +73,7 @@ class ConversationsPlan:
             "texts": [f"results/radvlm/filtered/{name}/texts.jsonl" for name in described],
             "phrases": f"results/radvlm/filtered/{source}/phrases.jsonl",
             "elsewhere": [f"results/radvlm/filtered/{name}/phrases.jsonl" for name in guests],
-            "pairs": self.pairs if source == OWN else [],
+            "pairs": self.pairs if source == COHORT else [],
         }
 
     def part_options(self, source: str, part: str) -> dict:
@@ -97,12 +97,12 @@ class ConversationsPlan:
 
 
 def _conversation_options(settings: Settings, part: str) -> dict:
-    """Return the options for the conversations of a part. "own" holds the options of its language model, or {}."""
+    """Return the options for the conversations of a part. "model" holds the options of its language model, or {}."""
     section = settings.radvlm.conversations
     changes = section.test_llm.as_dict() if part == "test" and section.test_llm.model else {}
     asks_model = section.engine != RULES
     model_options = _shared_model(settings, temperature=CONVERSATION_TEMPERATURE, **changes) if asks_model else {}
-    return section.as_dict(without=("test_llm",)) | {"seed": settings.seed, "own": model_options}
+    return section.as_dict(without=("test_llm",)) | {"seed": settings.seed, "model": model_options}
 
 
 class RadvlmPlan:
@@ -117,7 +117,7 @@ class RadvlmPlan:
         for name, source in self.declared.items():
             _check_source_files(name, source)
         self.formats = {
-            name: settings.cohort.source if name == OWN else self.declared[name]["format"] for name in self.sources
+            name: settings.cohort.source if name == COHORT else self.declared[name]["format"] for name in self.sources
         }
         mixes = settings.radvlm.instructions.as_dict()["mixes"]
         for name in settings.release.mixes:
@@ -135,7 +135,7 @@ class RadvlmPlan:
         self.own_options["smallest"] = Rules.min_component_px
         filtered = settings.radvlm.filtered
         asks_filter = filtered.engine not in WITHOUT_MODEL
-        self.filter_options = filtered.as_dict() | {"own": _shared_model(settings) if asks_filter else {}}
+        self.filter_options = filtered.as_dict() | {"model": _shared_model(settings) if asks_filter else {}}
         filtered_sources = {"source": self.sources if len(self.sources) > 1 else []}
         self.filter_jobs = ModelJobs(settings.llm, filtered_sources, is_asked=asks_filter)
         # options that all external sources share
@@ -176,9 +176,9 @@ class RadvlmPlan:
 
     def frames_of(self, source: str) -> list[str]:
         """Return the files with the frames of a source's images."""
-        is_guest = source != OWN and FORMATS[self.formats[source]].on_mimic
+        is_guest = source != COHORT and FORMATS[self.formats[source]].on_mimic
         name = self.declared[source]["pictures"] if is_guest else source
-        folder = "results/frames" if name == OWN else f"results/radvlm/sources/{name}/frames"
+        folder = "results/frames" if name == COHORT else f"results/radvlm/sources/{name}/frames"
         return [f"{folder}/{shard}.h5" for shard in self.shards]
 
     def all_frames(self) -> list[str]:
@@ -200,7 +200,7 @@ class RadvlmPlan:
     def ils_files(self, mix: str, source: str) -> dict[str, list[str]]:
         """Return {"pairs", "masks": files} of the ILS dataset if a mix takes its pairs, both [] otherwise."""
         tasks = self._tasks(mix, source)
-        if source != OWN or not any(task.startswith("ils_") or task == "absent_grounding" for task in tasks):
+        if source != COHORT or not any(task.startswith("ils_") or task == "absent_grounding" for task in tasks):
             return {"pairs": [], "masks": []}
         thresholds = self.pairs_by_mix[mix]
         lines = [f"results/dataset/{thresholds}/{split}.jsonl" for split in SPLITS]
@@ -214,7 +214,7 @@ class RadvlmPlan:
         """Return the mask files for the token [SEG] in the samples of a mix: masks of ILS pairs and of conversations.
         The list is empty if the cohort is no source."""
         sets = dict.fromkeys([self.thresholds, self.pairs_by_mix[mix]])
-        return [path for thresholds in sets for path in self._masks_of(thresholds)] if OWN in self.sources else []
+        return [path for thresholds in sets for path in self._masks_of(thresholds)] if COHORT in self.sources else []
 
     def part_options(self, mix: str, source: str) -> dict:
         """Return the options for making the samples of one source for a mix."""
@@ -234,7 +234,7 @@ def _shared_model(settings: Settings, **changes: object) -> dict:
 def _read_mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dict[str, list[MixRow]]:
     """Return {mix: its rows}. Raises UserError for a source that is not in use or that cannot give a task.
     ``formats``: {source in use: format of its files}."""
-    kind_by_source = {source: OWN if source == OWN else kind for source, kind in formats.items()}
+    kind_by_source = {source: COHORT if source == COHORT else kind for source, kind in formats.items()}
     for name, mix in mixes.items():
         for task, sources in mix["tasks"].items():
             for source in sources:
@@ -244,9 +244,9 @@ def _read_mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dic
                         f"{key} names the source {source!r}, but radvlm.sources.use has only "
                         f"{', '.join(kind_by_source)}: add it there"
                     )
-                if task.startswith("ils_") and source != OWN:
+                if task.startswith("ils_") and source != COHORT:
                     raise UserError(
-                        f"{key} names the source {source!r}, but only {OWN!r} has an ILS dataset: leave it out"
+                        f"{key} names the source {source!r}, but only {COHORT!r} has an ILS dataset: leave it out"
                     )
     return {name: mix_rows(mix, kind_by_source) for name, mix in mixes.items()}
 
@@ -297,7 +297,8 @@ class AnnotatorPlan:
         if asks_model:
             llm = model_options(settings, key, section | GREEN_LIMITS)
             section = {"llm": llm, "prompt_bytes": section["prompt_bytes"]}
-        self.options = {"annotator": name, "own": section, "engine": engine, "reference": plain["reference"]}
+        self.options = {"annotator": name, "engine": engine, "reference": plain["reference"]}
+        self.options["engine_settings"] = section
 
 
 class EvaluationPlan:
@@ -343,7 +344,7 @@ class EvaluationPlan:
         sources = settings.radvlm.sources.use
         # sources whose original reports are the references of generated reports
         self.text_sources = [] if section.reference == "filtered" else sources
-        shows_texts = settings.cohort.source == "embedded" and list(sources) == [OWN]  # synthetic reports
+        shows_texts = settings.cohort.source == "embedded" and list(sources) == [COHORT]  # synthetic reports
         self.gallery = {
             "model": self.runs[0] if self.runs else "", "quality": JPEG_QUALITY, "seed": settings.seed,
             "withheld": "report_text" in settings.release.withhold and not shows_texts,
@@ -399,8 +400,8 @@ class SegmentationPlan:
             name for name, run in vlm.runs.items() if tool and run["system"] == RADVLM and name not in vlm.with_head
         ]
         # JSONL file of the ILS pairs that a run is asked, "" if the cohort is no source
-        self._thresholds, split = settings.thresholds.build[0], settings.inference.split
-        self.pairs = f"results/dataset/{self._thresholds}/{split}.jsonl" if OWN in settings.radvlm.sources.use else ""
+        self._thresholds, sources = settings.thresholds.build[0], settings.radvlm.sources.use
+        self.pairs = f"results/dataset/{self._thresholds}/{settings.inference.split}.jsonl" if COHORT in sources else ""
         joins = [(run, HEAD) for run in self.heads] + [(run, TOOL) for run in self.runs]
         # {row of ILS's evaluation: (run, source of its masks, tool or head)}
         self.masked = {f"{run}_{join}": (run, join) for run, join in joins if self.pairs}
@@ -419,7 +420,7 @@ class SegmentationPlan:
         for name, (run, join) in self.masked.items():
             title = f"RadVLM + ILS, {join} ({run})"
             stem = f"results/radvlm/evaluation/{run}/"
-            stem += f"head/{ILS_SET}" if join == HEAD else f"segmenter/{ILS_SET}/{OWN}"
+            stem += f"head/{ILS_SET}" if join == HEAD else f"segmenter/{ILS_SET}/{COHORT}"
             files = {"predictions": f"{stem}.jsonl", "masks": f"{stem}.h5"}
             rows[name] = {"test": self._thresholds, "beside": title, "title": title} | files
         return rows

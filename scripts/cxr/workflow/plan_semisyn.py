@@ -69,8 +69,8 @@ def semisyn_options(system: SemisynSettings, plain: dict) -> dict[str, dict]:
         | seed
         | {name: editing[name] for name in ("max_leak", "choice")}
         | {"configs": configs, "parts": selection["parts"]}
-        | {"own": {name: editing.get(name, {}) | {"dtype": editing["dtype"], "autoencoder": editing["autoencoder"]}
-                   for name in EDITING_ENGINES}},
+        | {"engine_settings": {name: editing.get(name, {}) | {key: editing[key] for key in ("dtype", "autoencoder")}
+                               for name in EDITING_ENGINES}},
         "semisyn_measures": {"classes": realism["classes"]},
         "semisyn_realism": findings
         | seed
@@ -123,7 +123,7 @@ def _detector_options(sections: dict, embedded: bool) -> dict:
     return {name: section[name] for name in ("engine", "budget", "epochs")} | {
         "updates": 0 if section["budget"] == "epochs" else updates,  # the number of images decides
         "seeds": section["seeds"] or (EMBEDDED_SEEDS if embedded else SEEDS),
-        "own": section[section["engine"]],
+        "engine_settings": section[section["engine"]],
         "kind": dataset["boxes"],
         "target": dataset["target"],
     }
@@ -284,7 +284,7 @@ class DetectorsPlan:
         sizes = [options["synthetic"], *[options["extra_size"]] * len(options["extra"])]
         num_findings = len(options["findings"])
         num_images = num_findings * sum(images_per_finding(size, PER_FINDING, num_findings) for size in sizes if size)
-        return TRAINING_MEGABYTES + num_images * options["own"].get("size", 0) ** 2 // 10**6
+        return TRAINING_MEGABYTES + num_images * options["engine_settings"].get("size", 0) ** 2 // 10**6
 
 
 def _default_runs(system: SemisynSettings, sizes: Sequence[int | str]) -> dict[str, DetectorRun]:
@@ -348,7 +348,7 @@ class EditingPlan:
     def options(self, stage_options: dict, engine: str, configs: Sequence[str], choice: dict | str) -> dict:
         """Return the options for editing images with an engine. ``choice``: {finding: its configuration} or a name."""
         return stage_options | {
-            "own": stage_options["own"].get(engine, {}),
+            "engine_settings": stage_options["engine_settings"].get(engine, {}),
             "choice": choice,
             "configs": {name: stage_options["configs"][name] for name in configs},
         }

@@ -18,7 +18,7 @@ BASE, BASE_WITH_HEAD = "base", "base_masks"
 DRAW_SHARED_WITH = {"radvlm_exchanged": "radvlm_test"}
 """{set whose samples are about exchanged images: set of the same samples, from which the same ones are drawn}."""
 APART = ("model", "tiles", "grid", "system_prompt", "seg_start", "seg_learning_rate")
-"""Keys of an engine's settings that the options of a run hold outside ``own``."""
+"""Keys of an engine's settings that the options of a run hold outside ``recipe``."""
 MIX_FILES = ("train", "validate", "test", "exchanged")
 """Names of the JSONL files of a RadVLM mix."""
 
@@ -52,7 +52,7 @@ class VlmPlan:
         self.without_head = [name for name in runs if name not in self.with_head]
         # modules of the model families of all runs; all modules that tunings import by a name in the settings
         self.families = sorted({f"vlm.families.{run['options']['family']}" for run in runs.values()})
-        runners = {runs[name]["options"]["own"]["runner"] for name in self.trained}
+        runners = {runs[name]["options"]["recipe"]["runner"] for name in self.trained}
         heads = {f"segmentation.starts.{runs[name]['options']['head']['start']}" for name in self.with_head}
         self.tuning_modules = [*self.families, *sorted(f"nets.fitting.{name}" for name in runners), *sorted(heads)]
         # conda environment of tunings: with DeepSpeed if a run uses it
@@ -80,7 +80,7 @@ class VlmPlan:
         # {run: GPUs for asking it}; gpus: {run: GPUs for tuning it}, of which only DeepSpeed uses several
         num_gpus = {name: 0 if run.engine in TINY or device == "cpu" else gpus for name, run in tuning.runs.items()}
         self.answer_gpus = {name: min(1, count) for name, count in num_gpus.items()}
-        with_deepspeed = [name for name, run in runs.items() if run["options"]["own"]["runner"] == "deepspeed"]
+        with_deepspeed = [name for name, run in runs.items() if run["options"]["recipe"]["runner"] == "deepspeed"]
         self.gpus = self.answer_gpus | {name: num_gpus[name] for name in with_deepspeed}
         self.engine = answers.engine
         # {run or other model: options of asking it}
@@ -230,7 +230,7 @@ def _plan_run(
         "family": family,
         "convention": run.convention or read_declaration("cxr.vlm.families", family, "CONVENTION", ""),
         "seed": settings.tuning.seed,
-        "own": recipe.as_dict(without=APART) | {"updates": run.updates or recipe.updates},
+        "recipe": recipe.as_dict(without=APART) | {"updates": run.updates or recipe.updates},
         "balance": settings.tuning.balance,
         "head": head,
         "system_prompt": getattr(recipe, "system_prompt", ""),

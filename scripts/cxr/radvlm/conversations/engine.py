@@ -92,7 +92,7 @@ class ConversationOptions:
     check: str  # strict or json
     seed: int
     kinds: Sequence[str] = (STANDARD, GROUNDED)  # kinds of conversations that the source gets
-    own: Mapping = field(default_factory=dict)  # settings of the language model; empty for the engine rules
+    model: Mapping = field(default_factory=dict)  # settings of the language model; empty for the engine rules
 
 
 @dataclass(frozen=True)

@@ -42,12 +42,12 @@ def load(options: ConversationOptions, execution: Mapping) -> Engine:
     """Return the engine. Its model runs in this job, unless ``execution`` has files of ``replies`` from another job."""
     if execution.get("replies"):
         return build_engine(options, replay_replies(execution["replies"], ASKING_RULE))
-    return build_engine(options, connect_resumably(ModelOptions(**options.own), execution))
+    return build_engine(options, connect_resumably(ModelOptions(**options.model), execution))
 
 
 def build_engine(options: ConversationOptions, generate: Generate) -> Engine:
     """Return an engine that gets the model's replies from ``generate``."""
-    model = ModelOptions(**options.own)
+    model = ModelOptions(**options.model)
 
     def converse(requests: Sequence[Request]) -> list[Conversation | Fault]:
         questions = {number: build_question(request, options) for number, request in enumerate(requests)}
@@ -118,7 +118,7 @@ def run(
     del files  # the works name them
     folder = Path(replies[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in works))
     resumable_execution = dict(execution) | {"answers": str(folder), "code": code}
-    generate = connect_resumably(ModelOptions(**options.own), resumable_execution)
+    generate = connect_resumably(ModelOptions(**options.model), resumable_execution)
     for work, output in zip(works, replies, strict=True):
         log.info("radvlm_conversations: asking the model about %s, %s", work["source"], work["part"])
         source_options = replace(options, kinds=work["kinds"])

@@ -1,8 +1,8 @@
 """Annotates the reports of a run, and their references, with a model. An annotator is a module ``annotate_<name>``.
 
-An annotator defines ``load(own, files, execution)`` and constants. METRIC is the metric of its annotations. PAIRS is
-True if it reads answer and reference together. INPUTS are files that it reads, FILES are its settings that name files
-of the user, and PLACED are files in the folder ``model`` of the user. LLM is True if it uses a language model.
+An annotator defines ``load(settings, files, execution)`` and constants. METRIC is the metric of its annotations. PAIRS
+is True if it reads answer and reference together. INPUTS are files that it reads, FILES are its settings that name
+files of the user, and PLACED are files in the folder ``model`` of the user. LLM is True if it uses a language model.
 ENVIRONMENT is the suffix of its environment's name (default: its own name). Its output lines are as in
 :func:`cxr.radvlm.evaluation.reports.read_notes`.
 """
@@ -23,15 +23,15 @@ Item = tuple[str, str, tuple[str, ...]]  # (sample id, kind of text, text or (an
 
 
 def run(
-    *, lines: str, answers: str, notes_out: str, annotator: str, own: Mapping, engine: str, reference: str,
+    *, lines: str, answers: str, notes_out: str, annotator: str, engine_settings: Mapping, engine: str, reference: str,
     execution: Mapping, texts: Sequence[str] = (), weights: str = "", prompt: str = "", placed: Sequence[str] = (),
     code: str = "",
 ) -> None:  # fmt: skip
     """Write one JSON line per annotation, or per failure with its reason. Raises UserError if the model is missing.
 
     A line has metric, engine, sample_id, of (kind of text), and the metric's fields or ``failure``. Equal texts are
-    annotated once, and a language model's replies are cached. ``own``: settings of the annotator; ``texts``: reports of
-    the sources, for an original ``reference``; ``weights``, ``prompt``, ``placed``: files that it declares.
+    annotated once, and a language model's replies are cached. ``engine_settings``: those of the annotator; ``texts``:
+    reports of the sources, for an original ``reference``; ``weights``, ``prompt``, ``placed``: files that it declares.
     """
     del placed  # job inputs only: the settings name their folder
     module = import_module(f"cxr.radvlm.evaluation.annotate_{annotator}")
@@ -55,7 +55,7 @@ def run(
     unique_texts = sorted({item_texts for *_, item_texts in annotation_items})
     files = {"weights": weights, "prompt": prompt}
     resumable_execution = dict(execution) | {"answers": str(Path(notes_out).with_suffix("")), "code": code}
-    annotate = module.load(own, files, resumable_execution) if unique_texts else list
+    annotate = module.load(engine_settings, files, resumable_execution) if unique_texts else list
     annotations = dict(zip(unique_texts, annotate(unique_texts), strict=True))
     reasons = [note["failure"] for *_, key in annotation_items if "failure" in (note := annotations[key])]
     if reasons:

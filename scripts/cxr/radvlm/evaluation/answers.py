@@ -89,7 +89,7 @@ class SampleAnswer:
 
     texts: tuple[str, ...] = ()  # one per turn
     convention: str = ""  # grammar of the boxes
-    seen: tuple[int, int] = (1, 1)  # (width, height) to which pixel boxes refer
+    input_size: tuple[int, int] = (1, 1)  # (width, height) to which pixel boxes refer
     failure: str = ""  # reason why an answer is missing, or ""
     crop: Crop = WHOLE_IMAGE  # part of the image that the model saw
 
@@ -105,7 +105,7 @@ class SampleAnswer:
 
     def boxes(self, turn: int = 0) -> AnswerBoxes:
         """Return the boxes in the answer to a turn."""
-        return self.grammar(self.texts[turn], self.seen)
+        return self.grammar(self.texts[turn], self.input_size)
 
 
 Pair = tuple[Mapping, SampleAnswer]  # a line and its answer

@@ -18,7 +18,7 @@ from cxr.instructions.record import Turn
 from cxr.radvlm.samples import SEG, make_line
 from cxr.radvlm.statements import read_statements, split_sentences
 
-OWN, ILS = "own", "ils_segmentation"
+COHORT, ILS = "own", "ils_segmentation"
 INSTRUCTION = "Segment the {}."  # instruction to ROSALIA for a lesion type
 
 
@@ -28,7 +28,7 @@ def run_ils(*, pairs: str, lines: str) -> None:
     def to_line(pair: Mapping) -> dict:
         turns = (Turn(pair["instruction"], pair["answer"], f"ils:{pair['type']}"),)
         fields = {"mask_ids": (pair["mask_id"] or "",), "facts": (pair["pair_id"],), "target": pair["target"]}
-        return make_line(pair["pair_id"], ILS, dict(pair) | {"source": OWN}, turns, boxes={}, **fields)
+        return make_line(pair["pair_id"], ILS, dict(pair) | {"source": COHORT}, turns, boxes={}, **fields)
 
     write_lines(lines, map(to_line, read_lines(pairs)))
 

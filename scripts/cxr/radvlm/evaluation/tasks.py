@@ -85,7 +85,7 @@ def read_classes(pairs: Sequence[Pair], tools: ScoringTools) -> list[tuple[Mappi
     """Return (line, {class named in the answer: boxes}) of each pair. The second is None for excluded failures."""
     return [
         (line, None if tools.excludes(answer)
-         else grounding.find_classes(answer.text, tools.wording_by_class, answer.grammar, answer.seen))
+         else grounding.find_classes(answer.text, tools.wording_by_class, answer.grammar, answer.input_size))
         for line, answer in pairs
     ]  # fmt: skip
 

@@ -14,7 +14,7 @@ class FilterOptions:
 
     engine: str  # name of the engine's module
     resolved: str  # treatment of findings that have resolved: drop or state_absence
-    own: Mapping = field(default_factory=dict)  # settings of the language model; empty for the engine rules
+    model: Mapping = field(default_factory=dict)  # settings of the language model; empty for the engine rules
     phrases: bool = True  # whether phrases with boxes are edited too
 
 

@@ -25,7 +25,7 @@ MODEL = "model"  # reason of every sentence that a language model changed
 
 def load(options: FilterOptions, execution: Mapping) -> Engine:
     """Return the engine. Its first question loads the model. Raises UserError if the model cannot be reached."""
-    model = ModelOptions(**options.own)
+    model = ModelOptions(**options.model)
     generate = connect_resumably(model, execution)
     rules = load_sentence_filter(options)
 

@@ -12,7 +12,7 @@ from cxr.geometry.affine import affine_to_upright, boxes_to_original
 from cxr.geometry.boxes import bounding_box
 from cxr.geometry.masks import component_boxes
 from cxr.radvlm.labels import ABSENT, PRESENT, UNCERTAIN, label_report, load_label_names
-from cxr.radvlm.settings import OWN, FactSources
+from cxr.radvlm.settings import COHORT, FactSources
 from cxr.radvlm.sources import facts as source_facts
 from cxr.radvlm.sources.facts import BOX, IMAGES, LABELS, PHRASE, REGION, TEXTS, SourceRecords
 
@@ -69,7 +69,7 @@ def read_own(options: FactSources, smallest: int, *, labels: Sequence[str] = (),
             studies.setdefault(row["study_id"], []).append(image_id)
             sex = SEX_BY_WORD.get(str(table_row.get("sex") or "").strip().lower())
             fields = {name: row[name] for name in ("image_id", "study_id", "subject_id", "split", "view", "path")}
-            records.images.append(fields | {"sex": sex, "rows": shape[0], "columns": shape[1], "frames": OWN})
+            records.images.append(fields | {"sex": sex, "rows": shape[0], "columns": shape[1], "frames": COHORT})
             line = lines.get(row["study_id"])
             stated = labels_by_study.get(row["study_id"], {}) if labels else _stated_labels(options, table_row, line)
             records.num_rows[LABELS] += 1
@@ -92,7 +92,7 @@ def read_own(options: FactSources, smallest: int, *, labels: Sequence[str] = (),
             records.exclude("no_report", image_ids[0], study_id, record_kind=TEXTS)
         else:
             section = line["section_name"], line["section_text"]
-            records.texts.append(source_facts.text_line(OWN, cohort_rows[image_ids[0]], image_ids, *section))
+            records.texts.append(source_facts.text_line(COHORT, cohort_rows[image_ids[0]], image_ids, *section))
     records.counts["images"] = len(records.images)
     records.num_rows.update({IMAGES: len(cohort_rows), TEXTS: len(studies)} | _count_findings(masked_findings))
     records.num_excluded[IMAGES, "no_image"] = len(cohort_rows.keys() - {image["image_id"] for image in records.images})
@@ -144,7 +144,7 @@ def _count_findings(masked_findings: pl.DataFrame) -> dict[str, int]:
 def run_shard(*, options: FactSources, smallest: int, **files) -> None:
     """Read a shard of the cohort and write its files. ``files``: inputs of :func:`read_own`, and the OUTPUTS."""
     outputs = {name: files.pop(name) for name in source_facts.OUTPUTS}
-    source_facts.write_source(read_own(options, smallest, **files), OWN, outputs)
+    source_facts.write_source(read_own(options, smallest, **files), COHORT, outputs)
 
 
 def run_tables(**files) -> None:

@@ -55,12 +55,12 @@ BOX_SELECTION = {"floor": 0.001, "iou": 0.5, "most": 100}
 
 @dataclass(frozen=True)
 class DetectorsOptions:
-    """Settings of one run. own: settings of the engine; budget: ``updates`` or ``epochs``, the field that limits the
-    training; kind, target: kind and convention of the synthetic boxes; extra_size: number of images per control, or
-    name of a dataset size; references, validation: settings of the references to train on and to validate on."""
+    """Settings of one run. budget: ``updates`` or ``epochs``, the field that limits the training; kind, target: kind
+    and convention of the synthetic boxes; extra_size: number of images per control, or name of a dataset size;
+    references, validation: settings of the references to train on and to validate on."""
 
     engine: str
-    own: dict
+    engine_settings: dict
     budget: str
     updates: int
     epochs: int

@@ -112,11 +112,11 @@ class LiteEngine:
     """The engine lite, with the settings ``semisyn.detectors.lite``."""
 
     def __init__(self, engine_settings: dict):
-        self.own, self.batch = engine_settings, engine_settings["batch"]
+        self.settings, self.batch = engine_settings, engine_settings["batch"]
 
     def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> tuple[Losses, Mapping[int, float]]:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
-        options = LiteOptions(**self.own | {"updates": task.updates})
+        options = LiteOptions(**self.settings | {"updates": task.updates})
         grid, losses = grid_of(task.classes, options.size), []
         pools = {name: [read_sample(sample, grid) for sample in task.pools[name]] for name in task.shares}
         validation, watch = task.validation, None
@@ -145,4 +145,4 @@ def read_detector(path: Path) -> Detector:
 
 def load(setup: Setup) -> LiteEngine:
     """Load the engine."""
-    return LiteEngine({"checkpoint_every": setup.compute.get("checkpoint_every", 100)} | setup.own)
+    return LiteEngine({"checkpoint_every": setup.compute.get("checkpoint_every", 100)} | setup.engine_settings)

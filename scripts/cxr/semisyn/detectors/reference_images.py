@@ -60,7 +60,7 @@ def run_listing(*, annotations: str, pictures: str, output: str, reference: dict
     the columns :data:`NAMES` and paths relative to the CSV. Raise UserError if it has none of the images."""
     source = Reference(**reference, role="", classes={})
     regions = read_annotations(source.key, source.path, source.format)
-    image_ids = {image_name(source.image_id, image) for image in regions.seen}
+    image_ids = {image_name(source.image_id, image) for image in regions.image_names}
     key, path = f"semisyn.references.{source.name}.images", Path(pictures)
     file_by_image = {} if path.is_dir() else _files_in_sheet(path, key)
     for file in sorted(path.rglob("*")) if path.is_dir() else ():

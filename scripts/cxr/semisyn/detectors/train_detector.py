@@ -139,7 +139,7 @@ def run(
     random numbers. An interrupted training resumes with the same result. Raise UserError for a run without images."""
     torch.set_num_threads(1)
     seed = stable_hash("detectors", options.seed, int(number)) % 2**32
-    setup = Setup.of_job(extra_files, compute, own=options.own)
+    setup = Setup.of_job(extra_files, compute, engine_settings=options.engine_settings)
     engine = engine_module("cxr.semisyn.detectors", options.engine).load(setup)
     pictures = {name.removeprefix("frames_"): path for name, path in extra_files.items() if name.startswith("frames_")}
     unfinished = Path(model).with_name("unfinished")
@@ -209,7 +209,7 @@ def run_predictions(
     torch.set_num_threads(1)
     source = Reference(**reference)
     images = read_reference(source, findings).image_ids
-    setup = Setup.of_job(engine_files, compute, engine, own=engine_settings)
+    setup = Setup.of_job(engine_files, compute, engine, engine_settings=engine_settings)
     find = engine_module("cxr.semisyn.detectors", engine).load(setup).load(Path(model))
     rows = []
     with Shards(frames) as shards:

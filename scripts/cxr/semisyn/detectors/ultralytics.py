@@ -42,10 +42,10 @@ class UltralyticsEngine:
     """The engine ultralytics, with the settings ``semisyn.detectors.ultralytics``."""
 
     def __init__(self, setup: Setup):
-        self.own, self.batch = setup.own, setup.own["batch"]
+        self.settings, self.batch = setup.engine_settings, setup.engine_settings["batch"]
         self.start = setup.files.get("checkpoint", "")
         self.device = select_device(setup.device, setup.asked)
-        self.family = next((name for name in NETWORKS if Path(self.own["plan"]).name.startswith(name)), "yolo")
+        self.family = next((name for name in NETWORKS if Path(self.settings["plan"]).name.startswith(name)), "yolo")
 
     def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> tuple[Losses, Mapping[int, float]]:
         """See :class:`cxr.semisyn.detectors.engine.DetectorEngine`."""
@@ -56,10 +56,10 @@ class UltralyticsEngine:
         steps = num_epochs_of(task.updates, task.epochs)
         draws = ImageSampler(task, self.batch, steps)
         losses: list[tuple[float, float]] = []
-        identity = training_digest(task, self.own, steps, unfinished / "images/train")
+        identity = training_digest(task, self.settings, steps, unfinished / "images/train")
         prepare_folder(unfinished / "state", identity)
         trainer = self._trainer(draws, losses, unfinished)(overrides=FIXED_SETTINGS | {
-            "model": self.own["plan"], "data": str(data), "epochs": steps, "imgsz": self.own["image_size"],
+            "model": self.settings["plan"], "data": str(data), "epochs": steps, "imgsz": self.settings["image_size"],
             "batch": self.batch, "nbs": self.batch, "seed": task.seed % 2**31, "workers": 0, "pretrained": False,
             "device": "cpu" if self.device.type == "cpu" else 0, "project": str(unfinished), "name": "run",
             "verbose": False, "exist_ok": True, "task": "detect",
@@ -67,7 +67,7 @@ class UltralyticsEngine:
         trainer.train()
         net = trainer.ema.ema.float().cpu()
         facts = {"kind": KIND, "family": self.family, "yaml": net.yaml, "names": list(task.classes), "eps": 1e-3}
-        facts |= {"size": self.own["image_size"]}
+        facts |= {"size": self.settings["image_size"]}
         weights = {name: value.contiguous() for name, value in net.state_dict().items()}
         tensors.write_weights(folder / WEIGHTS, tensors.tensor_kinds(weights), weights.get, facts)
         return losses, {}

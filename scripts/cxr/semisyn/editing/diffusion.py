@@ -34,4 +34,4 @@ class DiffusionEditor(ModelEditor):
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> DiffusionEditor:
     """Load the engine. Raise UserError for an unusable file or prompt."""
     layout = read_stable_diffusion_layout(Path(setup.files["folder"]), KEY)
-    return DiffusionEditor(load_editor_nets(layout, prompts, setup), setup.own, setup.batch)
+    return DiffusionEditor(load_editor_nets(layout, prompts, setup), setup.engine_settings, setup.batch)

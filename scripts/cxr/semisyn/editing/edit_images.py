@@ -140,11 +140,11 @@ UNITS = {"image": "grey levels"}
 
 @dataclass(frozen=True, kw_only=True)
 class EditingOptions:
-    """Settings of an engine and its edits. own: settings of the engine; choice: {finding: configuration}, or
-    ``selection``; parts: number of cluster jobs among which the trial jobs are split."""
+    """Settings of an engine and its edits. choice: {finding: configuration}, or ``selection``; parts: number of cluster
+    jobs among which the trial jobs are split."""
 
     engine: str
-    own: dict
+    engine_settings: dict
     configs: dict[str, dict]
     choice: dict[str, str] | str
     max_leak: float
@@ -180,7 +180,7 @@ def run_shard(
         if job_id in per_config[name]
     }
     texts = frozenset(text for _, job in job_by_key.values() for text in (job.prompt, job.config["negative"]))
-    setup = Setup.of_job(files, compute, options.engine, own=options.own)
+    setup = Setup.of_job(files, compute, options.engine, engine_settings=options.engine_settings)
     editor = engine_module("cxr.semisyn.editing", options.engine).load(options, setup, texts)
     ledger = Ledger("semisyn_editing")
     rows: dict[str, list[dict]] = {name: [] for name in targets}

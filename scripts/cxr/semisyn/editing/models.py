@@ -51,7 +51,7 @@ class ModelEditor(ABC):
     """Whether the source is first inverted to noise, once for all configurations of a job with one negative prompt."""
 
     def __init__(self, nets: Nets, engine_settings: dict, batch: int):
-        self.nets, self.own, self.batch = nets, engine_settings, batch
+        self.nets, self.settings, self.batch = nets, engine_settings, batch
 
     @abstractmethod
     def edit_latents(self, rows: EditBatch) -> torch.Tensor:
@@ -83,11 +83,11 @@ class ModelEditor(ABC):
 
     def steps(self, config: dict) -> list[Step]:
         """Return the sampling steps of a configuration."""
-        return select_steps(self.nets.abars, int(self.own["steps"] * config["steps"]), 1 - self.strength(config))
+        return select_steps(self.nets.abars, int(self.settings["steps"] * config["steps"]), 1 - self.strength(config))
 
     def guidance_weights(self, rows: EditBatch) -> tuple[float, ...]:
         """Return the guidance weight of each row."""
-        return tuple(job.config["guidance"] or self.own["guidance"] for job in rows.jobs)
+        return tuple(job.config["guidance"] or self.settings["guidance"] for job in rows.jobs)
 
     def strength(self, config: dict) -> float:
         """Return the fraction of the noise levels that a configuration uses."""
@@ -96,8 +96,8 @@ class ModelEditor(ABC):
 
 def load_editor_nets(layout: Layout, prompts: frozenset[str], setup: Setup) -> Nets:
     """Load a model, and encode the prompts of all jobs. Raise UserError for an unusable file or prompt."""
-    texts = dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
-    options = NetOptions.from_settings(setup.own["dtype"], setup.own["autoencoder"], setup.compute)
+    settings, texts = setup.engine_settings, dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
+    options = NetOptions.from_settings(settings["dtype"], settings["autoencoder"], setup.compute)
     return load_nets(layout, texts, options, select_device(setup.device, setup.asked))
 
 

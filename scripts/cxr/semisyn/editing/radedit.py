@@ -43,4 +43,4 @@ class RadEditor(ModelEditor):
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> RadEditor:
     """Load the engine. Raise UserError for an unusable file or prompt."""
     loaded = load_editor_nets(make_radedit_layout(setup.files), prompts, setup)
-    return RadEditor(loaded, {"steps": STEPS, "guidance": GUIDANCE} | setup.own, setup.batch)
+    return RadEditor(loaded, {"steps": STEPS, "guidance": GUIDANCE} | setup.engine_settings, setup.batch)

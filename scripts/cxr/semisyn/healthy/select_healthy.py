@@ -160,10 +160,8 @@ def run_shard(
     position_by_image = {image: positions[text] for image, text in text_by_image.items() if positions[text]}
     reserved: dict[str, str] = {}  # {image_id: reference that has it, or another image of its patient}
     for name, settings in references.items():
-        reference_images = read_annotations(
-            f"semisyn.references.{name}.path", settings["path"], settings["format"]
-        ).seen
-        reserved_ids = {image_name(settings["image_id"], image) for image in reference_images}
+        annotations = read_annotations(f"semisyn.references.{name}.path", settings["path"], settings["format"])
+        reserved_ids = {image_name(settings["image_id"], image) for image in annotations.image_names}
         reserved_images = listed.filter(pl.col("image_id").is_in(sorted(reserved_ids)))
         if options.exclude_patients:
             reserved_images = listed.join(reserved_images.select("subject_id").unique(), on="subject_id", how="semi")

@@ -49,7 +49,7 @@ def _read_net(folder: Path) -> CLIPModel:
 def load(setup: Setup) -> FeatureEngine:
     """Load the model. Raise UserError for an unusable folder, or weights that differ from the pinned ones."""
     folder = Path(setup.files["folder"])
-    weights, pinned = folder / "model.safetensors", setup.own.get("sha256")
+    weights, pinned = folder / "model.safetensors", setup.engine_settings.get("sha256")
     if pinned and weights.is_file() and (sha256 := sha256_of(weights)) != pinned:
         raise UserError(
             f"{weights} has the digest {sha256}, not the one of semisyn.realism.clip.sha256: replace the file"

@@ -48,7 +48,7 @@ def run_shard(
 ) -> None:  # fmt: skip
     """Write the features of a shard's edited images (by job_id), or of the real ``frames`` that have ``boxes`` (by
     image_id): ``feature`` float32 (N, D), and ``similarity`` float32 (N,) of image and prompt, NaN if not computed."""
-    setup = Setup.of_job(files, compute, extractor, own=engine_settings)
+    setup = Setup.of_job(files, compute, extractor, engine_settings=engine_settings)
     engine = engine_module("cxr.semisyn.realism", extractor).load(setup)
     image_ids = sorted(set(read_table(boxes)["image_id"])) if boxes else ()
     prompts = dict(read_table(plan).select("job_id", "prompt").iter_rows()) if plan else dict.fromkeys(image_ids, "")

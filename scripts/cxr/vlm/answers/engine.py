@@ -61,12 +61,12 @@ class Reply:
     turn: int
     answer: ModelAnswer
     convention: str
-    seen: Sequence[int]
+    input_size: Sequence[int]
 
     def line(self) -> dict:
         """Return the reply as the dict of a JSON line."""
         answer = {name: getattr(self.answer, name) for name in ("text", "tokens", "stop", "failure")}
-        coordinate_fields = {"convention": self.convention, "seen": list(self.seen)}
+        coordinate_fields = {"convention": self.convention, "seen": list(self.input_size)}
         return {"sample_id": self.sample.sample_id, "turn": self.turn} | answer | coordinate_fields
 
 

@@ -123,7 +123,7 @@ def ask(
     replies: list[Reply] = []
     for question, model_reply in zip(questions, asker.replies(samples, store), strict=True):
         answer, picture = model_reply.answer, store.picture
-        reading = read_boxes(answer.text, find_convention(model_reply.convention), InputSize(*model_reply.seen))
+        reading = read_boxes(answer.text, find_convention(model_reply.convention), InputSize(*model_reply.input_size))
         masks = ()
         if drawer and answer.marks:
             earlier_replies = replies if model_reply.turn else []

@@ -86,9 +86,9 @@ def text_loss(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Ten
 
 @dataclass
 class TuningLog(TrainingLog):
-    """Progress and log of a tuning run. ``seen`` is {task: number of samples in all batches}."""
+    """Progress and log of a tuning run. ``samples_by_task`` is {task: number of samples in all batches}."""
 
-    seen: dict[str, int] = field(default_factory=dict)
+    samples_by_task: dict[str, int] = field(default_factory=dict)
 
 
 def epoch_order(lengths: Sequence[int], batch: int, seed: int, epoch: int, drop_last: bool = False) -> list[list[int]]:
@@ -199,12 +199,12 @@ class TuningLoop(TrainingLoop):
         return self.recipe.learning_rate * self.recipe.rate(update, self.total)
 
     def row(self, update: int, values: list[float]) -> dict:
-        """Return the row of a step for the log, and add its samples to ``seen``."""
+        """Return the row of a step for the log, and add its samples to ``samples_by_task``."""
         objective = self.objective
         losses, task_values = values[: len(objective.names)], values[len(objective.names) :]
         task_rows = list(zip(self.tasks, task_values[::3], task_values[1::3], task_values[2::3], strict=True))
         for task, samples, *_ in task_rows:
-            self.log.seen[task] = self.log.seen.get(task, 0) + int(samples)
+            self.log.samples_by_task[task] = self.log.samples_by_task.get(task, 0) + int(samples)
         means = ((task, samples, loss / max(tokens, 1)) for task, samples, tokens, loss in task_rows if samples)
         task_texts = [f"{task} {int(samples)} {mean:.4f}" for task, samples, mean in means]
         loss_values = zip(objective.names, losses, self.counts, strict=True)
@@ -242,10 +242,10 @@ def count_passes(fit: TuningLoop, course: TuningLog) -> list[CountRow]:
     passes = math.ceil(recipe.updates / fit.per_epoch) if recipe.updates else recipe.epochs
     smaller = size % recipe.batch if recipe.drop_last and size >= recipe.batch else 0
     last = epoch_order(fit.lengths, recipe.batch, fit.seed, passes - 1, recipe.drop_last)
-    behind = last[fit.total - (passes - 1) * fit.per_epoch :]
-    ends = {"seen": sum(course.seen.values()), "drop_last": passes * smaller, "not_reached": sum(map(len, behind))}
+    num_behind = sum(map(len, last[fit.total - (passes - 1) * fit.per_epoch :]))
+    ends = {"seen": sum(course.samples_by_task.values()), "drop_last": passes * smaller, "not_reached": num_behind}
     return [
         ("passes", ALL, passes),
         *counted_rows(STAGE, "samples", passes * size, ends),
-        *counted_rows(STAGE, "updates", sum(row["samples"] for row in course.updates), course.seen),
+        *counted_rows(STAGE, "updates", sum(row["samples"] for row in course.updates), course.samples_by_task),
     ]

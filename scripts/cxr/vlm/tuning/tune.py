@@ -45,12 +45,12 @@ CACHE_BYTES = 10**9  # maximum size of the cache of encoded samples, bytes
 class TuningOptions:
     """Settings of one run. ``engine`` is tiny or the name of a family, and ``family`` is the architecture.
 
-    ``convention`` is that of box coordinates. ``side`` is the maximum side of an image in px, 0 for no limit. ``own``
-    is the recipe. ``model`` and ``revision`` name the base model on Hugging Face, if no folder is given. ``balance`` is
-    none or domain. ``init`` names the initial weights of a tiny engine. ``head`` is {start, learning_rate} of the mask
-    head, {} for none. ``original`` holds the decoding settings of original images, {} to use frames. ``system_prompt``
-    replaces the family's prompt unless it is "". ``tasks`` selects the training samples, all if empty. ``tiling`` is
-    {tiles, grid} of images, {} to keep the model's tiling.
+    ``convention`` is that of box coordinates. ``side`` is the maximum side of an image in px, 0 for no limit.
+    ``recipe`` holds the fields of :class:`Recipe`. ``model`` and ``revision`` name the base model on Hugging Face, if
+    no folder is given. ``balance`` is none or domain. ``init`` names the initial weights of a tiny engine. ``head`` is
+    {start, learning_rate} of the mask head, {} for none. ``original`` holds the decoding settings of original images,
+    {} to use frames. ``system_prompt`` replaces the family's prompt unless it is "". ``tasks`` selects the training
+    samples, all if empty. ``tiling`` is {tiles, grid} of images, {} to keep the model's tiling.
     """
 
     engine: str
@@ -58,7 +58,7 @@ class TuningOptions:
     convention: str
     side: int
     seed: int
-    own: dict
+    recipe: dict
     model: str = ""
     revision: str = ""
     balance: str = "none"
@@ -158,7 +158,7 @@ def run_tuning(
         files.check()
     job.prepare_folder()
     _make_start(job, options)
-    job.run(WORKER, Recipe.from_dict(options.own), _tune)
+    job.run(WORKER, Recipe.from_dict(options.recipe), _tune)
 
 
 def _start_folder(job: TrainingJob) -> Path:
@@ -225,7 +225,7 @@ def balance_domains(samples: list[Sample], seed: int) -> list[int]:
 
 def _tune(job: TrainingJob, should_stop: Callable[[], bool]) -> None:
     options, inputs = TuningOptions(**job.options), job.inputs
-    recipe = Recipe.from_dict(options.own).shared(int(os.environ.get("WORLD_SIZE", 1)))
+    recipe = Recipe.from_dict(options.recipe).shared(int(os.environ.get("WORLD_SIZE", 1)))
     samples = read_samples(inputs["lines"], options.tasks)
     device = select_device(job.compute["device"], job.compute.get("asked"))
     is_low = recipe.dtype == "bfloat16" and (recipe.runner == "deepspeed" or recipe.method == "lora")
@@ -312,7 +312,7 @@ def _add_segmenter(
 
 def _write_run(job: TrainingJob, options: TuningOptions, loaded: models.Loaded, segmenter: Segmenter | None) -> None:
     base, start = job.inputs["base"], _start_folder(job)
-    is_adapted = options.own["method"] == "lora"
+    is_adapted = options.recipe["method"] == "lora"
     with atomic_folder(job.outputs["run"]) as folder:
         tiling_facts = {"tiling": options.tiling} if is_adapted and base and start != Path(base) else {}
         models.write_run(folder, **options.facts(), **tiling_facts, convention=options.convention, base=base)

@@ -74,15 +74,15 @@ def probe_conventions(
     samples: list[Sample], pictures: list[str], run: Path, base: str, options: TuningOptions, compute: dict
 ) -> dict[str, float]:
     """Return {convention: mean IoU of the answers}. Questions are asked and answers read in the same convention."""
-    limits = MAX_PROBE_TOKENS, options.own["max_length"]
-    asking = AnswersOptions("transformers", "", *limits, "own", options.own["dtype"], options.seed)
+    limits = MAX_PROBE_TOKENS, options.recipe["max_length"]
+    asking = AnswersOptions("transformers", "", *limits, "own", options.recipe["dtype"], options.seed)
     setup = Setup.of_job({}, compute)
     scores = {}
     with ImageStore(pictures, options.side) as store:
         for name in conventions.PROBED_CONVENTIONS:
             asker = Asker.from_run(str(run), base, replace(asking, convention=name), setup)
             ious = [
-                answer_iou(reply.answer.text, name, tuple(reply.seen), to_grid(np.array(sample.boxes["answer"])))
+                answer_iou(reply.answer.text, name, tuple(reply.input_size), to_grid(np.array(sample.boxes["answer"])))
                 for reply, sample in zip(asker.replies(samples, store), samples, strict=True)
             ]
             scores[name] = float(np.mean(ious)) if ious else 0.0

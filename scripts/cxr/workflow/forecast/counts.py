@@ -9,7 +9,7 @@ import polars as pl
 
 from cxr.base.resources import load_resource
 from cxr.base.vocabulary import SPLITS
-from cxr.radvlm.settings import OWN
+from cxr.radvlm.settings import COHORT
 from cxr.semisyn.placement.quota import PlanOptions, images_requested, num_jobs
 from cxr.semisyn.shared import images_per_finding
 from cxr.workflow.forecast.cohort import CohortForecast, is_finished, share_handed_over, share_without_finding
@@ -155,7 +155,7 @@ def _queries(plan: Plan, cohort: CohortForecast, split: str) -> float:
 
 def _mix_lines(plan: Plan, cohort: CohortForecast, split: str) -> float:
     """Return the expected lines of a RadVLM mix in a split, without external sources, whose size is unknown."""
-    if OWN not in plan.radvlm.sources:
+    if COHORT not in plan.radvlm.sources:
         return 0.0
     return cohort.num_reports[split] * yield_of("train_lines" if split == "train" else "other_lines")
 
@@ -173,7 +173,7 @@ def _of_lines(path: str, lines: Mapping[str, Mapping[str, Mapping[str, float]]])
 
 def _updates(run: Mapping, lines: Mapping) -> int:
     """Return the number of optimizer updates in the tuning of a vision-language model."""
-    recipe = run["options"]["own"]
+    recipe = run["options"]["recipe"]
     return recipe["updates"] or math.ceil(recipe["epochs"] * _of_lines(run["train"], lines) / recipe["batch"])
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cxr.base.vocabulary import SPLITS
 from cxr.radvlm.instructions.mix import explain_unused_sources
-from cxr.radvlm.settings import OWN
+from cxr.radvlm.settings import COHORT
 from cxr.semisyn.placement.quota import PlanOptions, explain_overuse
 from cxr.workflow.forecast.cohort import CohortForecast
 from cxr.workflow.forecast.counts import SystemCounts
@@ -73,7 +73,7 @@ def _split_of(path: str) -> str:
 def _is_of_cohort(plan: Plan, path: str) -> bool:
     """Return whether a JSONL file is made from the cohort alone, without other sources."""
     if path.startswith("results/radvlm/"):
-        return list(plan.radvlm.sources) == [OWN]
+        return list(plan.radvlm.sources) == [COHORT]
     if path.startswith("results/medground/"):
         return all(keys["kind"] == "ils" for keys in plan.medground.sources.values())
     return re.match(r"results/dataset/[^/]+/", path) is not None and path.split("/")[2] in plan.sets

@@ -30,7 +30,7 @@ QUIET.disabled = True
 @dataclass(frozen=True)
 class JobRequest:
     """The request of a SLURM job of the workflow: minutes, megabytes, cores and GPUs.
-    ``members``: (rule, minutes) of each Snakemake job in it. ``others``: further resources, such as slurm_partition."""
+    ``members``: (rule, minutes) of its Snakemake jobs. ``other_resources``: further ones, such as slurm_partition."""
 
     name: str
     minutes: int
@@ -38,7 +38,7 @@ class JobRequest:
     cores: int
     gpus: int
     members: tuple[tuple[str, int], ...] = ()
-    others: dict[str, int | str] = field(default_factory=dict)
+    other_resources: dict[str, int | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,10 @@ def working_directory(dry_run: str) -> Path:
 
 def partition_of(job: JobRequest, partitions: list[Partition]) -> str | None:
     """Return the partition that Snakemake's executor sends a job to, or None if it leaves the choice to SLURM."""
-    wish = job.others.get("slurm_partition")
+    wish = job.other_resources.get("slurm_partition")
     if wish:
         return str(wish)
-    resources = job.others | {"mem_mb": job.memory_mb, "runtime": job.minutes, "gpu": job.gpus}
+    resources = job.other_resources | {"mem_mb": job.memory_mb, "runtime": job.minutes, "gpu": job.gpus}
     return get_best_partition(partitions, SimpleNamespace(name=job.name, threads=job.cores, resources=resources), QUIET)
 
 
