@@ -15,7 +15,7 @@ import numpy as np
 from cxr.radvlm.evaluation.answers import SampleAnswer
 from cxr.radvlm.samples import CONVERSATION_TASKS, slot_names, write_slots
 
-MOST_ANSWERS = 1000  # number of training answers with the same first word that are known, the commonest first
+MOST_ANSWERS = 3000  # number of different answers that a text-only model can give, the commonest first
 SMOOTHING = 0.1  # number of imagined questions with a word and of questions without it
 
 
@@ -41,8 +41,8 @@ class WordModel:
 
     def predict(self, question: str) -> str:
         """Return the likeliest label. Words that no training question has say nothing."""
-        known = [self._word_scores[word] for word in _words(question) if word in self._word_scores]
-        return self.labels[int(np.argmax(sum(known, self._prior)))]
+        scores = [self._word_scores[word] for word in _words(question) if word in self._word_scores]
+        return self.labels[int(np.argmax(sum(scores, self._prior)))]
 
 
 @dataclass
@@ -77,11 +77,7 @@ class Turns:
 
     @cached_property
     def _by_first_word(self) -> dict[str, WordModel]:
-        known: dict[str, list[str]] = defaultdict(list)
-        for answer in self._answers:
-            known[_first_word(answer)].append(answer)
-        common = {answer for answers in known.values() for answer in answers[:MOST_ANSWERS]}
-        samples = defaultdict(list)
+        samples, common = defaultdict(list), set(self._answers[:MOST_ANSWERS])
         for (question, answer), count in self.counts.items():
             if answer in common:
                 samples[_first_word(answer)].append((question, answer, count))
