@@ -107,6 +107,7 @@ with Shards(list(map(str, paths))) as shards:
 """
 
 
+@pytest.mark.slow
 def test_300_shards_are_read_where_256_files_may_be_open(tmp_path):
     for number in range(300):
         with ShardWriter(tmp_path / f"{number:03d}.h5", attrs={"n": 1}) as writer:

@@ -274,6 +274,7 @@ def test_a_broken_server_is_named_with_its_status_and_sentence():
     assert "device-side assert" in sentence
 
 
+@pytest.mark.slow
 def test_a_busy_server_is_named_with_its_status_and_sentence():
     sentence = stops_with(429, "Rate limit reached for requests")
     assert "429" in sentence

@@ -440,6 +440,7 @@ def test_a_model_that_gives_nothing_of_use_ends_the_job(tmp_path, monkeypatch):
     assert [line["raw"] for line in read_lines(tmp_path / "wordings.jsonl")] == ["no"] * 3
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_told_with_its_key(tmp_path):
     collected(tmp_path, train=["Segment the edema."])
     words = r"^llm\.server: http://127\.0\.0\.1:9/v1 does not answer"

@@ -376,6 +376,7 @@ def test_a_wrong_argument_is_one_sentence(tiny, tmp_path, change, sentence, capf
     assert said.count("cxr-ils:") == 1
 
 
+@pytest.mark.slow
 def test_the_program_runs_from_anywhere(tiny, tmp_path):
     cv2.imwrite(str(tmp_path / "a.png"), spread())
     command = [sys.executable, str(ROOT / "scripts/tools/predict.py"), "--model", str(tiny.model), "--image", "a.png"]

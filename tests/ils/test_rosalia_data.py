@@ -248,6 +248,7 @@ def test_a_damaged_mask_names_its_pair_also_from_a_worker(given, workers):
     assert str(caught.value).startswith("pair s0_positive_0: ")
 
 
+@pytest.mark.slow
 def test_pictures_that_cannot_be_read_are_one_sentence(tmp_path):
     cv2.imwrite(str(tmp_path / "deep.png"), np.arange(6, dtype=np.uint16).reshape(2, 3) * 9000)
     good = cv2.imencode(".jpg", picture(0))[1].tobytes()

@@ -82,6 +82,7 @@ def given_with(tmp_path, path: str) -> dict:
     return data(tmp_path / "data") | {"wordings": path}
 
 
+@pytest.mark.slow
 def test_a_training_asks_all_wordings_and_goes_on_after_a_kill_as_before(tmp_path, path, monkeypatch):
     given = given_with(tmp_path, path)
     asked: list[str] = []

@@ -238,6 +238,7 @@ def test_a_damaged_shard_of_rows_is_told(tmp_path, good):
             engine.prepare(["good"])
 
 
+@pytest.mark.slow
 def test_the_workflow_reads_the_table_once(tmp_path, dry_run):
     table = tmp_path / "masks.csv"
     settings = SLICE | {"organs": {"engine": "chexmask", "chexmask": {"table": str(table)}}}

@@ -100,6 +100,7 @@ def test_no_subject_is_in_two_splits(seed):
 # --- the files ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_runs_give_the_same_bytes_for_any_number_of_threads(small, tmp_path):
     (tmp_path / "images").mkdir()
     (tmp_path / "images" / "stale.dcm").write_bytes(b"left by an earlier run")

@@ -514,6 +514,7 @@ def weights_jobs(jobs: dict[str, int]) -> dict[str, int]:
     return {name: number for name, number in jobs.items() if name.startswith("weights")}
 
 
+@pytest.mark.slow
 def test_the_placed_file_goes_through_the_workflow(tmp_path, dry_run):
     source = placed_net(write_settings(tmp_path, HYBRIDGNET))
     snakemake(tmp_path, "weights")

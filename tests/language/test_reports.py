@@ -184,6 +184,7 @@ def test_one_megabyte_of_headers():
     assert (len(found), sections.choose_section(sections.text_by_name(found))) == (60_001, ("findings", "Edema."))
 
 
+@pytest.mark.slow
 def test_one_megabyte():
     filler = "The examination was read together with the clinician who had asked for it some hours before. " * 5
     long = (filler + "No effusion. Left basal opacity, likely atelectasis. ") * 2_000

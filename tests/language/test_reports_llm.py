@@ -485,6 +485,7 @@ def test_a_refused_request_is_one_quarantined_row():
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_or_lacks_the_model_is_one_sentence():
     with (
         language_model.serving() as (url, _),

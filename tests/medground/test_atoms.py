@@ -28,6 +28,7 @@ def queries(count: int):
             yield scene, drawn_query(scene, r), decider
 
 
+@pytest.mark.slow
 def test_ten_thousand_queries_select_the_sets_of_the_oracle():
     total, decided, wrong, with_reference = 0, 0, [], 0
     for scene, query, decider in queries(900):

@@ -59,7 +59,7 @@ def right(folder, lines, **more) -> list[bool]:
     return [one == other for one, other in zip(found, expected(folder, lines), strict=True)]
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [pytest.param("cells", marks=pytest.mark.slow), *REAL])
 def test_the_resolver_reads_every_query_in_the_masks(made, name):
     folder, lines = made(name)
     hits = right(folder, lines)

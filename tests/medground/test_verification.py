@@ -92,7 +92,7 @@ def made(tmp_path_factory, request):
     return of
 
 
-@pytest.mark.parametrize("name", ["cells", *REAL])
+@pytest.mark.parametrize("name", [pytest.param("cells", marks=pytest.mark.slow), *REAL])
 def test_true_queries_pass_form_and_rules(made, name):
     source = made(name)
     faults = [(line["query"], fault) for line in source.lines if (fault := source.verified(line, judge="none")[0])]

@@ -1,5 +1,7 @@
 """A format of RadVLM's sources is added in two places: its entry, and the module of its reader."""
 
+import pytest
+
 from conftest import snakemake, write_settings
 from cxr.base.tables import read_table
 from whole_runs import copy_repository
@@ -31,6 +33,7 @@ def read_marks(options: ReadOptions) -> SourceRecords:
 '''
 
 
+@pytest.mark.slow
 def test_a_format_is_an_entry_and_a_module(tmp_path):
     clone = copy_repository(tmp_path / "clone")
     entries = clone / "resources/radvlm/formats.yaml"

@@ -6,6 +6,8 @@ from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 
+import pytest
+
 from cxr.radvlm.conversations import converse
 from cxr.radvlm.conversations.engine import Conversation, ConversationOptions
 from radvlm_mix import sources
@@ -34,6 +36,7 @@ def converse_part(made: Path, folder: Path, killed: bool = False) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_killed_part_leaves_no_half_file_and_is_made_anew(workflow_run, tmp_path):
     made = sources(workflow_run / "results", tmp_path)
     process = get_context("spawn").Process(target=converse_part, args=(made, tmp_path / "killed", True))

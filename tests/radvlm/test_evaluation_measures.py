@@ -370,6 +370,7 @@ def test_boxes_of_a_crop_are_mapped_back():
     np.testing.assert_allclose(found.boxes, [[0.2525, 0.005, 0.7475, 0.995]])
 
 
+@pytest.mark.slow
 @given(
     st.text(alphabet="[]()<>0123456789.,-x y|%boxnullNaeEinf\n", max_size=80),
     st.sampled_from(["unit", "bins", "percent"]),

@@ -84,6 +84,7 @@ def test_the_largest_box_is_told_first():
 sides = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(sides, sides), min_size=1, max_size=9))
 @settings(max_examples=2000, deadline=None)
 def test_written_boxes_are_read_back_within_half_a_step(drawn):

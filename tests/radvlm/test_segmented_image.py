@@ -84,6 +84,7 @@ def mask_at(path) -> np.ndarray:
     return held > 0
 
 
+@pytest.mark.slow
 def test_a_conversation_gets_rosalias_masks_and_a_segmentation(tiny, tmp_path):
     """Masks lie on the disc that the instruction names; the answers and their boxes are those that were given."""
     about = segmented(tiny, film(tmp_path), tmp_path)

@@ -159,6 +159,7 @@ def test_what_is_not_made_yet_is_said_to_be_missing(results):
     assert "No report of this study was read." in text
 
 
+@pytest.mark.slow
 def test_the_numbers_beside_the_thresholds_agree_with_what_was_decided(workflow_run, text_by_study):
     """The numbers are measured here on the stored arrays; the signs are the verdicts that the masks stage stored."""
     signs = []
@@ -352,6 +353,7 @@ def test_a_study_given_as_a_number_is_looked_for_as_text(results):
         read_request({"study": 7}, results)
 
 
+@pytest.mark.slow
 def test_snakemake_explain_makes_nothing_else_and_follows_the_results(results, text_by_study, dry_run):
     directory = write_settings(results.parent, SLICE)
     asked_for = ("explain", "--config", "study=SYN0005-1")

@@ -544,6 +544,7 @@ def test_the_page_leads_to_the_report_and_the_pairs(workflow_run):
     assert all((results / link).is_file() for link in lines)
 
 
+@pytest.mark.slow
 def test_the_page_and_explain_say_the_same_numbers(workflow_run):
     """The four numbers of every kept box of a case stand in a row of explain, which shows all of those."""
     results, compared = workflow_run / "results", 0

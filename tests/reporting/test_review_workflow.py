@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from conftest import SLICE, snakemake, write_settings
 from cxr.base.tables import read_lines, read_table
@@ -27,6 +28,7 @@ def fill(folder: Path, items: pl.DataFrame, rejected: dict[str, set[int]]) -> No
                 writer.writerow([row["item"], "not acceptable" if bad else "acceptable", note, 4, row["page"]])
 
 
+@pytest.mark.slow
 def test_the_round_trip_to_the_evaluation(workflow_run, tmp_path):
     split = max(
         ("train", "validate", "test"),

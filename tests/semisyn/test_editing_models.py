@@ -12,6 +12,7 @@ import torch
 from diffusers import DDIMScheduler, StableDiffusionInpaintPipeline
 from PIL import Image
 
+from conftest import every
 from cxr.base.engines import Setup
 from cxr.base.hdf5 import Shard, ShardWriter
 from cxr.base.tables import read_table, write_table
@@ -69,7 +70,7 @@ def decoded(editor: object, image: np.ndarray) -> np.ndarray:
         return ((editor.nets.decode(clean).mean(dim=1) + 1) * 127.5).numpy()[0]
 
 
-@pytest.mark.parametrize("name", ["radedit", "diffusion"])
+@pytest.mark.parametrize("name", every(2, ["diffusion", "radedit"]))
 def test_a_job_has_the_same_image_alone_and_in_a_mixed_batch(editors, name):
     editor = editors[name]
     jobs = [
@@ -184,6 +185,7 @@ def test_configurations_of_one_job_share_the_sources_side(editors, monkeypatch, 
 CONFIGS = {f"c{number}": EditingConfig(**told) for number, told in enumerate(SHARED)}
 
 
+@pytest.mark.slow
 def test_configurations_of_one_job_file_have_the_bytes_that_each_has_alone(editors, tmp_path, monkeypatch):
     """The stage: two images, one of which has a box without a cell, under four configurations."""
     loaded = SimpleNamespace(load=lambda *_: editors["radedit"])

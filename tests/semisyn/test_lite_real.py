@@ -169,6 +169,7 @@ def test_ribs_stay_under_a_lesion(editor, films, finding):
     assert np.median(fits) >= 0.9
 
 
+@pytest.mark.slow
 def test_the_heart_reaches_the_ratio_asked_for(editor, films):
     net, off = MapNet(RESOURCES / "organs/lite.onnx"), []
     for number, (frame, organs) in enumerate(films):

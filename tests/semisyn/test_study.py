@@ -132,6 +132,7 @@ def write_films(folder: Path) -> None:
         pl.DataFrame(rows, schema_overrides={"rsna_class": pl.String}).write_csv(folder / name / f"{name}.csv")
 
 
+@pytest.mark.slow
 def test_any_folder_of_the_layout_is_read(tmp_path):
     write_films(tmp_path)
     films = read_films(tmp_path)

@@ -354,6 +354,7 @@ def test_a_gpu_that_was_asked_for_is_used_or_missed(
     assert ("the driver is" in words) == bool(driver)
 
 
+@pytest.mark.slow
 def test_a_laptop_computes_on_its_cpu_and_says_so(machine, caplog, tmp_path, frames, ovals_net):
     machine(0)
     run_organs(tmp_path, frames, "hybridgnet", weights=ovals_net, compute=COMPUTE | {"device": "auto", "asked": 1})

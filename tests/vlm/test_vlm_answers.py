@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import every
 from cxr.base.engines import engine_names
 from cxr.base.errors import UserError
 from cxr.base.tables import read_lines, read_table, write_lines
@@ -172,7 +173,7 @@ def test_a_model_that_was_tuned_in_full_is_asked_and_not_its_base(given, tuned, 
     assert told != ask(tmp_path / "c.jsonl", given, tuned).read_bytes()
 
 
-@pytest.mark.parametrize("speaks", ["yx1000", "pixels_resized"])
+@pytest.mark.parametrize("speaks", every(2, ["yx1000", "pixels_resized"]))
 def test_a_convention_is_probed(tmp_path, speaks):
     few = data(tmp_path, pictures=2, sizes=((56, 84),))
     run = tune(tmp_path / "t", few, replace(recipe(updates=130, learning_rate=5e-3), convention=speaks, side=84))

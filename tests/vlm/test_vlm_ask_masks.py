@@ -69,6 +69,7 @@ def iou(one: np.ndarray, two: np.ndarray) -> float:
     return (one & two).sum() / (one | two).sum()
 
 
+@pytest.mark.slow
 def test_a_head_gives_its_masks_in_the_images_own_pixels(given, learned, film, tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     about = asked(learned, film, tmp_path / "out")

@@ -253,6 +253,7 @@ def test_micro_batches_do_not_change_the_losses(given, tmp_path):
     assert first["loss"] == pytest.approx(first["text"] + 5 * first["bce"] + first["dice"])
 
 
+@pytest.mark.slow
 def test_masks_and_texts_do_not_depend_on_the_batch(given, learned, tmp_path):
     first, *others = [ask(tmp_path / f"{size}.jsonl", given, learned, batch=size) for size in (1, 3, 64)]
     drawn = found(*first)

@@ -102,6 +102,7 @@ def clone(tmp_path_factory) -> Path:
     return clone
 
 
+@pytest.mark.slow
 def test_the_stage_runs_with_its_settings(clone, tmp_path):
     run = write_settings(tmp_path, {"tally": {"most": 7}})
     snakemake(run, "tally", root=clone)

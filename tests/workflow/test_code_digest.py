@@ -199,6 +199,7 @@ def _reword(path: Path) -> None:
     path.write_text("# Reworded.\n" + "\n".join(lines) + "\n", encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_rewording_ten_modules_runs_nothing_and_a_number_runs_its_users(workflow_run, tmp_path):
     clone = copy_repository(tmp_path / "clone")
     settings = write_settings(tmp_path, SLICE) / "mine.yaml"

@@ -52,6 +52,7 @@ def lose_a_bit(path: Path, place: int) -> None:
     os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
 
 
+@pytest.mark.slow
 def test_damaged_shards_are_set_aside_and_made_anew(workflow_run, tmp_path):
     copy = Path(shutil.copytree(workflow_run, tmp_path / "copy", symlinks=True))
     table, masks, lines = (

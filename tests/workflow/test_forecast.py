@@ -14,7 +14,7 @@ import pytest
 
 import parsed
 from cohort_runs import COLUMNS, of, run_cohort, write_csv
-from conftest import ROOT, SLICE, snakemake, write_settings
+from conftest import ROOT, SLICE, every, snakemake, write_settings
 from cxr.base.tables import read_table, write_table
 from cxr.base.vocabulary import SPLITS
 from cxr.workflow.forecast import cohort as forecast_module
@@ -262,6 +262,7 @@ def test_the_costs_are_those_of_the_systems_that_run(monkeypatch, tmp_path):
     assert "radvlm" not in made.costs
 
 
+@pytest.mark.slow
 def test_the_hospital_is_planned_before_its_first_job(shared, tmp_path):
     build_hospital(tmp_path, shared)
     text = snakemake(tmp_path, "plan").stdout
@@ -285,7 +286,7 @@ TRAINED = {
 }
 
 
-@pytest.mark.parametrize("target", TRAINED)
+@pytest.mark.parametrize("target", every(3, TRAINED))
 def test_a_run_that_would_score_nothing_is_refused_before_its_first_job(tmp_path, target):
     """All are in train. The dry run says the same as the run."""
     manifest(tmp_path, 2, split="train")

@@ -34,7 +34,7 @@ from whole_runs import arrays, copy_repository, pair_lines
 TABLE = yaml.safe_load((ROOT / "tests/workflow/regeneration.yaml").read_text(encoding="utf-8"))
 THEN = {rule: set(readers) for rule, readers in TABLE["follows"].items()}
 RUNS = {name: run["settings"] for name, run in TABLE["runs"].items()}
-QUICK_RUNS = ("manifest", "embedded", "paper", "semisyn", "realism", "detectors")
+QUICK_RUNS = ("manifest", "embedded", "semisyn", "detectors")
 EACH_RUN = [pytest.param(name, marks=[] if name in QUICK_RUNS else [pytest.mark.slow]) for name in RUNS]
 ASK = {name: run.get("ask") for name, run in TABLE["runs"].items()}
 TARGETS = {name for name, rule in parsed.rules().items() if rule.target}
@@ -363,6 +363,7 @@ def test_every_file_is_code_of_the_rules_of_its_row(finished):
     assert len(rows) > 60
 
 
+@pytest.mark.slow
 def test_a_copy_of_the_results_alone_is_compared_like_the_original(planner, finished, tmp_path):
     run = finished("manifest")
     copy = tmp_path / "copy"
@@ -462,6 +463,7 @@ def test_a_changed_cohort_is_not_run_blindly(planner, tmp_path):
     assert "frames_shard" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_cohort_that_changes_all_the_time_is_refused(planner, tmp_path):
     pretend(planner, tmp_path, RUNS["manifest"])
     (tmp_path / "manifest.csv").write_text("subject_id,study_id,image_id,image_path,report_path\ns,s,j,j.png,s.txt\n")

@@ -535,6 +535,7 @@ def test_a_node_that_does_not_is_told_in_slurms_words(sbatch, tmp_path, monkeypa
     assert calls()[1:] == ([f"scancel --name={name} --me"] if "sleep" in script else [])
 
 
+@pytest.mark.slow
 def test_the_command_looks_at_this_cluster(tmp_path):
     needs_slurm()
     words = ["--submit", "all", "training", "evaluation", "release", "--directory", str(tmp_path)]

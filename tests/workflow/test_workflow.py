@@ -243,6 +243,7 @@ def test_a_grid_point_is_a_target(tmp_path, dry_run):
     assert jobs["masks_shard"] == 3
 
 
+@pytest.mark.slow
 def test_the_released_layout_is_a_setting(tmp_path, dry_run):
     assert "dataset_layout" not in dry_run(write_settings(tmp_path / "without", SLICE), "dataset")
     settings = SLICE | {"dataset": {"mimic_ils_layout": True}, "thresholds": {"build": ["default", "half"]}}
