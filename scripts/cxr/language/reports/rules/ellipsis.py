@@ -1,6 +1,6 @@
-"""Detection of findings that a sentence does not name again, as in "small left and no right effusion" or "none".
+"""Detection of findings that are meant but not named again, as in "small left and no right effusion" or "none".
 
-Each of them becomes a mention of its own, called a stand-in. The stand-in has the entity of the finding that it means.
+Each of them becomes a mention of its own, called a stand-in. Its entity is that of the finding that it means.
 """
 
 import re
@@ -18,16 +18,18 @@ _HAS = frozenset(("has", "have", "is", "are", "was", "remains", "now", "also", "
 _CLEARING = frozenset(("resolution", "clearing", "disappearance", "resorption", "clearance"))
 _DOUBTS = frozenset(("cannot", "could", "may", "might", "possible", "probable", "likely"))
 _HALVES = re.compile(r"([NQ]*)(S[SQ]*)(J+)([NQ]*)(S[SQ]*)$")
-"""Pattern of word classes before a noun. N is a denial, Q a quantity or article, S a location, J an "and" or "but"."""
+"""Word classes before a noun, as in "small left and no right effusion". N is a denial, Q a quantity or article, S a
+location, and J a word such as "and" or "but"."""
 _TAIL = re.compile(r"(J+)(N?)([QL]*)(S[SQ]*)(?=$|[.J])")
-"""Pattern of word classes after a noun ("no left effusion, *small right*"). L is a preposition, "." an end."""
+"""Word classes after a noun, as in "no left effusion, *small right*". L is a preposition, "." an end, and N, Q, S and J
+are as in ``_HALVES``."""
 
 
 def add_stand_ins(
     words: list[str], hits: list[Hit], mentions: list[Mention], previous_entity, lexicon: Lexicon
 ) -> list[Mention]:
-    """Return the mentions of a sentence together with its stand-ins, in text order. ``previous_entity`` is the finding
-    that the text names last before this sentence."""
+    """Return the mentions of a sentence and its stand-ins, in text order. ``previous_entity`` is the finding that the
+    text names last before this sentence."""
     if not mentions and previous_entity is None:
         return mentions
     sided = tokens_of(hits, *SIDED)
@@ -51,7 +53,7 @@ def add_stand_ins(
 
 
 def _classes(words: list[str], start: int, end: int, sided: set[int], lexicon: Lexicon) -> str:
-    """Return one letter for the class of each word, as in ``_HALVES`` and ``_TAIL``. Any other word gets an O."""
+    """Return the class of each word as one letter, as in ``_HALVES`` and ``_TAIL``. Any other word gets an O."""
     letters = []
     for i in range(start, end):
         word = words[i]
@@ -205,7 +207,7 @@ def _pronouns(
 def _bare(
     words, hits: list[Hit], mentions: list[Mention], previous_entity, sided: set[int], lexicon: Lexicon
 ) -> list[Mention]:
-    """Return a stand-in for a sentence that has only a size and a side ("No right effusion. *Small left*")."""
+    """Return a stand-in for a sentence that consists of a size and a side ("No right effusion. *Small left*")."""
     indices = [i for i, word in enumerate(words) if word != "."]
     at = next((i for i in indices if i in sided), None)
     if mentions or at is None or previous_entity.category not in ("lung", "pleura"):
@@ -246,7 +248,8 @@ def _leads_to_place(words: list[str], at: int, sided: set[int], bare: bool) -> b
 
 
 def _elided(words, at: int, mentions: list[Mention], sided: set[int], lexicon: Lexicon) -> bool:
-    """Return whether the side at token ``at`` is a subject ("decreased on the left, and *the right* has resolved")."""
+    """Return whether the side at token ``at`` stands for a finding ("larger on the left, but *the right* has
+    resolved")."""
     lead = at - (words[at - 1 : at] == ["the"])
     if words[at] not in ("right", "left") or lead < 1:
         return False

@@ -19,8 +19,8 @@ _STOPS = frozenset((";", "but", "however", "although"))
 def settle_denials(
     words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon
 ) -> None:
-    """Correct the denials that follow wrongly from the denying words alone. ``cut``: clause starts. ``last``: mentions
-    of the previous sentence."""
+    """Correct the denials that the denying words alone give wrongly. ``cut``: tokens that start a clause. ``last``:
+    mentions of the previous sentence."""
     for mention in mentions:
         if mention.denied is not None:
             _deny(mention, mention.denied)
