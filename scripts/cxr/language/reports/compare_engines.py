@@ -83,7 +83,7 @@ def _names(item: dict, lesion: str) -> bool:
 
 
 def lesion_state(tuples: Iterable[dict], lesion: str) -> str:
-    """Return the state of a lesion type ("affirmed", "denied" or "unmentioned") according to the tuples of a study."""
+    """Return the state of a lesion type ("affirmed", "denied" or "unmentioned") by the finding tuples of a study."""
     presences = {item["presence"] for item in tuples if _names(item, lesion)}
     return "affirmed" if "positive" in presences else "denied" if presences else "unmentioned"
 

@@ -41,9 +41,11 @@ def find_hand_over(
     outcome: dict | tuple[str, str],
     options: reading.ReadingOptions,
 ) -> HandOver | None:
-    """Return the hand-over of a study's report, or None if the language model need not read the report. ``row`` is the
-    study's row in the cohort. ``section`` is the section that the rules engine read, and ``outcome`` the study's output
-    line. Each is (reason, detail) if the report cannot be read."""
+    """Return the part of a study's report that a language model must read, or None if it need not read the report.
+
+    ``row`` is the study's row in the cohort. ``section`` is the section that the rules engine read, and ``outcome`` the
+    study's output line. Each is (reason, detail) if the report cannot be read.
+    """
     if isinstance(outcome, dict):
         assert isinstance(section, reading.Section)
         is_first = outcome["section_name"] == section.name
@@ -113,7 +115,8 @@ def _denies(item: Mapping) -> bool:
 
 def _is_shared(denial: Mapping, rules_tuples: Sequence[Mapping]) -> bool:
     """Return whether the rules engine denies the lesion type of the model's ``denial`` at the same location. The result
-    is False if a tuple in ``rules_tuples`` denies this type tentatively, or denies only a change ("no new edema")."""
+    is False if any finding in ``rules_tuples`` denies this type with doubt, or denies only a change ("no new
+    edema")."""
     negatives = [
         item for item in rules_tuples if item["presence"] == "negative" and item["lesion_type"] == denial["lesion_type"]
     ]

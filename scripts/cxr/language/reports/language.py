@@ -51,7 +51,7 @@ def detect_foreign(sentences: list[str], languages: tuple[Language, ...], vocabu
 
     A section is foreign if it has more foreign than English words, or a sentence with at least two foreign words and at
     most half as many English words. It is also foreign if it has a foreign word but no English function word, because
-    names of findings are the same in several languages ("Nessuna pneumonia"). Mostly unknown words give "unknown".
+    names of findings are the same in several languages ("Nessuna pneumonia"). It is "unknown" if most words are.
     """
     text = " ".join(sentences)
     if script := _foreign_script(text):

@@ -140,7 +140,7 @@ def read_study(row: dict, section: reading.Section | tuple[str, str], reader: _R
 
 
 def find_hand_over(row: dict, reader: _Reader) -> hand_over.HandOver | None:
-    """Return the hand-over of a study's report to a language model, or None if the model need not read the report.
+    """Return the part of a study's report that a language model must read, or None if it need not read the report.
     ``reader.options.engine`` must be ``rules``."""
     section = reading.read_section(row, reader.options)
     return hand_over.find_hand_over(row, section, section_line(row, section, reader), reader.options)
@@ -221,7 +221,8 @@ def _sentences(text: str) -> list[str]:
 
 
 def _tuples(section: reading.Section, structure: engine.Structure) -> list[dict]:
-    """Return an engine's tuples of a section. ``span`` counts the characters of the section, not of the sentence."""
+    """Return an engine's finding tuples of a section. ``span`` counts the characters of the section, not the
+    sentence."""
     tuples, spans = structure(section.sentences), section.spans
     for item in tuples:
         offset = spans[item["sentence_index"] - 1][0] if 0 < item["sentence_index"] <= len(spans) else 0

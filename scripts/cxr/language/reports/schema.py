@@ -8,8 +8,8 @@ from cxr.base.vocabulary import LESIONS
 
 RESOURCE_FILES = ("reading/line.schema.json",)
 HEDGES = ("definite", "strong", "weak")
-"""Certainty grades of a statement, from most to least certain. A positive tuple is ``definitive`` if all its grades are
-definite."""
+"""Certainty grades of a statement, from most to least certain. A positive finding is ``definitive`` if all its grades
+are definite."""
 
 
 class Quarantined(Exception):
@@ -22,7 +22,7 @@ class Finding:
 
     entity: name of the finding, without its location.
     sentence_index: number of the sentence in the section, from 1.
-    presence, certainty: as in Figure 9.
+    presence, certainty: "positive" or "negative", and "definitive" or "tentative", as in Figure 9.
     location: location phrases of the text; null if the text names none.
     predicted_lesion_type: the disease that the finding represents, one of the seven lesion types or another name
         ("scar", "nipple shadow"); null unless there is exactly one.
@@ -67,14 +67,14 @@ def line_schema() -> dict:
 
 
 def json_schema() -> dict:
-    """Return the JSON schema of a list of tuples. The output of every engine must match it."""
+    """Return the JSON schema of a list of finding tuples. The output of every engine must match it."""
     schema = line_schema()
     return {"$defs": schema["$defs"]} | schema["properties"]["tuples"]
 
 
 def problems(tuples: list[dict], sentences: int) -> list[str]:
-    """Return the errors of an engine's tuples, which are violations of the schema and wrong sentence numbers or spans.
-    ``sentences``: number of sentences. The errors quote no text of the report, so they may be logged."""
+    """Return the errors of an engine's finding tuples, which are violations of the schema and wrong sentence numbers or
+    spans. ``sentences``: number of sentences. The errors quote no text of the report, so they may be logged."""
     import jsonschema
 
     errors = jsonschema.Draft202012Validator(json_schema()).iter_errors(tuples)

@@ -1,4 +1,4 @@
-"""Settings of the reports: the engine, and the paper's language models."""
+"""Settings of the reports stage, of its engine and of the paper's language models."""
 
 from typing import Literal
 

@@ -11,8 +11,7 @@ INPUTS = {"structured": "results/reports/structured/{shard}.jsonl", "mapping": "
 
 
 def load(options) -> Structure:
-    """Return the function that converts a section's sentences to tuples. ``options``: an ``EngineOptions`` with
-    ``files``."""
+    """Return the function that converts a section's sentences to finding tuples. ``options``: an ``EngineOptions``."""
     from cxr.language.reports import rules
     from cxr.language.reports.llm.join import Joiner
     from cxr.language.reports.rules import lexicon

@@ -24,9 +24,9 @@ _STEM = 5
 
 @dataclass(frozen=True)
 class Joiner:
-    """A converter of the model's findings to tuples. ``places`` is {(location, entity): (category, zone labels)} of all
-    mapped pairs. ``rules`` is the rules engine's function. ``unsided_effusion``: whether an effusion without a side
-    gets both lung bases."""
+    """A converter of the model's findings to finding tuples. ``places`` is {(location, entity): (category, zone
+    labels)} of all mapped pairs. ``rules`` is the rules engine's function. ``unsided_effusion``: whether an effusion
+    without a side gets both lung bases."""
 
     places: Mapping[Term, tuple[str | None, list[str]]]
     lexicon: Lexicon
@@ -34,8 +34,8 @@ class Joiner:
     unsided_effusion: bool
 
     def tuples(self, findings: list[dict], sentences: list[str]) -> list[dict]:
-        """Return a section's findings as tuples. ``span`` is a range of characters in the finding's sentence. Raises
-        :class:`cxr.language.reports.schema.Quarantined` if a finding's sentence does not mention the entity."""
+        """Return a section's findings as finding tuples. ``span`` is a range of characters in the finding's sentence.
+        Raises :class:`cxr.language.reports.schema.Quarantined` if a finding's sentence does not mention the entity."""
         rules_tuples = self.rules(sentences)
         joined_findings = []
         for number, finding in enumerate(findings):
@@ -150,8 +150,9 @@ def _alike(first: Entity, second: Entity) -> bool:
 
 
 def _neighbours(entity: Entity, explained: Iterable[Entity], read: dict | None) -> str | list[str] | None:
-    """Return the lesion types that must not be denied in a study because of a finding, as ``schema.Finding.related``.
-    ``explained``: diseases that the finding may represent. ``read``: its tuple by the rules engine."""
+    """Return the lesion types that must not be denied in a study because of a finding, in the form of
+    ``schema.Finding.related``. ``explained``: diseases that the finding may represent. ``read``: its tuple by the rules
+    engine."""
     related_names = [
         entity.related,
         *(explanation.related for explanation in explained if explanation.related != entity.lesion),

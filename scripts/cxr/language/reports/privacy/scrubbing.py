@@ -19,8 +19,8 @@ from cxr.language.reports.privacy.surrogates import Surrogates, find_dates
 from cxr.llm.guards import addresses_the_model
 
 KINDS = ("name", "address", "date", "record", "phone", "web", "age", "signature", "markup", "order")
-"""Kinds of removed text. "address" is a place or an institution, "web" a mail or web address, "age" an age above 89,
-and "order" an instruction to a language model."""
+"""Kinds of removed text. An "address" is a place or an institution, "web" is a mail or web address, an "age" is an age
+above 89, and an "order" is an instruction to a language model."""
 
 _HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|head|title|template)\b[^>]*>.*?(?:</\1\s*>|\Z)", re.I | re.S)
 _TAGS = (

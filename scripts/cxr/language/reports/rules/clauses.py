@@ -91,8 +91,8 @@ def _ended(words: list[str], start: int, end: int) -> bool:
 
 def longest_phrases(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
     """Return (tag, start, end), in tokens, of the phrases with one of ``tags``. Of overlapping phrases, only the
-    longest counts. Links have their certainty grade in place of the tag, and phrases with the tag ``bound`` have
-    None."""
+    longest counts. For the tags ``link`` and ``reversed``, the first member is the certainty grade instead. For
+    ``bound``, it is None."""
     tagged_hits = [hit for hit in hits if hit[0] in tags]
     if not tagged_hits:
         return []
@@ -175,7 +175,8 @@ def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], le
 
 def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
     """Return the commas that end a denial because a new statement follows ("without effusion, *the* lungs show ...").
-    The comma in "effusion without edema, and atelectasis" is included, because a list of two items has no comma."""
+    In "effusion without edema, and atelectasis", the comma ends the denial, because a list of two items has no
+    comma."""
     verbs = {s for tag, _, s, _ in hits if tag in ("verb", "link")}
     denials = [start for start, _ in longest_spans(hits, "deny", "deny_not")]
     joints = set()

@@ -78,8 +78,8 @@ def _slips(word: str) -> set[str]:
 FILES = ("entities", "composites", "scope", "links", "locations", "slots", "spelling", "shorthand")
 RESOURCE_FILES = ("lexicon",)
 CUE_SETS = ("negation", "no_new", "strong", "suspicion", "weak", "elsewhere")
-"""Kinds of cues (words that deny or hedge a finding). For each kind, a negspacy component of this name finds the
-findings to which the cues apply."""
+"""Kinds of cues (words that deny or hedge a finding). A negspacy component for each kind, of the same name, finds the
+findings to which its cues apply."""
 TAGS = (
     "refuted", "denied_that", "changes", "unfinished", "likewise", "exceptions", "persists", "on_prior", "states",
     "appeared", "beyond", "not_all",
@@ -188,7 +188,7 @@ class Lexicon:
         return self._tokens(text)
 
     def cued(self, doc: Doc) -> list[str]:
-        """Return the kinds of cues (``CUE_SETS``) that occur in ``doc``."""
+        """Return the kinds of denying or hedging words (``CUE_SETS``) that occur in ``doc``."""
         cued_names = {self.nlp.vocab.strings[key] for key, _, _ in self._cued(doc)}
         return [name for name in CUE_SETS if name in cued_names]
 
@@ -259,7 +259,7 @@ class Lexicon:
             self._put(tag, None, phrases)
 
     def _negex(self, name: str) -> Negex:
-        """Return a negspacy component for one kind of cue. It treats the clauses of this engine as sentences."""
+        """Return a negspacy component for one of ``CUE_SETS``. It treats the clauses of this engine as sentences."""
         phrases = self._phrases_of(name)
         terms = {
             "pseudo_negations": phrases["not"],
@@ -270,8 +270,8 @@ class Lexicon:
         return Negex(self.nlp, name, terms, extension_name=name, span_keys=["mentions"])
 
     def _phrases_of(self, name: str) -> dict[str, list[str]]:
-        """Return the phrases of one kind of cue as {"before": cues before a finding, "after": cues after a finding,
-        "not": phrases that only look like cues}."""
+        """Return the phrases of one of ``CUE_SETS`` as {"before": phrases that act on a finding after them, "after":
+        phrases that act on a finding before them, "not": phrases that only look like these}."""
         row = self.scope[name]
         if isinstance(row, list):
             row = {"before": row, "after": [], "not": []}

@@ -68,7 +68,8 @@ def find_labels(
 
 
 def sort_labels(zone_labels: set[str]) -> list[str]:
-    """Return the labels in the order of ``ZONE_LABELS``, without a lung of which a zone is labelled (Figure 10)."""
+    """Return the labels in the order of ``ZONE_LABELS``. A whole lung is left out if one of its zones is labelled
+    (Figure 10)."""
     lungs = {f"{side_of(label)} lung" for label in zone_labels if label not in LUNGS}
     return [label for label in ZONE_LABELS if label in zone_labels - lungs]
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from cxr.language.reports.rules.lexicon import Composite, Entity, Lexicon
 
 Hit = tuple[str, object, int, int]
-"""(tag, value, start, end) of a phrase of the lexicon in a sentence, in tokens [start, end)."""
+"""A phrase of the lexicon in a sentence, as (tag, value, start, end) in tokens [start, end). The tag is the kind of
+phrase."""
 SIDED = ("side", "level", "fused", "half")
 """Tags of the phrases that name a side or a part of a lung."""
 PLACED = (*SIDED, "place")
@@ -99,7 +100,8 @@ def _with_composites(words: list[str], hits: list[Hit], mentions: list[Mention],
 
 
 def _same(mention: Mention, composite: Composite) -> bool:
-    """Return whether a mention without a state of its own names a composite's finding ("borderline cardiomegaly")."""
+    """Return whether a mention without a state of its own names the finding of ``composite`` ("borderline
+    cardiomegaly")."""
     entity = mention.entity
     if entity is None or "composite" in mention.flags:
         return False
@@ -107,8 +109,8 @@ def _same(mention: Mention, composite: Composite) -> bool:
 
 
 def _part_itself(mention: Mention, *parts: tuple[int, int]) -> bool:
-    """Return whether a mention lies inside the subject or the state of a composite (``parts``) and so is no finding of
-    its own. For example, the "collapse" of a vertebra is not a collapse of the lung."""
+    """Return whether a mention is only a part (subject or state, ``parts``) of a finding that two parts name together.
+    For example, the "collapse" of a vertebra is not a collapse of the lung."""
     plain = mention.entity is not None and "composite" not in mention.flags
     return plain and any(s <= mention.start and mention.end <= e for s, e in parts)
 

@@ -70,7 +70,8 @@ def _deny(mention: Mention, denied: bool) -> None:
 
 
 def _keep_described(words, hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Undo the denial of a described finding. In "no cavitation within the right opacity", the opacity is present."""
+    """Undo the denial of a finding that only says where or whose the denied thing is. In "no cavitation within the
+    right opacity", the opacity is present."""
     denial_ends = [end for _, end in clauses.longest_spans(hits, "deny", "deny_not")]
     sided = tokens_of(hits, *PLACED)
     leads = lexicon.told_of["beside"] | lexicon.told_of["part"]

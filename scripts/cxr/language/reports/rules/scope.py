@@ -19,7 +19,7 @@ _VERSUS = frozenset(("versus", "vs"))
 def apply_scope(
     doc: Doc, placed_mentions: list[tuple[Mention, int]], clause_starts: Iterable[int], lexicon: Lexicon
 ) -> None:
-    """Add each kind of cue (``lexicon.CUE_SETS``) that applies to a mention, such as "negation" or "weak", to the
+    """Add each kind of denying or hedging words (``lexicon.CUE_SETS``, such as "weak") that applies to a mention to the
     mention's flags. ``placed_mentions`` has (mention, first token of its sentence in ``doc``)."""
     cued = lexicon.cued(doc) if placed_mentions else []
     if not cued:
@@ -80,7 +80,7 @@ def leave_unassessed_open(words: list[str], hits: list[Hit], mentions: list[Ment
 
 
 def _over(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
-    """Return whether a statement has only a finding and a word such as "resolved" ("Edema resolved.")."""
+    """Return whether a statement consists of a finding and a word such as "resolved" ("Edema resolved.")."""
     state, after = words[mention.end : mention.end + 1], words[mention.end + 1 : mention.end + 2]
     over = bool(state) and state[0] in ("resolved", "cleared", "gone", "disappeared", "vanished")
     return over and (not after or after[0] in lexicon.behind["ends"])
@@ -133,8 +133,8 @@ def _unchanged(words: list[str], mention: Mention, hits: list[Hit]) -> bool:
 
 
 def _behind(words: list[str], end: int, lexicon: Lexicon) -> str:
-    """Return the grade of an adjective that follows a finding and ends the statement ("effusions likely."). Without
-    such an adjective, the grade is "definite". ``end`` is the token after the finding."""
+    """Return the certainty grade of an adjective that follows a finding and ends the statement ("effusions likely.").
+    Without such an adjective, the grade is "definite". ``end`` is the token after the finding."""
     while end < len(words) and words[end] in lexicon.behind["skip"]:
         end += 1
     if end < len(words) and (end + 1 == len(words) or words[end + 1] in lexicon.behind["ends"]):

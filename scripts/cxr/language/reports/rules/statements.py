@@ -46,7 +46,7 @@ def sort_lesions(lesions: Iterable[str]) -> list[str]:
 
 
 class _Words(NamedTuple):
-    """Whether a sentence has words of each kind. A kind is a list of the lexicon, such as words of comparison."""
+    """Whether a sentence has words of each kind, such as requests or comparisons. The lexicon lists these words."""
 
     requests: bool
     not_assessed: bool

@@ -41,7 +41,7 @@ class _Piece:
 
 
 def structure_sentences(sentences: Sequence[str], unsided_effusion: bool) -> list[dict]:
-    """Return a section's tuples (``schema.Finding``) as dicts. ``span`` counts characters within the sentence.
+    """Return a section's finding tuples (``schema.Finding``) as dicts. ``span`` counts characters within the sentence.
     Sentences that are tied to each other (:class:`Ties`) are read together. A sentence without ties is read alone, so
     its tuples are the same in every report. ``unsided_effusion``: as in :func:`mapping.find_labels`."""
     tuples, start, lexicon = [], 0, load_lexicon()
@@ -182,8 +182,8 @@ def _find_tuples(pieces: Iterable[_Piece], unsided_effusion: bool, lexicon: Lexi
 
 
 def _parted(places: list[Place], lexicon: Lexicon) -> list[list[Place]]:
-    """Return the locations of a finding as lists, one for each tuple that the finding gets. Locations on the other side
-    that have no zone label ("retrocardiac") form a second tuple, because a tuple with zone labels does not forbid
+    """Return the locations of a finding as lists, one for each finding tuple that it gets. Locations on the other side
+    that have no zone label ("retrocardiac") get a tuple of their own, because a tuple with zone labels does not forbid
     denials at other locations."""
     zones = [place for place in places if place.level is not None]
     apart = [place for place in places if zones and is_on_other_side(place, zones, lexicon)]
