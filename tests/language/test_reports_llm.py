@@ -144,8 +144,11 @@ GOOD = json.dumps({"findings": [finding()]})
         (json.dumps({"findings": [finding(presence="maybe")]}), "findings.0.presence: enum"),
         (json.dumps({"findings": [finding(location=[])]}), "findings.0.location: anyOf"),
         (json.dumps({"findings": [finding(note="x")]}), "findings.0: additionalProperties"),
-        (json.dumps({"findings": [finding(entity=" . ")]}), "findings.0: a text is blank"),
-        (json.dumps({"findings": [finding(), finding(presence="negative")]}), "findings.1: two statuses of an entity"),
+        (json.dumps({"findings": [finding(entity=" . ")]}), "findings.0: its entity, location or lesion type is blank"),
+        (
+            json.dumps({"findings": [finding(), finding(presence="negative")]}),
+            "findings.1: presence or certainty contradicts an earlier finding",
+        ),
         (json.dumps({"findings": [finding()] * 81}), "findings: maxItems"),
     ],
 )

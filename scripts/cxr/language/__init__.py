@@ -1,1 +1,1 @@
-"""Stages that read texts, shared by all systems."""
+"""Stages that read radiology reports. All systems of the pipeline (ILS, RadVLM and others) use them."""

@@ -25,7 +25,8 @@ MAX_LINES = 2048  # maximum number of replies in a file
 
 
 def answer_digest(options: ModelOptions, code: str) -> str:
-    """Return a digest of everything that an answer depends on. A model folder enters by its file names and sizes."""
+    """Return a digest of everything that an answer depends on. ``code`` is a digest of the code. Of a model in a
+    folder, the names and sizes of the files count."""
     facts = describe_files(options.model) if Path(options.model).is_dir() else b""
     settings = {field.name: getattr(options, field.name) for field in fields(ModelOptions)}
     settings_json = json.dumps(settings | {"code": code}, sort_keys=True).encode()
@@ -34,10 +35,8 @@ def answer_digest(options: ModelOptions, code: str) -> str:
 
 def cache_replies(generate: Generate, *, folder: Path, digest: str) -> Generate:
     """Return a function like ``generate`` that takes replies from ``folder`` if possible, and stores new ones there.
-
-    Old replies are deleted if the folder has another ``digest``. Raises StoreError if a file of replies is damaged.
-    """
-    warning = f"{folder} holds answers of another model, prompt or code: they are deleted, and all are asked again"
+    Replies that were stored under another ``digest`` are deleted. Raises StoreError if a file of replies is damaged."""
+    warning = f"{folder} holds answers of another model, prompt or code: they are deleted, and all questions repeated"
     prepare_folder(folder, digest, pattern=PATTERN, warning=warning)
     stored_lines = [line for path in sorted(folder.glob(PATTERN)) for line in read_lines(path)]
     reply_by_key = {(line["question"], line["attempt"]): _reply_of(line) for line in stored_lines}
@@ -75,7 +74,7 @@ def record_replies(generate: Generate, lines: list[dict]) -> Generate:
 
 
 def replay_replies(paths: Sequence[str], rule: str) -> Generate:
-    """Return a function that replays the stored replies of a rule's jobs. It raises UserError for a new question."""
+    """Return a function that replays the replies that a rule's jobs stored. It raises UserError for a new question."""
     replies = {(line["question"], line["attempt"]): _reply_of(line) for path in paths for line in read_lines(path)}
 
     def replay_generate(questions: list[Question], attempt: int) -> list[Reply]:

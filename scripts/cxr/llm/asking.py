@@ -1,4 +1,4 @@
-"""Asking a model many questions at once. A question with an invalid answer is asked again, and finally quarantined."""
+"""Asking a model many questions at once. A question with an invalid answer is asked again, a few times at most."""
 
 import json
 import logging
@@ -20,11 +20,9 @@ _FENCE = re.compile(r"\s*```(?:json)?\s(.*?)\s*```\s*", re.DOTALL | re.IGNORECAS
 
 @dataclass(frozen=True)
 class Question:
-    """A question: messages, the JSON schema of the answer, and a further check of the answer.
-
-    ``schema`` is None for an answer in free text. ``contradiction`` returns the fault of an answer, or None if the
-    answer is valid. ``seed`` is the sampling seed, None for the seed in the options.
-    """
+    """A question: messages, the JSON schema of the answer, and a further check of the answer. ``schema`` is None for an
+    answer in free text. ``contradiction`` returns a description of the answer's fault, or None for a valid answer.
+    ``seed`` is the sampling seed. If it is None, the seed in the options is used."""
 
     messages: Messages
     schema: dict | None
@@ -34,7 +32,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer to a question: a valid value, or the problem and the raw text of the last attempt (for the quarantine)."""
+    """Answer to a question. It has a valid value, or the problem and the raw text of the last attempt."""
 
     value: object = None
     problem: str | None = None
@@ -50,11 +48,8 @@ Generate = Callable[[list[Question], int], list[Reply]]
 def ask(
     questions: list[Question], generate: Generate, options: ModelOptions, compute: dict | None = None
 ) -> list[Answer]:
-    """Ask questions and return their answers, in order.
-
-    Raises Broken if no answer is usable, and their number is at least ``failures_in_row`` of the settings section
-    ``compute``.
-    """
+    """Ask questions and return their answers, in order. Raises Broken if no answer is usable and there are at least
+    ``compute["failures_in_row"]`` answers."""
     room = options.context - options.max_tokens
     fits = [_max_tokens(question.messages, options) <= room for question in questions]
     answers = [Answer(problem=None if is_short else TOO_LONG) for is_short in fits]
@@ -124,7 +119,7 @@ def _check_reply(reply: Reply, question: Question, attempts: int) -> Answer:
 
 
 def find_violation(answer: object, schema: dict) -> str | None:
-    """Return the first violation of the schema, None if there is none. The text does not quote the answer."""
+    """Return the first violation of the schema, or None. The text does not quote the answer."""
     import jsonschema
 
     error = next(jsonschema.Draft202012Validator(schema).iter_errors(answer), None)

@@ -48,7 +48,7 @@ def connect_lazily(options: ModelOptions, settings: Mapping) -> Generate:
 
 
 def connect_resumably(options: ModelOptions, execution: Mapping) -> Generate:
-    """Return the function of :func:`connect_lazily`, with a cache in the folder ``execution["answers"]`` if set."""
+    """Return the function of :func:`connect_lazily`, with a cache in the folder ``execution["answers"]``, if given."""
     generate = connect_lazily(options, execution)
     if not execution.get("answers"):
         return generate

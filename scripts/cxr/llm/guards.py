@@ -1,4 +1,4 @@
-"""Guards against prompt injection. A report or other external text cannot end its turn or give orders to a model.
+"""Guards against prompt injection, so that a report or other external text cannot give orders to a model.
 
 A stage sends a text only if :func:`addresses_the_model` is false, and only after :func:`neutralize`.
 """
@@ -23,7 +23,7 @@ _INVISIBLE = re.compile(
     r"\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]"
 )
 _TAGS = {0xE0000 + code: code for code in range(0x20, 0x7F)}
-"""{code of an invisible tag character: code of the ASCII character as which a model may read it}."""
+"""{code of an invisible Unicode tag: code of the ASCII character that a model may read in its place}."""
 _LOOKALIKES = {
     "a": "аАɑαΑᴀ", "b": "вВΒʙ", "c": "сСϲᴄ", "d": "ԁᴅ", "e": "еЕεΕᴇ", "g": "ɡɢ", "h": "һНΗʜ", "i": "іІıɩιΙɪ",
     "j": "јЈᴊ", "k": "кКκΚᴋ", "l": "ӏʟ", "m": "мМΜᴍ", "n": "ηΝոռɴ", "o": "оОοΟσօᴏ", "p": "рРρΡᴘ", "q": "ԛ", "r": "гʀ",
@@ -35,7 +35,7 @@ _LATIN = {ord(letter): latin for latin, letters in _LOOKALIKES.items() for lette
 
 
 def neutralize(text: str) -> str:
-    """Replace brackets and control characters, and remove invisible ones, so that a text cannot end its turn."""
+    """Replace brackets and control characters, and remove invisible ones, so that a text cannot end the user's turn."""
     return _CONTROL.sub(" ", _INVISIBLE.sub("", text)).translate(_HARMLESS)
 
 
@@ -46,12 +46,13 @@ def fill_slots(template: str, **slots: str) -> str:
 
 
 def addresses_the_model(text: str, fields: tuple[str, ...] = ()) -> bool:
-    """Return whether a text gives orders to a model, or contains chat-template marks or ``fields`` of an answer."""
+    """Return whether a text gives orders to a model, or contains chat-template marks or an answer's ``fields``."""
     return _order_pattern(fields).search(_normalize(text)) is not None
 
 
 def _normalize(text: str) -> str:
-    """Return a text as a model may read it: tags and entities decoded, similar letters made Latin, no accents."""
+    """Return a text as a model may read it, with tags and entities decoded, similar letters made Latin, and no
+    accents."""
     if "&" in text:
         text = html.unescape(text)
     if text.isascii():

@@ -21,7 +21,7 @@ IMAGE_MODES = ("L", "RGB", "P", "1")  # PIL modes of images with at most 8 bits 
 
 @dataclass(frozen=True, eq=False)
 class PromptImage:
-    """An image in a prompt: a PNG or JPEG file, or a uint8 array, grey (H, W) or RGB (H, W, 3)."""
+    """An image in a prompt. It is a PNG or JPEG file, or a uint8 array, either grey (H, W) or RGB (H, W, 3)."""
 
     source: Path | np.ndarray
 
@@ -74,7 +74,7 @@ class PromptImage:
 
 
 Messages = list[dict[str, str | list[str | PromptImage]]]
-"""Chat messages: ``role`` and ``content``, which is a text or an ordered list of texts and images."""
+"""Chat messages. Each has a ``role`` and a ``content``, which is a text or an ordered list of texts and images."""
 
 
 def fill_prompt(prompt: Mapping[str, str], images: Sequence[PromptImage] = (), **slots: str) -> Messages:

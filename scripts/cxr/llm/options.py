@@ -11,11 +11,9 @@ TIMEOUT_S = 600  # time limit of one request to a server, seconds
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """Settings of a model that change its answers.
-
-    ``key`` is the settings section of the model, for messages. ``pictures`` is the maximum number of images per
-    question. ``picture_tokens`` is the maximum number of tokens that the model uses for an image.
-    """
+    """Settings of a model that change its answers. ``key`` is the settings section of the model, for messages.
+    ``pictures`` is the maximum number of images per question. ``picture_tokens`` is the maximum number of tokens that
+    the model uses for an image."""
 
     key: str
     transport: str
@@ -45,11 +43,9 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class Execution:
-    """Settings of the section ``llm`` for how a model runs. They do not change its answers.
-
-    ``server_key`` is the key of the server's address, for messages. ``remote_ok`` says whether patients' texts and
-    images may be sent to a server outside this machine and its private network.
-    """
+    """Settings of the section ``llm`` for how a model runs. They do not change its answers. ``server_key`` is the
+    settings key of the server's address, for messages. ``remote_ok`` says whether patients' texts and images may be
+    sent to a server outside this machine and its private network."""
 
     gpus: int
     gpu_memory: float

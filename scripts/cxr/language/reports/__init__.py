@@ -1,1 +1,1 @@
-"""Extraction of findings from reports: one section, its sentences, and a tuple per affirmed or denied finding."""
+"""Extraction of findings from reports. Each finding that is affirmed or denied becomes a record, called a tuple."""

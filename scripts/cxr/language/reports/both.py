@@ -1,4 +1,4 @@
-"""The engine "both", in which a language model reads only the reports that the rules engine hands over.
+"""The engine ``both``. The rules engine reads all reports and hands some of them over to a language model.
 
 :mod:`cxr.language.reports.hand_over` selects these reports and decides which denials of the model count.
 """
@@ -7,9 +7,11 @@ from cxr.language.reports import vllm
 from cxr.language.reports.engine import Structure
 
 INPUTS = {"structured": "results/reports/structured/{shard}.jsonl", "mapping": "results/reports/mapping.jsonl"}
-"""Input files, as for the engine vllm. ``structured`` has answers only for the reports that are handed over."""
+"""Files that the engine reads besides the cohort, as for the engine ``vllm``. ``structured`` has the language model's
+findings, here only for the reports that the rules engine hands over."""
 
 
 def load(options) -> Structure:
-    """Return the function that reads the reports that are handed over. ``options``: as for the engine vllm."""
+    """Return the language model's function, as :func:`cxr.language.reports.vllm.load` does. The function reads only the
+    reports that the rules engine hands over."""
     return vllm.load(options)

@@ -1,7 +1,7 @@
 """Comparison of the language model with the rules engine on the same sentences.
 
-For each study and engine, a lesion type is *affirmed* if a positive tuple has it as its lesion type or a candidate. It
-is *denied* if only negative tuples have it, and otherwise *unmentioned*.
+An engine *affirms* a lesion type in a study if one of its positive findings is of this type or may represent it. It
+*denies* the type if only negative findings are of this type. Otherwise, the type is *unmentioned*.
 """
 
 from collections.abc import Iterable
@@ -23,8 +23,8 @@ LESION = {"lesion": Column(pl.String, "Lesion type.")}
 AGREEMENT = LESION | {
     "studies": Column(pl.Int64, "Studies compared."),
     "both_affirm": Column(pl.Int64, "Studies in which both engines affirm the type."),
-    "only_engine_affirms": Column(pl.Int64, "Studies in which only the chosen engine affirms the type."),
-    "only_rules_affirm": Column(pl.Int64, "Studies in which only the rules affirm the type."),
+    "only_engine_affirms": Column(pl.Int64, "Studies in which only the language model affirms the type."),
+    "only_rules_affirm": Column(pl.Int64, "Studies in which only the rules engine affirms the type."),
     "both_deny": Column(pl.Int64, "Studies in which both engines deny the type."),
     "both_silent": Column(pl.Int64, "Studies in which neither engine mentions the type."),
     "agreement": Column(
@@ -36,17 +36,17 @@ AGREEMENT = LESION | {
 DISAGREEMENTS = {
     "study_id": Column(pl.String, "Study."),
     **LESION,
-    "engine": Column(pl.String, "State by the chosen engine: affirmed, denied or unmentioned."),
-    "rules": Column(pl.String, "State by the rules."),
-    "sentences": Column(pl.String, "Numbered sentences in which either engine finds the type."),
+    "engine": Column(pl.String, "State from the language model: affirmed, denied or unmentioned."),
+    "rules": Column(pl.String, "State from the rules engine: affirmed, denied or unmentioned."),
+    "sentences": Column(pl.String, "Numbered sentences in which either engine affirms or denies the type."),
 }
 
 
 def run(*, reports: list[str], agreement: str, disagreements: str, effusion_without_side: str) -> None:
-    """Write ``agreement`` (one row per lesion type) and ``disagreements`` (one row per study and lesion type).
+    """Write ``agreement`` (one row per lesion type) and ``disagreements`` (one row per study and disputed lesion type).
 
-    Compare only studies that the language model read and the rules engine can read. Sections in other languages and
-    reports that the rules engine refuses are left out. ``effusion_without_side``: as in the stage's settings.
+    Compare only studies that the language model has read and the rules engine can read. Sections in other languages and
+    reports that the rules engine refuses are left out. ``effusion_without_side`` is the setting of the reports stage.
     """
     structure = rules.load(EngineOptions(effusion_without_side))
     report_vocabulary = vocabulary.load_vocabulary()
@@ -83,20 +83,21 @@ def _names(item: dict, lesion: str) -> bool:
 
 
 def lesion_state(tuples: Iterable[dict], lesion: str) -> str:
-    """Return the state of a lesion type in a study: one of ``STATES``."""
+    """Return the state of a lesion type ("affirmed", "denied" or "unmentioned") by the finding tuples of a study."""
     presences = {item["presence"] for item in tuples if _names(item, lesion)}
     return "affirmed" if "positive" in presences else "denied" if presences else "unmentioned"
 
 
 def cohens_kappa(table: np.ndarray) -> float:
-    """Return Cohen's kappa of a square table of counts, or NaN if the table is empty or has only one state."""
+    """Return Cohen's kappa of a square table of counts, or NaN if all counts are in one diagonal cell or are 0."""
     total = table.sum()
     chance = (table.sum(0) * table.sum(1)).sum() / total**2 if total else 1.0
     return float("nan") if chance == 1 else float((np.trace(table) / total - chance) / (1 - chance))
 
 
 def _agreement_row(lesion: str, table: np.ndarray) -> list:
-    """Return a row of :data:`AGREEMENT`. ``table`` counts studies by the states of the engine (rows) and the rules."""
+    """Return a lesion type's row of :data:`AGREEMENT`. ``table`` (3, 3) has numbers of studies by the state from the
+    language model (rows) and from the rules engine (columns), both in the order of ``STATES``."""
     total = int(table.sum())
     yes = np.array([[table[0, 0], table[0, 1:].sum()], [table[1:, 0].sum(), table[1:, 1:].sum()]])
     affirming, silent = [int(yes[0, 0]), int(yes[0, 1]), int(yes[1, 0])], [int(table[1, 1]), int(table[2, 2])]

@@ -1,7 +1,7 @@
-"""Reports that correct themselves: "'now effusion' should read 'no effusion'", "the above opacity is on the LEFT".
+"""Reports that correct themselves, such as "'now effusion' should read 'no effusion'" or "the opacity is on the LEFT".
 
-A quoted correction is applied if its wrong words occur exactly once in the text. Any other correction makes the report
-unusable, because it is unclear which of its statements still hold.
+A correction that quotes the wrong and the right words is carried out if the wrong words occur exactly once in the text.
+Any other correction makes the report unusable, because it is unclear which of its statements still hold.
 """
 
 import re
@@ -30,11 +30,12 @@ _NOT_THE_SIDE = re.compile(r"\s*\((?:and\s+)?not\s+(?:the\s+)?(?:right|left)\)",
 
 
 class CorrectedReport(Exception):
-    """Raised for a correction that cannot be applied. The message quotes no text of the report."""
+    """Raised for a correction that cannot be carried out. The message quotes no text of the report."""
 
 
 def apply_corrections(text: str) -> str:
-    """Return a text with its quoted corrections applied. Raises CorrectedReport for any other correction."""
+    """Return a text in which corrections that quote the wrong and the right words ("'left' should read 'right'") are
+    carried out. Raises CorrectedReport for any other correction."""
     text = _NOT_THE_SIDE.sub("", text)
     for match in list(_QUOTED.finditer(text)) if "should" in text else ():
         remaining = text.replace(match[0], "")
@@ -48,8 +49,8 @@ def apply_corrections(text: str) -> str:
 
 
 def find_contradiction(tuples: Sequence[dict], addendum: Sequence[dict]) -> str | None:
-    """Return a lesion type for which an addendum contradicts the report, or None. The presence or the side of the
-    lesion differs. ``tuples``, ``addendum``: finding tuples of the report and addendum."""
+    """Return a lesion type that a report and its addendum state differently, in presence or in side, or None.
+    ``tuples`` and ``addendum`` are the finding tuples of the report and of its addendum."""
     for item in (item for item in tuples if item["lesion_type"]):
         for later in (later for later in addendum if later["lesion_type"] == item["lesion_type"]):
             sides, later_sides = ({side_of(label) for label in row["labels"]} for row in (item, later))

@@ -23,7 +23,7 @@ NO_TEXT = {
     b"II*\x00": "a TIFF image",
     b"MM\x00*": "a TIFF image",
 }
-"""{first bytes: description} of formats that are not text but are sometimes given as reports."""
+"""{first bytes: description} of file formats that are not text but are sometimes given as reports."""
 _SPACES = re.compile(r"[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _NO_WIDTH = re.compile(r"[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\x00]")
 _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -68,11 +68,9 @@ class NoText(Exception):
 
 
 def decode(data: bytes) -> str:
-    """Return the text of a report file. Markup of HTML, XML and RTF is removed.
-
-    The encoding is UTF-8, UTF-16 or UTF-32 by the byte-order mark, UTF-16 by zero bytes, else UTF-8 or Windows-1252.
-    Raises NoText for PDF, Office files, images and other binary data.
-    """
+    """Return the text of a report file. Markup of HTML, XML and RTF is removed. A byte-order mark gives the encoding
+    (UTF-8, UTF-16 or UTF-32). Without a mark, many zero bytes mean UTF-16. Any other file is read as UTF-8, or as
+    Windows-1252 if that fails. Raises NoText for PDF, Office files and other binary data."""
     for mark, name in NO_TEXT.items():
         if data.startswith(mark):
             raise NoText(f"{name}: save the report as plain text")
@@ -84,7 +82,8 @@ def decode(data: bytes) -> str:
 
 
 def normalize_text(text: str) -> str:
-    """Return a text without escape sequences and zero-width signs, with plain blanks and line ends, in the form NFC."""
+    """Return a text in the Unicode form NFC. Escape sequences are resolved (:func:`unescape`), zero-width characters
+    are removed, and all kinds of blanks and line ends become plain ones."""
     text = unescape(text)
     text = _NO_WIDTH.sub("", _SPACES.sub(" ", _LINE_ENDS.sub("\n", text)))
     return unicodedata.normalize("NFC", _CONTROL.sub(" ", text).translate(_LIGATURES))
@@ -109,14 +108,14 @@ def _characters(data: bytes) -> str:
 
 
 def _plausible(text: str) -> str:
-    """Return the text. Raises NoText if more than a tenth of its first 4,000 characters are control characters."""
+    """Return the text unchanged. Raises NoText if over 10 % of its first 4,000 characters are control characters."""
     if len(_CONTROL.findall(text[:4000])) > 0.1 * len(text[:4000]):
         raise NoText("binary data: save the report as plain text")
     return text
 
 
 class _Text(HTMLParser):
-    """A parser that collects the text of HTML or XML. Block elements end a line. Scripts and heads are dropped."""
+    """A parser that collects the text of HTML or XML. Block elements end a line, and scripts and heads are dropped."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -189,11 +188,9 @@ def _from_rtf(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Return a text in which the escape sequences of Excel and HL7 and the entities of HTML are resolved.
-
-    HTML tags that break a line become line ends. Other tags are removed, and scripts also with their content. "<3 mm"
-    stays because it is not a tag.
-    """
+    """Return a text in which the escape sequences of Excel and HL7 and the entities of HTML are resolved. HTML tags
+    that break a line become line ends. Other tags are removed, and scripts also with their content. "<3 mm" stays
+    because it is not a tag."""
     if "_x" in text:
         text = _EXCEL.sub(lambda match: chr(int(match[1], 16)), text)
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # surrogate pairs

@@ -1,4 +1,4 @@
-"""Interface of the engines that extract findings. Each is a module of this package with a ``load(options)``."""
+"""Interface of the engines that extract findings. Each engine is a module of this package with a function ``load``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from cxr.base.engines import engine_module
 
 Structure = Callable[[list[str]], list[dict]]
 """A deterministic function that converts a section's sentences to :class:`cxr.language.reports.schema.Finding` dicts.
-Each ``span`` counts characters within its sentence."""
+``span`` is the position of the finding within its sentence, in characters."""
 
 
 @dataclass(frozen=True)
@@ -19,5 +19,5 @@ class EngineOptions:
 
 
 def load_engine(name: str, options: EngineOptions) -> Structure:
-    """Load an engine and return its function. Raises UserError for an unknown name."""
+    """Load the engine ``name`` and return its function that extracts findings. Raises UserError for an unknown name."""
     return engine_module("cxr.language.reports", name).load(options)

@@ -35,11 +35,11 @@ _MARKED_COLUMNS = re.compile(rf"(?im)^[^.\n]*\b{_HEADING}[ \t|]+{_HEADING}\b(?:[
 _LONE_MARK = re.compile(r"(?m)\w(?:[ \t]{2,}|\t)(?:[xX*•✓✔]|\[[xX]\])(?:[ \t]{2,}\[ ?\])?[ \t]*$")
 _BULLET = re.compile(r"^\s*(?:[-*•·]|\(?\d{1,2}[.)])\s+(?=\S)")
 _SENTENCE_END = re.compile(r"\b(?:is|are|was|were) \w+$|(?<!not) (?:seen|identified|detected)$", re.IGNORECASE)
-"""Pattern of the end of a line that is a sentence, not a finding and a value ("A left effusion is present")."""
+"""Pattern of the end of a line that is a sentence ("A left effusion is present"), not a finding followed by a value."""
 _FEWEST_ROWS = 2  # minimum number of table rows, XML elements or unread lines in a form
 _LONGEST_LABEL = 40  # characters
 _MOST_WORDS = 5
-"""Maximum number of words of a value. A longer text is prose after a heading."""
+"""Maximum number of words of a value. A longer text after a colon is prose."""
 _QUESTION_WORDS = re.compile(r"^(?:(?:is|are) there (?:an?y? )?|any |(?:evidence|presence|signs?) of )+", re.IGNORECASE)
 _VALUE_FIRST = re.compile(r"^(?:[\[(](yes|no|[yn+-])[\])]|([YN])|(yes|no)\s*[-–:])\s+(?=\w)", re.IGNORECASE)
 _ANSWER_BELOW = re.compile(r"(?m)^([^\n:?.]{3,60})[?:][ \t]*\n+[ \t]*([^\n]{1,20})$")
@@ -105,21 +105,22 @@ def load_words() -> Words:
 
 @dataclass
 class Form:
-    """A text whose form lines are converted to sentences, and the kinds of form in it, such as "table"."""
+    """The text of a report, in which form lines become sentences, and the kinds of form in it, such as "table"."""
 
     text: str
     kinds: set[str] = field(default_factory=set)
 
 
 def unfold(text: str, words: Words) -> Form:
-    """Resolve escaped line ends, JSON and spoken punctuation in a text. Raises UnreadForm for invalid JSON."""
+    """Return a text as plain lines. JSON, simple XML elements, escaped line ends ("\\n") and spoken punctuation
+    ("period") are resolved. Raises UnreadForm for invalid JSON."""
     form = Form(text)
     stripped = text.strip()
     if stripped.startswith(("{", "[{")) and '"' in stripped:
         try:
             lines = list(_json_lines(json.loads(stripped, strict=False)))
         except (ValueError, RecursionError):
-            raise UnreadForm("it looks like JSON but cannot be parsed") from None
+            raise UnreadForm("the report looks like JSON but cannot be parsed") from None
         form.text, stripped = "\n".join(lines), "\n".join(lines).strip()
         form.kinds.add(JSON)
     if len(_ELEMENT.findall(form.text)) >= _FEWEST_ROWS:
@@ -135,8 +136,8 @@ def unfold(text: str, words: Words) -> Form:
 
 
 def _json_lines(value: object, name: str = "") -> Iterator[str]:
-    """Yield a line "name: value" for each value in JSON. An object with a name and one Boolean gives one line with yes
-    or no."""
+    """Yield a line "name: value" for each value in JSON. An object with a name and one Boolean gives a single line:
+    {"finding": "edema", "present": false} gives "edema: no"."""
     if isinstance(value, dict):
         labels = [value[key] for key in ("name", "finding", "label", "type") if isinstance(value.get(key), str)]
         label, truths = next(iter(labels), ""), [item for item in value.values() if isinstance(item, bool)]
@@ -158,7 +159,7 @@ def _json_lines(value: object, name: str = "") -> Iterator[str]:
 
 
 def drop_page_heads(text: str, words: Words) -> str:
-    """Remove the lines inside a text that only name a page or the patient. Sentences continue across them."""
+    """Remove page heads, lines inside a text that only name a page or the patient. Sentences continue across them."""
     lines = text.split("\n")
     has_head = [bool(line.strip()) and words.head.fullmatch(line) is not None for line in lines]
     parts: list[str] = []
@@ -185,14 +186,14 @@ class Phrases(Protocol):
         """Return whether a phrase consists only of location words."""
 
     def find_ends(self, text: str) -> list[int]:
-        """Return the position of the character after each finding in a text."""
+        """Return, for each finding in a text, the position of the character after it."""
 
 
 def read_lines(form: Form, words: Words, phrases: Phrases) -> Form:
-    """Return a form with each of its lines converted to a sentence of its own. Raises UnreadForm if a line of a form is
-    not completely understood."""
+    """Return a form in which each line with a finding and a value is a sentence ("Edema: no" becomes "No edema."). A
+    text that is no form stays unchanged. Raises UnreadForm if a line is not completely understood."""
     if _MARKED_COLUMNS.search(form.text) and _LONE_MARK.search(form.text):
-        raise UnreadForm("its columns differ only by the position of a mark")
+        raise UnreadForm("the columns of the form differ only by the position of a mark")
     reader = _LineReader(words, phrases, form.kinds)
     values = words.absent | words.present
     text = _ANSWER_BELOW.sub(
@@ -207,7 +208,7 @@ def read_lines(form: Form, words: Words, phrases: Phrases) -> Form:
     if not (form.kinds & {LINES, TICKS, TABLE} or reader.is_form or reader.unread >= _FEWEST_ROWS):
         return form
     if reader.unread:
-        raise UnreadForm(f"{reader.unread} of its lines have a finding and an unknown value")
+        raise UnreadForm(f"{reader.unread} lines of the form have a finding and an unknown value")
     form.text = re.sub(r"\n{3,}", "\n\n", "\n".join(parts))
     return form
 
@@ -224,14 +225,14 @@ class _LineReader:
     phrases: Phrases
     kinds: set[str]
     unread: int = 0  # Number of lines with a finding and an unknown value
-    is_form: bool = False  # Whether one of these lines cannot be prose
-    is_of_heading: bool = False  # Whether a heading above applies to the line: a location or an earlier image
+    is_form: bool = False  # Whether one of the counted lines cannot be prose
+    is_of_heading: bool = False  # Whether the line is below a heading that is a location or an earlier image
 
     def __post_init__(self) -> None:
         self.is_finding, self.is_place = self.phrases.is_finding, self.phrases.is_place
 
     def join_values(self, lines: Sequence[str]) -> Iterator[str]:
-        """Yield the lines. If a finding's name and its value are on consecutive lines, the two lines are joined."""
+        """Yield the lines. A line with a finding's name is joined to its value on the next line ("Edema: no")."""
         pending = ""
         for line in lines:
             value = line.strip(" .").lower()
@@ -250,7 +251,8 @@ class _LineReader:
             yield pending
 
     def read_line(self, line: str) -> str:
-        """Return a form's line as a sentence, "" if the line states nothing, and any other line unchanged."""
+        """Return a line with a finding and a value as a sentence, a line that states nothing, such as an unticked box,
+        as "", and any other line unchanged."""
         choice = _UNMARKED.fullmatch(_BULLET.sub("", line))
         if choice and self.is_finding(choice["label"].strip().lower()):
             self.kinds.add(LINES)
@@ -262,7 +264,7 @@ class _LineReader:
         return self._read_statements(line)
 
     def _read_statements(self, line: str) -> str:
-        """Return a line of one or more "finding: value" statements as sentences."""
+        """Return a line of "finding: value" statements as sentences, and a line without such a statement unchanged."""
         text = _LEVELS.sub("", _BULLET.sub("", line)).strip().rstrip(".")
         is_heading = _PRIOR_HEADING.fullmatch(text) is not None or self.is_place(text.strip(" :").lower())
         self.is_of_heading = is_heading or (self.is_of_heading and bool(text))
@@ -281,10 +283,9 @@ class _LineReader:
         return _as_paragraphs(sentence or f"{piece}." for sentence, piece in zip(sentences, pieces, strict=True))
 
     def _read_value(self, label: str, value: str, is_parted: bool = True, side: str = "") -> str | None:
-        """Return a sentence for a form's "label: value", or None if the two do not form a statement.
-
-        An unknown value that could mean yes or no is counted in ``unread``.
-        """
+        """Return a sentence for a form's "label: value", or None if the two do not form a statement. ``is_parted``:
+        whether a separator such as a colon is between the two. ``side``: side that a table's column gives. An unknown
+        value that could mean yes or no is counted in ``unread``."""
         if is_parted and (statement := self._read_list(label.lower().removesuffix(" findings"), value)):
             return statement
         bare_value = value.strip(" .()").lower()
@@ -318,14 +319,14 @@ class _LineReader:
         return None
 
     def _has_marked_finding(self, line: str) -> bool:
-        """Return whether a line contains a finding and a sign or value that only forms use."""
+        """Return whether a line contains a finding and a sign or value that only forms use, such as "=" or "2+"."""
         if not (_FIELD_MARK.search(line) or _VALUE_BEHIND.search(line)):
             return False
         ends = self.phrases.find_ends(line)
         return bool(ends and _FIELD_MARK.search(line)) or any(_VALUE_BEHIND.match(line, end) for end in ends)
 
     def _is_broken_off(self, text: str) -> bool:
-        """Return whether a short line is a finding with words that are no location, no detail and no sentence."""
+        """Return whether a short line is a finding without a readable value ("Effusion:", "Effusion Yes No")."""
         words = text.strip(" :").split()
         if text.endswith(".") or not 1 <= len(words) <= _MOST_WORDS:
             return False
@@ -338,7 +339,8 @@ class _LineReader:
         return is_choice or bool(re.search(r"\d|[*+/<>=?_✓✔✗✘×-]|^[a-z]$", remainder))
 
     def _read_list(self, label: str, value: str) -> str | None:
-        """Return a sentence for a value with a list of findings ("Absent: consolidation, edema"), or None."""
+        """Return a sentence for a list of findings after a label such as "Absent" ("Absent: consolidation, edema").
+        Return None for any other label or value."""
         names = [name.strip() for name in re.split(r"[,;/]|\band\b", value.lower())]
         if not self._is_bare(label) or not all(map(self.is_finding, names)):
             return None
@@ -346,7 +348,7 @@ class _LineReader:
         return f"No {subjects}." if label in self.words.absent else f"{subjects.capitalize()}."
 
     def _split_present(self, value: str) -> tuple[str, str]:
-        """Return (affirming word, details) of an affirming value, or ("", "") for any other value."""
+        """Return (affirming word, details) of an affirming value ("yes, small"), or ("", "") for any other value."""
         for word in sorted(self.words.present, key=len, reverse=True):
             remainder = value.removeprefix(word)
             if remainder != value and not remainder[:1].isalnum():
@@ -385,10 +387,8 @@ class _LineReader:
         return f"\n{sentence}\n"
 
     def read_table(self, block: list[str]) -> Iterator[str]:
-        """Yield the sentences of a table, or of each single line if the first line has no known column names.
-
-        Rows of findings that cannot be read are counted in ``unread``.
-        """
+        """Yield the sentences of the table ``block``. If its first line has no known column names, each line is read
+        alone. Rows of findings that cannot be read are counted in ``unread``."""
         rows = [_cells(line) for line in block if re.search(r"\w", line)]
         kinds = [self.words.columns.get(name.lower()) for name in rows[0][1:]] if rows else []
         kinds = [] if kinds in (["yes"], ["no"]) else kinds  # "Effusion | no" is not a heading
@@ -414,13 +414,12 @@ class _LineReader:
                 yield f"\n{sentence or f'{row[0]}: {value}.'}\n"
 
     def _is_bare(self, value: str) -> bool:
-        """Return whether a value only states that the finding is present or absent."""
         return value.lower() in self.words.absent | self.words.present
 
 
 def _parted(piece: str) -> tuple[str, str, bool]:
-    """Return (label, value, whether a separator parts the two). Without a separator, the value is the text in final
-    brackets or the last word."""
+    """Return (label, value, whether a separator is between the two) of a form's statement. Without a separator, the
+    value is the text in final brackets or the last word."""
     parts = _SEPARATOR.split(piece, 1)
     if len(parts) == 2:
         return parts[0], parts[1], True

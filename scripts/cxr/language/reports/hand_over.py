@@ -1,13 +1,15 @@
 """Selection of the reports that the rules engine hands over to a language model, and limits on the model's denials.
 
-This module serves the engine "both". A report is handed over if the rules engine refuses it (``REFUSALS``) or reads it
-incompletely (``find_gap``). The model's findings then replace those of the rules engine, but its denials are limited:
+This module serves the engine ``both``. A report is handed over if the rules engine refuses it (``REFUSALS``) or reads
+it incompletely (``find_gap``). The model's findings then replace those of the rules engine, but its denials are
+limited:
 
 * In a report that the rules engine refuses, no denial counts, because no second reading can confirm it.
-* In all other reports, a denial counts only if the rules engine denies the same lesion type at the same location and
-  leaves this type open nowhere in the report. Findings that the rules engine affirms still block negative pairs.
+* In all other reports, a denial counts only if the rules engine denies the same lesion type at the same location, and
+  denies this type nowhere with doubt. Findings that the rules engine affirms still prevent negative pairs.
 
-With the setting ``dataset.denials`` at ``explicit`` or ``witnessed``, a negative pair needs evidence in both readings.
+A negative pair is a training pair that denies a lesion. If the setting ``dataset.denials`` is ``explicit`` or
+``witnessed``, it needs evidence from both engines.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +21,7 @@ from cxr.language.reports.rules.statements import sort_lesions
 from cxr.language.reports.witnesses import Witness
 
 REFUSALS = ("unread_form", "corrected_report", "not_english")
-"""Reasons for which the rules engine excludes a report that a language model may be able to read."""
+"""Exclusion reasons of reports that the rules engine cannot read but a language model may be able to read."""
 UNKNOWN_WORDS, DENIAL, MENTION = "unknown_words", "denial_not_understood", "neither_affirmed_nor_denied"
 
 
@@ -39,10 +41,10 @@ def find_hand_over(
     outcome: dict | tuple[str, str],
     options: reading.ReadingOptions,
 ) -> HandOver | None:
-    """Return the hand-over of a study's report, or None if the language model need not read the report.
+    """Return the part of a study's report that a language model must read, or None if it need not read the report.
 
-    ``row`` is the study's row in the cohort. ``section`` is the section that the rules engine read. ``outcome`` is the
-    study's output line by the rules engine, or (reason, detail) if the rules engine refuses the report.
+    ``row`` is the study's row in the cohort. ``section`` is the section that the rules engine read, and ``outcome`` the
+    study's output line. Each is (reason, detail) if the report cannot be read.
     """
     if isinstance(outcome, dict):
         assert isinstance(section, reading.Section)
@@ -58,10 +60,8 @@ def find_hand_over(
 
 def find_gap(line: Mapping) -> str | None:
     """Return the reason why the rules engine reads a report incompletely, or None if it reads the report completely.
-
     There are three reasons. An unknown word could be a finding, the second reader (``witnesses.py``) does not
-    understand a denial, or a lesion type is mentioned but neither affirmed nor denied.
-    """
+    understand a denial, or a lesion type is mentioned but neither affirmed nor denied."""
     if any(row["finding"] for row in line["unknown_words"]):
         return UNKNOWN_WORDS
     witnesses = line["witnesses"]
@@ -77,8 +77,8 @@ def find_gap(line: Mapping) -> str | None:
 
 
 def limit_denials(line: dict, hand_over: HandOver) -> dict:
-    """Return the study's output line by the model, with only those denials that the rules engine confirms. Every other
-    denial gets ``denies = False``. Further evidence for negative pairs stays only if both readings have it."""
+    """Return the model's output line of a study, in which all denials that the rules engine does not confirm have
+    ``denies = False``. Further evidence for denying a lesion stays only if both engines found it."""
     line = line | {"handed_over": hand_over.reason}
     rules_line = hand_over.rules_line
     if rules_line is None:
@@ -115,7 +115,8 @@ def _denies(item: Mapping) -> bool:
 
 def _is_shared(denial: Mapping, rules_tuples: Sequence[Mapping]) -> bool:
     """Return whether the rules engine denies the lesion type of the model's ``denial`` at the same location. The result
-    is False if any tuple in ``rules_tuples`` leaves this lesion type open."""
+    is False if any finding in ``rules_tuples`` denies this type with doubt, or denies only a change ("no new
+    edema")."""
     negatives = [
         item for item in rules_tuples if item["presence"] == "negative" and item["lesion_type"] == denial["lesion_type"]
     ]
@@ -125,5 +126,5 @@ def _is_shared(denial: Mapping, rules_tuples: Sequence[Mapping]) -> bool:
 
 
 def _locations(item: Mapping) -> set[str]:
-    """Return the zone labels of a tuple. A label of a whole lung is complemented by all zones of this lung."""
+    """Return the zone labels of a tuple. For each label of a whole lung, the labels of its zones are added."""
     return set(item["labels"]).union(*(zones_of(side_of(label)) for label in item["labels"] if label in LUNGS))

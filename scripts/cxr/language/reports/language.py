@@ -21,12 +21,14 @@ _FUNCTION_WORDS = frozenset(
 """Words that nearly every English sentence has and that no language of ``languages.yaml`` uses in reports."""
 _LATIN_LETTERS = 0.7  # minimum fraction of Latin letters
 _UNKNOWN, _ENOUGH_WORDS = 0.7, 8
-"""A section of at least ``_ENOUGH_WORDS`` distinct words is in an unlisted language if a larger fraction is unknown."""
+"""A section of at least ``_ENOUGH_WORDS`` distinct words is in an unlisted language if more than this fraction of them
+is unknown."""
 
 
 @dataclass(frozen=True)
 class Language:
-    """A foreign language. ``words`` never occur in English reports. ``loose`` has all its words, even those that do."""
+    """A foreign language. ``words`` are its words that never occur in English reports. ``loose`` has all its words in
+    ``languages.yaml``."""
 
     name: str
     words: frozenset[str]
@@ -49,7 +51,7 @@ def detect_foreign(sentences: list[str], languages: tuple[Language, ...], vocabu
 
     A section is foreign if it has more foreign than English words, or a sentence with at least two foreign words and at
     most half as many English words. It is also foreign if it has a foreign word but no English function word, because
-    names of findings are the same in several languages ("Nessuna pneumonia").
+    names of findings are the same in several languages ("Nessuna pneumonia"). It is "unknown" if most words are.
     """
     text = " ".join(sentences)
     if script := _foreign_script(text):
@@ -68,7 +70,8 @@ def detect_foreign(sentences: list[str], languages: tuple[Language, ...], vocabu
 
 
 def _has_plain_word(sentences: list[str], foreign_words: frozenset[str]) -> bool:
-    """Return whether a foreign word is no name (in lower case or first in its sentence) and follows no hyphen."""
+    """Return whether one of ``foreign_words`` is probably no name. It must be in lower case or first in its sentence,
+    and must not follow a hyphen."""
     return any(
         fold_case(word) in foreign_words and (number == 0 or word.islower()) and f"-{word}" not in sentence
         for sentence in sentences
@@ -83,7 +86,7 @@ def all_foreign_words(languages: tuple[Language, ...]) -> frozenset[str]:
 
 
 def _likeliest_language(words: list[str], languages: tuple, vocabulary: Vocabulary) -> tuple[int, int, str]:
-    """Return (number of foreign words, number of English words, name) of the language that best matches the words."""
+    """Return (number of foreign words, number of English words, name) for the language that has most of ``words``."""
 
     def count(language: Language) -> tuple[int, int]:
         return sum(word in language.words for word in words), sum(word in language.loose for word in words)

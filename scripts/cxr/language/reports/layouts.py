@@ -23,9 +23,9 @@ from cxr.language.reports.decoding import normalize_text
 
 RESOURCE_FILES = ("reading/headings.yaml",)
 _NARROWEST = 60
-"""Minimum line width, in characters, that is assumed for a report, unless most of its lines are full."""
+"""Minimum line width, in characters, that :func:`line_width` assumes unless most lines are full."""
 _FEWEST = 3
-"""Minimum number of pairs of consecutive lines that can show by full lines that a text is wrapped."""
+"""Minimum number of pairs of consecutive lines from which :func:`line_width` can tell that a text is wrapped."""
 _LABEL = re.compile(r"\s*[A-Z][\w /&,-]{0,40}:(?:\s|$)")
 _ITEM = re.compile(r"\(?\d{1,2}[.)]|[-*•·]\s")
 _GOES_ON = re.compile(r"(?:[,/-]|\b(?:and|or|of|the|a|an|with|without|in|at|to|for|no|is|are|by|from|on))$", re.I)
@@ -33,7 +33,8 @@ _HYPHEN = re.compile(r"([^\W\d_]+)-$")
 
 
 def line_width(text: str) -> int:
-    """Return the line width, in characters, at which a text is wrapped."""
+    """Return the line width, in characters, at which a text is wrapped. It is the length of the longest line, but at
+    least ``_NARROWEST``, unless most lines have no room for the next word."""
     lines = [line.rstrip() for line in text.split("\n")]
     longest = max(map(len, lines))
     pairs = [(line, after.split()[0]) for line, after in pairwise(lines) if line and after.strip()]
@@ -42,7 +43,7 @@ def line_width(text: str) -> int:
 
 
 def paragraphs(text: str, width: int, hyphenated: Set[str]) -> str:
-    """Return a text with joined wrapped lines and single blanks.
+    """Return a text in which wrapped lines are joined, and several blanks become one.
 
     A blank line is put between statements on separate lines, so that each becomes a sentence. ``width`` is the result
     of :func:`line_width`. ``hyphenated`` are words that keep a hyphen at the end of a line ("left-" "sided"). Other
@@ -111,8 +112,9 @@ _LETTERS = re.compile(r"[^\W\d_]")
 
 @dataclass(frozen=True)
 class Headings:
-    """Contents of ``headings.yaml``. ``names`` is {phrase: section}. ``titles`` and ``plain`` are kinds of phrases.
-    After a word of ``prose``, a phrase is no heading. Words of ``hyphenated`` keep a hyphen at the end of a line."""
+    """Contents of ``headings.yaml``. ``names`` is {phrase: section}. ``titles`` open the findings only if no other
+    heading does. ``plain`` are headings even without capitals. After a word of ``prose``, a phrase is no heading. Words
+    of ``hyphenated`` keep a hyphen at the end of a line."""
 
     names: dict[str, str]
     titles: frozenset[str]
@@ -123,7 +125,7 @@ class Headings:
 
 
 class _Heading(NamedTuple):
-    """A heading. ``section`` is its section, ``start`` its first character, ``end`` the first character of its text."""
+    """A heading: the name of its section, and the positions of its first character and of the section's text."""
 
     section: str
     start: int
@@ -145,7 +147,8 @@ def load_headings() -> Headings:
 
 def split_layout(text: str, column: str = "") -> dict[str, str]:
     """Return {section name: text} of a report. Texts of sections with the same name are joined. ``column`` is the
-    section of the text before the first heading. If it is empty, this text may be a letterhead."""
+    manifest's column ("findings" or "impression") that the text is from. Text before the first heading belongs to this
+    section. For a report file, ``column`` is empty, and such text may be a letterhead."""
     headings = load_headings()
     text = _RULE.sub("", _EMPHASIS.sub("", normalize_text(text)))
     found_headings = list(_headings(text, headings))
@@ -169,8 +172,8 @@ def split_layout(text: str, column: str = "") -> dict[str, str]:
 
 
 def remaining_text(section_texts: dict[str, str], section_name: str) -> str:
-    """Return the text of all sections except ``section_name``, findings, impression, addendum and ``UNUSED``. Text
-    after the first sentence of the sections comparison, technique and examination is included."""
+    """Return the text that is not in ``section_name``, the findings, the impression, an addendum or ``UNUSED``. Of a
+    section of ``_ONE_SENTENCE``, the text after the first sentence is included."""
     read_names = {section_name, "findings", "impression", "addendum"}
     texts = [text for name, text in section_texts.items() if name not in read_names | UNUSED]
     texts += [_SENTENCE.sub("", section_texts.get(name, ""), 1) for name in sorted(_ONE_SENTENCE)]
@@ -178,8 +181,9 @@ def remaining_text(section_texts: dict[str, str], section_name: str) -> str:
 
 
 def _assign_loose_text(sections: dict[str, str], order: list[str], short: Set[str]) -> dict[str, str]:
-    """Return the sections, with text under a title, a comment or no heading moved to findings or last paragraph.
-    Sections of ``short`` keep only their first sentence if the report has no other text."""
+    """Fill empty findings with the text under a title or before the first heading. If there is no impression either,
+    fill the last paragraph with a comment, the end of the last section, or the text after the first sentence of a
+    section in ``short``. ``order`` has the sections in text order."""
     title = sections.pop("title", "")
     if not sections.get("findings") and title:
         sections["findings"] = title
@@ -195,7 +199,6 @@ def _assign_loose_text(sections: dict[str, str], order: list[str], short: Set[st
 
 
 def _headings(text: str, headings: Headings) -> Iterator[_Heading]:
-    """Yield the headings of a text, in text order."""
     plain = fold_case(text)
     letters = _LETTERS.findall(text[:5000])
     shouted = sum(letter.isupper() for letter in letters) > 0.8 * len(letters)
@@ -231,7 +234,9 @@ def _kind(name: str, headings: Headings) -> str:
 
 
 def _is_heading_of_line(text: str, plain: str, match: re.Match, kind: str, headings: Headings, shouted: bool) -> bool:
-    """Return whether the phrase ``match`` at the start of a line is a heading. ``shouted``: text is in capitals."""
+    """Return whether the phrase ``match`` at the start of a line is a heading. ``plain``: text in lower case without
+    accents. ``kind``: section that the phrase opens, "title" or "part". ``shouted``: whether the text is in
+    capitals."""
     name, end = text[match.start("name") : match.end("name")], match["end"]
     if end.strip() in (":", "："):
         return not (kind == "part" and name.islower() and not _is_after_break(text, match.start()))

@@ -1,4 +1,4 @@
-"""Sentences for the screen that summarize the outcomes of a cohort's reports."""
+"""Sentences for the screen that say how many reports of a cohort could not be used and how many are forms."""
 
 import csv
 import sys
@@ -32,8 +32,8 @@ def summarize_outcomes(table: list[dict]) -> str:
 
 
 def summarize_forms(table: list[dict]) -> str:
-    """Return a sentence about the number and kinds of reports that are forms, or an empty string without forms. A
-    report of several kinds counts for each kind."""
+    """Return a sentence about the number and kinds of reports that are forms, or an empty string if there are none. A
+    report with several kinds of form counts for each kind."""
     num_by_kind: Counter[str] = Counter()
     num_forms = num_unread = 0
     for row in table:

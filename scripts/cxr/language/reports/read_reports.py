@@ -37,11 +37,9 @@ class ReportsOptions(ReadingSettings):
 
 @dataclass(frozen=True)
 class _Reader:
-    """The engines and options with which a study is read.
-
-    ``options.engine`` reads first. With the engine "both", ``structures`` also has the language model, which reads the
-    reports that the rules engine hands over.
-    """
+    """The engines and options with which a study is read. ``structures`` is {engine: function that extracts findings}.
+    The engine ``options.engine`` reads every report. For the engine ``both``, this is ``rules``, and ``structures``
+    also has the language model (``vllm``), which reads the reports that the rules engine hands over."""
 
     options: ReportsOptions
     structures: dict[str, engine.Structure]
@@ -62,9 +60,9 @@ def run_shard(
     """Extract the findings from the reports of one cohort shard.
 
     Write ``output`` (JSON Lines, one line per study, sorted by study_id) and ``excluded`` (one row for each image of a
-    study without a usable report). Write the states of the report files to the table ``files_read``, if given.
-    ``files`` are the engine's input files by the keys of its ``INPUTS``. ``threads`` is ignored, because one core reads
-    hundreds of reports per second. Raises UserError for an unknown engine.
+    study without a usable report). Write the sizes, times and checksums of the report files to the table
+    ``files_read``, if given. ``files`` are the engine's input files by the keys of its ``INPUTS``. ``threads`` is
+    ignored, because one core reads hundreds of reports per second. Raises UserError for an unknown engine.
     """
     del threads
     reader = make_reader(options, str(attrs.get("code_digest", "")), **files)
@@ -80,7 +78,7 @@ def run_shard(
 
 def make_reader(options: ReportsOptions, code_digest: str = "", **files: str) -> _Reader:
     """Load the engines and return the reader for :func:`study_line`. ``files``: as in :func:`run_shard`.
-    ``code_digest`` is written into each output line. Raises UserError for an unknown engine."""
+    ``code_digest`` (of the stage's code) is written into each output line. Raises UserError for an unknown engine."""
     settings = engine.EngineOptions(options.effusion_without_side, files)
     structures = {name: engine.load_engine(name, settings) for name in (options.engine, RULES)}
     if BOTH in structures:
@@ -122,7 +120,7 @@ def _lines(rows: pl.DataFrame, reader: _Reader, ledger: Ledger, states: list[tup
 
 
 def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
-    """Return the output line of one study, or (reason, detail) if its report cannot be used. ``row``: cohort row."""
+    """Return the output line of the study ``row`` of the cohort, or (reason, detail) if its report cannot be used."""
     return read_study(row, reading.read_section(row, reader.options), reader)
 
 
@@ -142,13 +140,14 @@ def read_study(row: dict, section: reading.Section | tuple[str, str], reader: _R
 
 
 def find_hand_over(row: dict, reader: _Reader) -> hand_over.HandOver | None:
-    """Return the hand-over of a study's report to a language model, or None. ``reader`` has the engine rules."""
+    """Return the part of a study's report that a language model must read, or None if it need not read the report.
+    ``reader.options.engine`` must be ``rules``."""
     section = reading.read_section(row, reader.options)
     return hand_over.find_hand_over(row, section, section_line(row, section, reader), reader.options)
 
 
 def section_line(row: dict, section: reading.Section | tuple[str, str], reader: _Reader) -> dict | tuple[str, str]:
-    """Return the output line of one study from its section, or (reason, detail) if the section cannot be used."""
+    """Return the output line of one study from ``section``, or (reason, detail) if the section cannot be used."""
     if not isinstance(section, reading.Section):
         return section
     line = _line(row, section, reader)
@@ -164,7 +163,7 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
     english_only, vocabulary = reader.options.engine == RULES, load_vocabulary()
     if english_only:
         languages = language.load_languages(load_vocabulary(misspellings=False))
-        # the other section counts too, because it can veto
+        # the other section counts, too, because its findings can prevent denials
         for part in filter(None, (section, second_section)):
             if foreign_language := language.detect_foreign(part.sentences, languages, vocabulary):
                 return "not_english", f"{part.name}: {foreign_language}"
@@ -183,7 +182,7 @@ def _line(row: dict, section: reading.Section, reader: _Reader) -> dict | tuple[
     addendum = _sentences(section.addendum)
     if addendum and (lesion := corrections.find_contradiction(tuples, rules(addendum))):
         return "corrected_report", f"the addendum contradicts the report about {lesion}"
-    # tuples of the second section only block and veto negatives
+    # tuples of the second section can only prevent that the dataset denies a lesion
     other_tuples = _tuples(second_section, rules) if second_section else []
     other_texts = second_section.sentences if second_section else []
     neighbours = []
@@ -222,7 +221,8 @@ def _sentences(text: str) -> list[str]:
 
 
 def _tuples(section: reading.Section, structure: engine.Structure) -> list[dict]:
-    """Return an engine's tuples of a section, with each ``span`` in characters of the section instead of a sentence."""
+    """Return an engine's finding tuples of a section. ``span`` counts the characters of the section, not the
+    sentence."""
     tuples, spans = structure(section.sentences), section.spans
     for item in tuples:
         offset = spans[item["sentence_index"] - 1][0] if 0 < item["sentence_index"] <= len(spans) else 0

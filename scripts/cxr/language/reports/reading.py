@@ -1,4 +1,4 @@
-"""Reading a study's report: its sections without identifiers, the section to read, and its sentences."""
+"""Reading of a study's report: removing identifiers, splitting it into sections, and one section into sentences."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -18,12 +18,12 @@ from cxr.language.reports.sentences import split_sentences
 COLUMNS = ("findings", "impression")
 CORRECTED = "a heading that the official table names wrongly is corrected"
 _BYTES_A_CHARACTER = 64
-"""Maximum number of bytes of a file per allowed character. RTF and HTML need many bytes for each character."""
+"""Maximum size of a report file, in bytes per allowed character. RTF and HTML need many bytes for each character."""
 
 
 class ReadingOptions(Protocol):
-    """Options of all stages that read reports: removal of identifiers, section rules, section corrections, and maximum
-    length."""
+    """Options of all stages that read reports. ``scrub``: whether to remove identifiers. ``sections``: ``mimic`` or
+    ``tolerant``. ``section_overrides`` and ``max_characters`` are the settings of these names."""
 
     scrub: bool
     sections: str
@@ -35,8 +35,9 @@ class ReadingOptions(Protocol):
 class Section:
     """The section of a report to read. ``spans`` has the characters [start, end) of each sentence.
 
-    ``beside`` is (name, text) of the report's other section, which can only block negatives. ``removed`` is the number
-    of removed identifiers by kind. ``corrected``: whether a heading that the official table names wrongly was renamed.
+    ``beside`` is (name, text) of the impression if this section is the findings, and the reverse. Findings in it can
+    only keep the dataset from denying a lesion. ``removed`` has the number of removed identifiers by kind.
+    ``corrected``: whether a heading that the official table names wrongly was renamed.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Section:
     spans: list[tuple[int, int]]
     beside: tuple[str, str] | None
     addendum: str = ""
-    further_text: str = ""  # Text of all further sections, such as a comment; it can only block negatives
+    further_text: str = ""  # Text of further sections, such as a comment, that can only prevent denials
     removed: Mapping[str, int] = field(default_factory=dict)
     corrected: bool = False
     written: tuple[str, ...] = (forms.PROSE,)  # Kinds of form in the report
@@ -63,12 +64,12 @@ class Section:
 
 
 class _Unusable(Exception):
-    """Raised for a report that cannot be used, with (reason, detail)."""
+    """Raised for a report that cannot be used. The arguments are the code of the reason and a detail."""
 
 
 def read_section(row: dict, options: ReadingOptions, *, is_checked: bool = True) -> Section | tuple[str, str]:
-    """Return the section of a study's report to read, or (reason, detail) if the report cannot be used. A form or
-    correction that is not understood makes the report unusable if ``is_checked``, and stays unchanged else."""
+    """Return the section of a study's report to read, or (reason, detail) if the report cannot be used. If
+    ``is_checked``, a form or correction that is not understood makes the report unusable. Else it stays unchanged."""
     removed: dict[str, int] = {}
     written: set[str] = set()
     try:
@@ -108,8 +109,8 @@ def read_whole_report(row: dict, options: ReadingOptions) -> Section | tuple[str
 
 
 def report_row(images: Sequence[dict]) -> dict:
-    """Return the row of a study's images that has the report, because a manifest may name the report only once. This is
-    the first row with a text or a file, else the first row whose file is missing, else the first row."""
+    """Return the row with the report among the rows of a study's images, because a manifest may name the report only
+    once. It is the first row with a text or a file, else the first whose file is missing, else the first of all."""
     rows_with_report = (
         row for row in images if row.get("report_path") or any((row.get(name) or "").strip() for name in COLUMNS)
     )
@@ -126,7 +127,8 @@ def _read_sections(
     row: dict, options: ReadingOptions, removed: dict[str, int], written: set[str], *, is_checked: bool
 ) -> tuple[dict[str, str], bool]:
     """Return ({section name: text}, whether a heading was corrected) of the report in a study's columns or file. Add
-    the numbers of identifiers to ``removed`` and the kinds of form to ``written``. Raises _Unusable without a text."""
+    the numbers of identifiers to ``removed`` and the kinds of form to ``written``. Raises _Unusable if there is no
+    text."""
 
     def scrubbed(text: str) -> str:
         if not options.scrub:
@@ -170,11 +172,8 @@ def _split_official(text: str, study_id: str, options: ReadingOptions) -> tuple[
 
 
 def _read_form(text: str, *, scrubbed: Callable[[str], str], written: set[str], is_checked: bool) -> str:
-    """Return a report's text without identifiers, with the lines of forms converted to sentences.
-
-    Add the kinds of form to ``written``. If ``is_checked``, raise _Unusable for a form or correction that is not
-    understood.
-    """
+    """Return a report's text without identifiers, with the lines of forms converted to sentences. Add the kinds of form
+    to ``written``. If ``is_checked``, raise _Unusable for a form or correction that is not understood."""
     from cxr.language.reports.witnesses import load_second_reader  # imports spaCy, which planning does not need
 
     words, reader = forms.load_words(), load_second_reader()

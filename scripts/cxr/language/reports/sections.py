@@ -36,8 +36,9 @@ def needs_correction(text: str) -> bool:
 
 
 def normal_name(header: str, *, corrected: bool = False) -> str:
-    """Return the section name of a header. ``corrected``: whether to correct known mistakes of the official table. The
-    name is from the official table, else the main section or view that the header contains, else the header itself."""
+    """Return the section name of a header. It is from the official table, else the main section that the header
+    contains, else "findings" if the header names a view, else the header itself. ``corrected``: whether to correct
+    known mistakes of the table."""
     tables, name = _tables(), header.lower().strip()
     names = tables["names"] | tables["corrections"] if corrected else tables["names"]
     if name in names:
@@ -81,10 +82,8 @@ def text_by_name(sections: list[Section]) -> dict[str, str]:
 
 def manual_sections(text: str, study_id: str) -> dict[str, str] | None:
     """Return {section name: text} for a study that the official code corrects manually, or None for any other study.
-
-    ``study_id`` may lack its leading ``s``. Either the text between the table's offsets becomes the findings (empty for
-    ``[0, 0]``), or the section that the table names becomes the impression.
-    """
+    The table of corrections has either offsets, between which the text becomes the findings (empty for ``[0, 0]``), or
+    a section that becomes the impression. ``study_id`` may lack its leading ``s``."""
     tables, key = _tables(), "s" + str(study_id).removeprefix("s")
     if key in tables["custom_indices"]:
         start, end = tables["custom_indices"][key]
@@ -99,8 +98,9 @@ def choose_section(sections: dict[str, str]) -> tuple[str, str] | None:
 
 
 def other_section(sections: dict[str, str], section_name: str) -> tuple[str, str] | None:
-    """Return (name, text) of the section that can only block negatives, or None. It is the impression or the findings,
-    whichever ``section_name`` is not. An addendum is appended to it."""
+    """Return (name, text) of the section that is read besides ``section_name``, or None. It is the impression for the
+    findings and the reverse, with the addendum appended, and otherwise the addendum. Findings in it can only keep the
+    dataset from denying a lesion."""
     names = () if section_name == "last_paragraph" else ("findings", "impression")
     other_names = [name for name in (*names, "addendum") if name != section_name and (sections.get(name) or "").strip()]
     return (other_names[0], "\n\n".join(sections[name] for name in other_names)) if other_names else None

@@ -12,7 +12,7 @@ PACKAGES = ("spacy", "negspacy")
 
 
 def read_cases() -> list[tuple[str, str, str]]:
-    """Return (sentence, lesion type, expected reading) of each case. The reading is a key of :data:`PRESENCE`."""
+    """Return (sentence, lesion type, reading) of each case. The reading is "affirmed", "denied" or "neither"."""
     cases_by_reading = load_texts(RESOURCE_FILES[0]).items()
     return [(sentence, lesion, reading) for reading, cases in cases_by_reading for sentence, lesion in cases]
 

@@ -12,11 +12,9 @@ _WORD = re.compile(r"\w")
 
 
 def split_sentences(text: str) -> list[tuple[int, int]]:
-    """Return the characters [start, end) of each sentence in ``text``.
-
-    A full stop inside a number, after an abbreviation or after a list number does not end a sentence. A blank line or a
-    new list item ends it. List numbers are not part of a sentence. A piece without a letter or digit is no sentence.
-    """
+    """Return the characters [start, end) of each sentence in ``text``. A full stop inside a number, after an
+    abbreviation or after a list number does not end a sentence. A blank line or a new list item ends it. List numbers
+    are not part of a sentence. A piece without a letter or digit is no sentence."""
     return list(_split(text))
 
 
@@ -35,7 +33,7 @@ def _split(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _skip(text: str, start: int, end: int) -> int:
-    """Return the position after ``start`` that follows blanks and at most one list number or bullet."""
+    """Return the position from ``start`` on that is after blanks and at most one list number or bullet."""
     while start < end and text[start].isspace():
         start += 1
     enumerator = _ENUMERATOR.match(text, start, end)
@@ -48,7 +46,7 @@ def _skip(text: str, start: int, end: int) -> int:
 
 
 def _sentence_continues(text: str, start: int, match: re.Match) -> bool:
-    """Return whether the sentence that begins at ``start`` continues after the punctuation ``match``."""
+    """Return whether the sentence that begins at ``start`` continues after the punctuation mark ``match``."""
     if match.group()[0] == "\n":
         return False
     before = text[max(start, match.start() - 8) : match.start()]

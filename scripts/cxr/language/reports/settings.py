@@ -1,4 +1,4 @@
-"""Settings of the reports: the engine, and the paper's language models."""
+"""Settings of the reports stage, of its engine and of the paper's language models."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from cxr.base.settings import PAPER, Section, key, redefine
 from cxr.llm.settings import LanguageModel
 
 NOTHING_SHARE = 0.1
-"""The log warns if a larger fraction of the studies has no usable report."""
+"""Fraction of studies without a usable report above which the log warns."""
 
 
 class LocationMapping(LanguageModel):
@@ -53,7 +53,7 @@ class ReadingSettings(Section):
     section_overrides: bool = key(
         True,
         "Whether to apply the official section corrections for single MIMIC-CXR studies, and to correct a misspelt "
-        "section name in the official table. It has no effect with tolerant sections.",
+        "section name in the official table. It has no effect if sections is tolerant.",
     )
     effusion_without_side: Literal["both_bases", "none"] = key(
         "both_bases", "Zone labels of an effusion without a stated side: both lung bases, or no label (Figure 11)."
@@ -63,4 +63,4 @@ class ReadingSettings(Section):
 class ReportsSettings(ReadingSettings):
     """Extraction of findings from reports."""
 
-    llm: ReportsLlm = key(ReportsLlm, "The language models of the engine vllm.")
+    llm: ReportsLlm = key(ReportsLlm, "The language models of the engines vllm and both.")

@@ -18,11 +18,11 @@ from cxr.language.reports.settings import NOTHING_SHARE
 WORDS = {
     "word": Column(pl.String, "Word that was not understood."),
     "studies": Column(pl.Int64, "Number of studies with the word."),
-    "hiding": Column(pl.Int64, "Number of these in which a sentence with the word could hold a finding."),
+    "hiding": Column(pl.Int64, "Number of these studies in which a sentence with the word could state a finding."),
     "example": Column(
         pl.String,
-        "First such sentence in order of `study_id`; `withheld` if `release.withhold` names `report_text`. Then "
-        "words of fewer than `privacy.least_subjects` subjects and words that may be names are excluded, too.",
+        "First sentence with the word, if possible one that could state a finding. If `release.withhold` names "
+        "`report_text`, it is `withheld`, and rare words (`privacy.least_subjects`) and possible names are left out.",
     ),
 }
 READING = {
@@ -32,8 +32,8 @@ READING = {
     ),
     "form": Column(pl.String, "Kinds of form in the reports; empty for prose and for unused reports."),
     "studies": Column(pl.Int64, "Number of studies with this outcome and form."),
-    "handed_over": Column(pl.Int64, "Number of these that the rules handed over to a language model (engine both)."),
-    "example_study": Column(pl.String, "Example of such a study."),
+    "handed_over": Column(pl.Int64, "Number of studies that the rules handed over to a language model (engine both)."),
+    "example_study": Column(pl.String, "One of these studies."),
     "meaning": Column(pl.String, "Description of the outcome."),
 }
 OUTCOMES = {"outcome": pl.String, "form": pl.String, "example_study": pl.String, "handed_over": pl.Boolean}
@@ -44,9 +44,8 @@ WITHHELD = "withheld"
 
 @dataclass(frozen=True)
 class SummaryOptions:
-    """Options of the summary. ``engine`` is the engine that read the reports. If ``withheld``, sentences are hidden,
-    and a word is excluded if it may be a name or if fewer than ``least_subjects`` subjects have it.
-    """
+    """Options of the summary. ``engine`` is the engine that read the reports. If ``withheld``, the tables contain no
+    sentences, and no word that may be a name or that the reports of fewer than ``least_subjects`` subjects contain."""
 
     engine: str
     withheld: bool

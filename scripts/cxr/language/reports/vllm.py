@@ -6,11 +6,12 @@ from cxr.language.reports.engine import Structure
 from cxr.language.reports.schema import Quarantined
 
 INPUTS = {"structured": "results/reports/structured/{shard}.jsonl", "mapping": "results/reports/mapping.jsonl"}
-"""Input files of the engine besides the cohort. Separate Snakemake rules, which run the models, create them."""
+"""Files that the engine reads besides the cohort. The Snakemake rules that run the two models write them.
+``structured`` has the findings of a shard, and ``mapping`` the categories and zone labels of all locations."""
 
 
 def load(options) -> Structure:
-    """Return the function that converts sentences to tuples. ``options``: an ``EngineOptions`` with ``files``."""
+    """Return the function that converts a section's sentences to finding tuples. ``options``: an ``EngineOptions``."""
     from cxr.language.reports import rules
     from cxr.language.reports.llm.join import Joiner
     from cxr.language.reports.rules import lexicon

@@ -27,7 +27,7 @@ _NAMED = frozenset(("dr", "drs", "doctor", "mr", "mrs", "ms", "prof"))
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Known words in lower case. A sentence with a word of ``talk`` is about the report itself, not about a finding."""
+    """Known words in lower case. A sentence with a word of ``talk`` is about the report, not about a finding."""
 
     words: frozenset[str]
     talk: frozenset[str]
@@ -37,11 +37,9 @@ class Vocabulary:
         return word in self.words or _is_derived(self, word)
 
     def unknown(self, sentences: list[str]) -> list[dict]:
-        """Return {word, sentence_index, finding} of each unknown word, in text order.
-
-        ``sentence_index`` is the word's first sentence, from 1. ``finding``: whether a sentence with the word could
-        state a finding. Single letters, numbers, placeholders ("___") and names after a title are ignored.
-        """
+        """Return {word, sentence_index, finding} of each unknown word, in text order. ``sentence_index`` is the word's
+        first sentence, from 1. ``finding``: whether a sentence with the word could state a finding. Single letters,
+        numbers, placeholders ("___") and names after a title are ignored."""
         row_by_word: dict[str, dict] = {}
         for number, sentence in enumerate(sentences, start=1):
             words = [match[0] for match in WORD.finditer(sentence)]
@@ -99,7 +97,7 @@ def _bases(word: str) -> list[str]:
 @cache
 def load_vocabulary(misspellings: bool = True) -> Vocabulary:
     """Read the known words of ``resources/reading/english.yaml`` and of the folder ``resources/lexicon``.
-    ``misspellings``: whether to include misspelt words that the rules engine corrects. This loads spaCy (seconds)."""
+    ``misspellings``: whether to add the misspelt words that the rules engine corrects, which loads spaCy (seconds)."""
     english = load_texts("reading/english.yaml")
     talk = frozenset(english["talk"])
     trees = [{key: tree for key, tree in english.items() if key != "talk"}]
@@ -122,8 +120,8 @@ def _texts(tree: object) -> list[str]:
 
 @dataclass(frozen=True)
 class Substance:
-    """Words that tell whether a report describes the chest. ``phrases`` matches sentences about the report itself, and
-    ``says`` has words that describe the chest."""
+    """Words that tell whether a report describes the chest. A sentence that ``phrases`` matches is about the report
+    itself. ``says`` has words that describe the chest."""
 
     phrases: re.Pattern
     says: frozenset[str]

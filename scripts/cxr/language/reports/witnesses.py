@@ -1,4 +1,4 @@
-"""A second reader of reports, which collects the evidence that a report gives for negative pairs.
+"""A second reader of reports. It collects evidence for negative pairs, the training pairs that deny a lesion.
 
 The rules engine finds every phrase that it knows and applies the nearest denial to it. The second reader is stricter.
 It parses whole clauses with a closed grammar and ignores every clause that it cannot parse completely. For each lesion
@@ -8,8 +8,8 @@ type, it answers three questions:
   type, and every other mention of the type is in such a denial or in a sentence that affirms the type.
 * Is the report *silent* about the type in a lung? It is if the report never mentions the type, and no neighbouring term
   (such as "blunting" for an effusion) occurs for this lung outside denials and descriptions of a normal state.
-* If the type is affirmed, may it be denied *elsewhere*? It may, unless a word such as "diffuse" or "worse" makes the
-  extent of the type unclear.
+* If the type is affirmed, may it be denied *elsewhere*, at another location? It may, unless a word such as "diffuse" or
+  "worse" makes the extent of the type unclear.
 
 The word lists are ``resources/reading/witnesses.yaml`` and ``resources/reading/neighbours.yaml``.
 """
@@ -39,11 +39,9 @@ _WHOLE_WORD = 3
 
 
 class Denied(NamedTuple):
-    """A denial that the grammar parses, in tokens [start, end) of its sentence.
-
-    ``lesion`` is the denied lesion type. It is None for any other finding, and if the text denies only a degree of a
-    finding ("no large effusion"). ``has_place`` says whether the denial names a location.
-    """
+    """A denial that the grammar parses, in tokens [start, end) of its sentence. ``lesion`` is the denied lesion type.
+    It is None if the text denies another finding, or only a degree of a finding ("no large effusion"). ``has_place``
+    says whether the denial names a location."""
 
     start: int
     end: int
@@ -54,9 +52,9 @@ class Denied(NamedTuple):
 class Sentence(NamedTuple):
     """Evidence in one sentence.
 
-    ``denied``, ``mentioned`` and ``uncovered`` are the lesion types that the sentence denies, mentions, and mentions
-    outside its denials. ``neighbours`` has (lesion type, side, term) for each neighbouring term. ``is_wide`` says
-    whether a word such as "diffuse" makes the extent of a finding unclear.
+    ``denied``: lesion types that it denies. ``mentioned``: types that it mentions. ``uncovered``: types that it
+    mentions outside its denials. ``neighbours``: (lesion type, side, term) of each neighbouring term, such as
+    "blunting" for an effusion. ``is_wide``: whether a word such as "diffuse" makes the extent of a finding unclear.
     """
 
     denied: tuple[str, ...]
@@ -80,7 +78,7 @@ class Witness:
 
 
 class _Phrases:
-    """Phrases indexed by their first word, to find the longest match at a token."""
+    """Phrases indexed by their first word, to find the longest phrase at a token."""
 
     def __init__(self, values: dict[str, object]):
         self._by_first: dict[str, dict[int, dict[tuple[str, ...], object]]] = {}  # word -> length, longest first
@@ -100,11 +98,8 @@ class _Phrases:
 
 
 class SecondReader:
-    """A strict parser of denials.
-
-    The grammar and the neighbouring terms have word lists of their own (``RESOURCE_FILES``). The names of findings and
-    locations are those of the rules engine's lexicon.
-    """
+    """A strict parser of denials. The grammar and the neighbouring terms have word lists of their own
+    (``RESOURCE_FILES``). The names of findings and locations are those of the rules engine's lexicon."""
 
     def __init__(self) -> None:
         self._lexicon = lexicon = load_lexicon()
@@ -193,8 +188,8 @@ class SecondReader:
                 yield start, at
 
     def _has_lead(self, words: Sequence[str], at: int) -> bool:
-        """Return whether the denying word at token ``at`` opens the sentence or a clause, so that it can be parsed.
-        Some denying words, such as "without", may stand anywhere."""
+        """Return whether the denying word at token ``at`` is where a denial can start. Most denying words must open the
+        sentence or a clause. Some, such as "without", may be anywhere."""
         if words[at] in ("do", "does", "fail", "fails", "i", "neg", "negative"):
             return True
         if at > 0 and words[at - 1] in ("not", "never", "hardly"):
@@ -206,11 +201,9 @@ class SecondReader:
         return at == 0 or any(tuple(words[max(0, at - n) : at]) in self._boundaries for n in (1, 2, 3, 4))
 
     def _read_list(self, words: Sequence[str], at: int) -> tuple[list[Denied], int]:
-        """Parse the list of denied findings that starts at token ``at``.
-
-        Return its denials and the index of the token at which parsing stops. An item before an unknown word is dropped,
-        together with the items that "or" joins to it. A comma ends the list if the next item cannot be parsed.
-        """
+        """Parse the list of denied findings that starts at token ``at``. Return its denials and the index of the token
+        at which parsing stops. An item before an unknown word is dropped, together with the items that "or" joins to
+        it. A comma ends the list if the next item cannot be parsed."""
         accepted: list[Denied] = []
         group: list[Denied] = []  # items since the last comma: accepted or dropped together
         after = ""
@@ -324,7 +317,7 @@ class SecondReader:
         return item is not None and item[1] == len(words)
 
     def find_ends(self, text: str) -> list[int]:
-        """Return the position of the character after each mention of a lesion type in a text."""
+        """Return, for each mention of a lesion type in a text, the position of the character after it."""
         tokens = self._lexicon.tokens(text)
         return [tokens[end - 1][2] for _, end, _ in self.find_mentions([word for word, _, _ in tokens])]
 
@@ -345,11 +338,9 @@ class SecondReader:
             at = end
 
     def read(self, sections: Sequence[Sequence[str]], tuples: Sequence[Sequence[dict]]) -> dict[str, Witness]:
-        """Return the evidence in a report as {lesion type: witness}.
-
-        ``sections`` has the sentences of each section, first of the section from which findings are read. ``tuples``
-        has the engine's finding tuples of each section, in the same order.
-        """
+        """Return the evidence in a report as {lesion type: witness}. ``sections`` has the sentences of each section.
+        The first is the section from which findings are read. ``tuples`` has the engine's finding tuples of each
+        section, in the same order."""
         witnesses = {lesion: Witness() for lesion in LESIONS}
         uncovered: set[str] = set()  # types with a mention that is neither a parsed denial nor an affirmation
         broken: dict[str, dict[str, str]] = {lesion: {} for lesion in LESIONS}  # type -> side -> term
@@ -411,11 +402,9 @@ class SecondReader:
     def _find_neighbours(
         self, words: Sequence[str], written: Sequence[str], covered: set[int], broken: dict[str, dict[str, str]]
     ) -> None:
-        """Add the neighbouring terms of a sentence to ``broken``, which is {lesion type: {side: term}}.
-
+        """Add a sentence's neighbouring terms, such as "blunting", to ``broken``, which is {lesion type: {side: term}}.
         Terms in denials (tokens ``covered``), in neutral phrases and in descriptions of a normal state are ignored.
-        ``written`` is the original text of each word ("ards" for "acute respiratory distress syndrome").
-        """
+        ``written`` is the original text of each word ("ards" for "acute respiratory distress syndrome")."""
         for at, term, lesions in chain(self._stems.find(words), self._stems.find(written)):
             if at in covered or self._is_normal(words, at) or self._is_neutral(words, at):
                 continue
@@ -472,7 +461,7 @@ def _clauses(words: Sequence[str], marks: Sequence[str] = (";", ".")) -> Iterato
 
 
 class _Stems:
-    """An index of the neighbouring terms of all lesion types. ``terms``: {lesion type: terms}."""
+    """An index of neighbouring terms (words such as "blunting" for an effusion). ``terms`` is {lesion type: terms}."""
 
     def __init__(self, terms: dict[str, list]):
         short_words: dict[str, set[str]] = {}

@@ -1,8 +1,9 @@
 """Conversion of a language model's findings and mapped locations to tuples, with the fields that Figure 9 lacks.
 
-Figure 9 has no lesion types, certainty grades or spans, and does not mark negatives that deny nothing ("no new").
-Lesion types are from the lexicon. If the rules engine finds the same statement in the sentence, its grade, span and
-``denies`` are used. Otherwise a tentative finding is graded weak, and its span is the entity or the whole sentence.
+The answers of Figure 9 have no lesion types, certainty grades or positions in the text, and do not mark negatives that
+deny nothing ("no new"). The lexicon gives the lesion types. If the rules engine finds the same statement in the
+sentence, its grade, position (``span``) and ``denies`` are used. Otherwise, a tentative finding is graded weak, and its
+position is that of the entity or of the whole sentence.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,16 +19,14 @@ from cxr.language.reports.rules.places import Place
 from cxr.language.reports.rules.tokens import split_words
 
 _STEM = 5
-"""Number of first letters in which a word of a sentence must agree with a word of the entity ("atelectatic")."""
+"""Number of first letters that a word of a sentence and of the entity must share ("atelectatic", "atelectasis")."""
 
 
 @dataclass(frozen=True)
 class Joiner:
-    """A converter of the model's findings to tuples.
-
-    ``places`` is {(location, entity): (category, zone labels)} of all mapped pairs. ``rules`` is the rules engine.
-    ``unsided_effusion``: whether an effusion without a side gets both lung bases.
-    """
+    """A converter of the model's findings to finding tuples. ``places`` is {(location, entity): (category, zone
+    labels)} of all mapped pairs. ``rules`` is the rules engine's function. ``unsided_effusion``: whether an effusion
+    without a side gets both lung bases."""
 
     places: Mapping[Term, tuple[str | None, list[str]]]
     lexicon: Lexicon
@@ -35,8 +34,8 @@ class Joiner:
     unsided_effusion: bool
 
     def tuples(self, findings: list[dict], sentences: list[str]) -> list[dict]:
-        """Return a section's findings as tuples. ``span`` is a range of characters in the finding's sentence. Raises
-        :class:`cxr.language.reports.schema.Quarantined` if a finding's sentence does not mention the entity."""
+        """Return a section's findings as finding tuples. ``span`` is a range of characters in the finding's sentence.
+        Raises :class:`cxr.language.reports.schema.Quarantined` if a finding's sentence does not mention the entity."""
         rules_tuples = self.rules(sentences)
         joined_findings = []
         for number, finding in enumerate(findings):
@@ -69,8 +68,8 @@ class Joiner:
         return any(_alike(entity, sentence_entity) for sentence_entity in self._entities(sentence))
 
     def _same(self, entity: Entity, finding: dict, read: list[dict]) -> dict | None:
-        """Return the tuple in ``read`` (by the rules engine) for the same statement, if possible at the same location.
-        Return None if there is no such tuple."""
+        """Return the rules engine's tuple (in ``read``) that affirms or denies the same entity as ``finding``, or None.
+        A tuple at the same location has priority."""
         places = [normalize_term(text) for text in finding["location"] or ()]
         same = [
             item
@@ -108,7 +107,7 @@ class Joiner:
         )
 
     def _explanations(self, finding: dict) -> dict[str, Entity]:
-        """Return {lesion type or name: entity} of the diseases that a finding represents, without the finding."""
+        """Return {lesion type or name: entity} of the diseases that a finding may represent, without the finding."""
         text = finding["predicted_lesion_type"]
         if text is None or normalize_term(text) == normalize_term(finding["entity"]):
             return {}
@@ -118,10 +117,11 @@ class Joiner:
         }
 
     def _place(self, finding: dict, entity: Entity) -> tuple[str | None, list[str]]:
-        """Return (category, zone labels). Where Figure 10 has no rule, the conventions of the rules engine apply."""
+        """Return (category, zone labels) of a finding. Where Figure 10 has no rule, the rules engine's conventions
+        apply."""
         mapped_places = [self.places.get(term) for term in finding_terms(finding)]
         if None in mapped_places:
-            return entity.category, []  # an unmapped location could be anywhere, so the finding blocks negatives
+            return entity.category, []  # an unmapped location could be anywhere, so nothing may be denied
         zone_labels = {label for _, labels in mapped_places for label in labels}
         categories = [category for category, _ in mapped_places if category]
         place_category = "lung" if "lung" in categories else next(iter(categories), entity.category)
@@ -150,7 +150,9 @@ def _alike(first: Entity, second: Entity) -> bool:
 
 
 def _neighbours(entity: Entity, explained: Iterable[Entity], read: dict | None) -> str | list[str] | None:
-    """Return the lesion types of which a finding blocks negative pairs, in the form of ``schema.Finding.related``."""
+    """Return the lesion types that must not be denied in a study because of a finding, in the form of
+    ``schema.Finding.related``. ``explained``: diseases that the finding may represent. ``read``: its tuple by the rules
+    engine."""
     related_names = [
         entity.related,
         *(explanation.related for explanation in explained if explanation.related != entity.lesion),

@@ -1,9 +1,9 @@
 """Mapping of locations to categories and zone labels by a language model (Figure 10).
 
-Each distinct pair of a location and an entity takes two questions, one for the category and one for the zones. A pair
-of the category lung without a location needs no second question, because it means both lungs. The output has a JSON
-line per pair: location, entity, category (one of 17, or null), labels (of the 15 zones), problem (null, or the reason
-why there is no answer), raw (the last answer if it was unusable), model.
+Each distinct pair of a location and an entity (the name of a finding) takes two questions, one for the category and one
+for the zones. A pair of the category lung without a location needs no second question, because it means both lungs. The
+output has a JSON line per pair: location, entity, category (one of 17, or null), labels (of the 15 zones), problem
+(null, or the reason why there is no answer), raw (the last answer if it was unusable), model.
 """
 
 import logging
@@ -20,14 +20,15 @@ log = logging.getLogger("cxr")
 
 
 def run(*, terms: str, output: str, options: ModelOptions, execution: dict, compute: dict | None = None) -> None:
-    """Map every pair of the file ``terms`` and write ``output``. Raises UserError if the model cannot be reached."""
+    """Map each pair of a location and an entity in the file ``terms`` to a category and zone labels, and write
+    ``output``. Raises UserError if the model cannot be reached."""
     pairs = [(line["location"], line["entity"]) for line in read_lines(terms)]
     generate = connect_lazily(options, execution)
     write_lines(output, map_terms(pairs, generate, options, compute), checked=True)
 
 
 def map_terms(pairs: list[Term], generate: Generate, options: ModelOptions, compute: dict | None = None) -> list[dict]:
-    """Return the output line of each pair, in the same order."""
+    """Return the output line of each pair of a location and an entity, in the same order."""
     log.info("mapping: %d pairs of a location and a finding", len(pairs))
     category_questions = {
         (location, entity): questions.refuse_orders(

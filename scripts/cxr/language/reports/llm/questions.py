@@ -1,7 +1,8 @@
 """Questions to the paper's two language models (Figures 9 and 10), and checks of the answers.
 
 The text of a report must not act as an instruction. Brackets of chat templates are replaced, so that the text cannot
-end the user's turn. The text cannot fill another slot of the prompt. A text that addresses the model is not sent.
+end the user's turn in the chat. The text cannot fill another slot of the prompt. A text that gives orders to the model
+is not sent.
 """
 
 from cxr.base.resources import load_resource
@@ -16,20 +17,21 @@ RESOURCE_FILES = ("prompts.yaml",)
 PRESENCE, CERTAINTY = ("positive", "negative"), ("definitive", "tentative")
 NO_CATEGORY = "none"
 _LONGEST, _MOST_FINDINGS, _MOST_LOCATIONS = 120, 80, 12
-"""Maximum characters of a text, findings in an answer, and locations of a finding, so that every answer ends."""
+"""Maximum numbers of characters of a text, findings in an answer, and locations of a finding, so that answers end."""
 FIELDS = (
     "entity", "sentence_index", "presence", "certainty", "predicted_lesion_type", "findings", "category", "categories"
 )  # fmt: skip
-"""Field names of the answers. A report that contains them as an answer would counts as addressed to the model."""
+"""Field names of the answers. A report that has one of them in quotes before a colon counts as an order to the
+model."""
 
 
 def refuse_orders(text: str, question: Question) -> Question | Answer:
-    """Return the question, or an answer with the problem :data:`INJECTION` if ``text`` addresses the model."""
+    """Return the question, or an answer with the problem :data:`INJECTION` if ``text`` gives orders to the model."""
     return Answer(problem=INJECTION) if addresses_the_model(text, FIELDS) else question
 
 
 def structuring_question(sentences: list[str]) -> Question:
-    """Return the question for the findings of a section's sentences, which are numbered from 1 (Figure 9)."""
+    """Return the question that asks for the findings in a section's sentences, numbered from 1 (Figure 9)."""
     report = "\n".join(f"{number}. {neutralize(text)}" for number, text in enumerate(sentences, start=1))
     text = text_schema(_LONGEST)
     places = {"type": "array", "items": text, "minItems": 1, "maxItems": _MOST_LOCATIONS}
@@ -47,12 +49,12 @@ def structuring_question(sentences: list[str]) -> Question:
 
 
 def category_question(location: str | None, entity: str) -> Question:
-    """Return the question for the category of a location (Figure 10, step 1)."""
+    """Return the question that asks for the category of a finding's location (Figure 10, step 1)."""
     return _location_question("category", location, entity, category={"enum": [*CATEGORIES, NO_CATEGORY]})
 
 
 def zones_question(location: str, entity: str) -> Question:
-    """Return the question for the zone labels of a location in the lungs (Figure 10, step 2)."""
+    """Return the question that asks for the zone labels of a location in the lungs (Figure 10, step 2)."""
     categories = {"type": "array", "items": {"enum": list(ZONE_LABELS)}, "maxItems": len(ZONE_LABELS)}
     return _location_question("zones", location, entity, categories=categories)
 
@@ -65,14 +67,14 @@ def _location_question(prompt: str, location: str | None, entity: str, **propert
 
 
 def find_contradiction(findings: list[dict]) -> str | None:
-    """Return a description of the first contradiction or blank text among a section's findings, or None. An entity must
-    have exactly one presence and certainty per location and sentence (Figure 9, rule 3)."""
+    """Return a description of the first contradiction or blank text in a section's findings, or None. In a sentence, an
+    entity at a location must have exactly one presence and certainty (Figure 9, rule 3)."""
     status_by_statement: dict[tuple, tuple] = {}
     for number, item in enumerate(findings):
         entity, places = normalize_term(item["entity"]), tuple(map(normalize_term, item["location"] or ()))
         if not all((entity, *places, normalize_term(item["predicted_lesion_type"] or "-"))):
-            return f"findings.{number}: a text is blank"
+            return f"findings.{number}: its entity, location or lesion type is blank"
         status = (item["presence"], item["certainty"])
         if status_by_statement.setdefault((item["sentence_index"], entity, places), status) != status:
-            return f"findings.{number}: two statuses of an entity"
+            return f"findings.{number}: presence or certainty contradicts an earlier finding"
     return None

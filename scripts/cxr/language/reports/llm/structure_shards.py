@@ -31,8 +31,8 @@ class StructuringOptions(ModelOptions):
     """Options of the model, and the options ``sections`` to ``max_characters`` of the reports stage.
 
     ``asking`` is a digest of everything that affects an answer, except for the text and the model. With the engine
-    "both", ``rules_first`` has all options of the reports stage, and the model reads only reports that the rules engine
-    hands over. Otherwise it is None.
+    ``both``, ``rules_first`` has all options of the reports stage, and the model reads only the reports that the rules
+    engine hands over. With the engine ``vllm``, it is None.
     """
 
     sections: str
@@ -56,8 +56,8 @@ def run(
 
     ``cohort`` and ``output`` are paths in the same order. The model is loaded once, and a text in several shards is
     sent once. Answers are cached in the folder ``answers`` next to the outputs (:mod:`cxr.llm.answer_cache`), so that a
-    rerun sends only changed texts. The states of the report files are written to ``files_read``, if given. Raises
-    UserError if the model cannot be reached, and Broken if none of its answers is usable.
+    rerun sends only changed texts. The sizes, times and checksums of the report files are written to ``files_read``, if
+    given. Raises UserError if the model cannot be reached, and Broken if none of its answers is usable.
     """
     cohorts, outputs = ([paths] if isinstance(paths, str) else list(paths) for paths in (cohort, output))
     states: list[tuple] = []
@@ -78,7 +78,8 @@ def run(
 def structure_texts(
     texts: dict[str, list[str]], options: ModelOptions, generate: Generate, compute: dict | None = None
 ) -> list[dict]:
-    """Return the output line of each text. ``texts`` is {key: sentences}."""
+    """Return the output line of each text. ``texts`` is {key: sentences}, with keys of
+    :func:`cxr.llm.replies.texts_key`."""
     question_by_key: dict[str, Question | Answer] = {
         key: questions.refuse_orders("\n".join(sentences), questions.structuring_question(sentences))
         if sentences
@@ -101,7 +102,8 @@ def structure_texts(
 
 
 def read_texts(cohort: str, options: StructuringOptions, states: list[tuple]) -> dict[str, list[str]]:
-    """Return {key: sentences} of a shard's distinct texts, and append a row per report file to ``states``."""
+    """Return {key: sentences} of a shard's distinct texts. Append a row with the size, time and checksum of each report
+    file to ``states``."""
     images = read_table(cohort).sort("study_id", "rank", "image_id")
     rows = [reading.report_row(study.to_dicts()) for _, study in images.group_by("study_id", maintain_order=True)]
     states += [state_row(row["study_id"], path) for row in rows if (path := reading.report_file(row))]
@@ -112,7 +114,7 @@ def read_texts(cohort: str, options: StructuringOptions, states: list[tuple]) ->
 
 
 def _find_sections(rows: Sequence[dict], options: StructuringOptions) -> Iterator[reading.Section]:
-    """Yield the sections for the model, either of all reports or only of those that the rules engine hands over."""
+    """Yield the sections that the model reads, of all reports or only of those that the rules engine hands over."""
     if options.rules_first is None:
         readings = (reading.read_section(row, options) for row in rows)
         yield from (section for section in readings if isinstance(section, reading.Section))

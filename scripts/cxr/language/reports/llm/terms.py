@@ -1,6 +1,6 @@
-"""Collection of the distinct terms in the first model's answers, which the second model maps.
+"""Collection of the distinct terms in the first model's answers, which the second model maps to zones.
 
-A term is a pair of a location and an entity.
+A term is a pair of a location and an entity (the name of a finding).
 """
 
 from collections import Counter
@@ -28,6 +28,6 @@ def normalize_term(text: str) -> str:
 
 
 def finding_terms(finding: dict) -> list[Term]:
-    """Return the terms of one finding: one for each location, or one with the location None."""
+    """Return the terms of one finding, one for each location. A finding without a location has one term with None."""
     entity = normalize_term(finding["entity"])
     return [(normalize_term(place), entity) for place in finding["location"] or ()] or [(None, entity)]

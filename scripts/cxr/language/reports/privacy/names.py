@@ -28,22 +28,23 @@ _CUES = ("titles", "roles", "credentials", "acts")
 _SHOUTED, _FEW_LETTERS = 0.7, 8
 """A sentence is "shouted" if it has at least 8 letters and more than 70 % of them are capitals."""
 _PLACEHOLDER = "XX"
-"""Mark in a word of a public report that stands for a removed name ("XXXX")."""
+"""Letters by which a word of a public report is recognised as a placeholder for a removed name ("XXXX")."""
 _REACH = 6
-"""Number of words after a verb such as "discussed with" among which a name is searched."""
+"""Number of words after a phrase such as "discussed with" among which a name is searched."""
 _LONGEST_NAME = 5
 """Maximum number of words of a name."""
 _SHORTEST_ABBREVIATION = 4
-"""Minimum number of letters with which an upper-case word counts as a name if it is in the lists of names."""
+"""An upper-case word in the lists of names counts as a name if it has at least this many letters."""
 _SHORTEST_LOWER_CASE = 5
-"""Minimum number of letters with which a lower-case word counts as a name if it is in the lists of names."""
+"""A lower-case word in the lists of names counts as a name if it has at least this many letters."""
 _STOPS = frozenset(
     ("sex", "age", "dob", "mrn", "male", "female", "m", "f", "id", "born", "exam", "date", "and", "und", "or")
 )
 
 
 class _Spelling(NamedTuple):
-    """Properties of a word. ``text`` lacks a genitive ending. ``is_cue``: whether a list of ``_CUES`` has the word."""
+    """Properties of a word that its spelling alone decides. ``text`` lacks a genitive ending. ``is_listed``: whether a
+    list of names has the word. ``is_cue``: whether a list of ``_CUES`` has it."""
 
     text: str
     lower: str
@@ -55,7 +56,7 @@ class _Spelling(NamedTuple):
 
 @dataclass(slots=True)
 class Word:
-    """A word of the text with its position and properties. ``kind`` is "name", "address", or "" if not private."""
+    """A word of the text with its position and properties. ``kind`` is "name", "address", or "" for any other word."""
 
     start: int
     end: int
@@ -87,8 +88,8 @@ class Word:
 
 
 def find_names(text: str) -> list[tuple[int, int, str]]:
-    """Return (start, end, kind) of each word that is part of a name or an address, in text order. ``start`` and ``end``
-    are characters [start, end). ``kind`` is "name" or "address"."""
+    """Return (start, end, kind) of each word that is part of a name or an address, in text order. A word has the
+    characters [start, end), and ``kind`` is "name" or "address"."""
     words = list(_words(text))
     _Finder(text, words).mark()
     return [(word.start, word.end, word.kind) for word in words if word.kind]
@@ -145,7 +146,7 @@ def _patterns() -> dict[str, re.Pattern]:
 
 
 class _Finder:
-    """A detector that sets ``kind`` of the private words of one text."""
+    """A detector that marks the names and addresses among the words of one text (``Word.kind``)."""
 
     def __init__(self, text: str, words: list[Word]):
         self.text, self.words, self.rules = text, words, load_rules()
@@ -189,8 +190,8 @@ class _Finder:
             self.certain.add(word.lower)
 
     def _run(self, index: int, first_is_name: bool, pattern: re.Pattern = _CLOSE) -> None:
-        """Mark the name that follows the word ``index``. If ``first_is_name``, its first word may be a common word.
-        ``pattern`` matches the text between the word and the name."""
+        """Mark the name that follows the word ``index``. If ``first_is_name``, its first word may be a common word
+        ("Dr. Heart"). ``pattern`` matches the text between the word and the name."""
         number, gap, connected = 0, pattern, False
         while number < _LONGEST_NAME and index + 1 < len(self.words) and gap.fullmatch(self._gap(index)):
             word = self.words[index + 1]
@@ -333,7 +334,7 @@ class _Finder:
                 self._set(following, ADDRESS)
 
     def _is_strange(self, word: Word) -> bool:
-        """Return whether an uncommon word is in a list of names or is capitalised inside a sentence."""
+        """Return whether an uncommon word is probably a name (in a list of names, or capitalised inside a sentence)."""
         if len(word.text) < 2 or _PLACEHOLDER in word.text or word.lower in self.rules.foreign:
             return False
         if word.lower in self.rules.names:

@@ -1,8 +1,8 @@
 """Removal of markup, signatures and instructions to a language model, and replacement of identifiers by surrogates.
 
 :func:`scrub` is the entry point. It needs the whole text before sections are split, because a signature is a line of
-its own. A sentence that describes the chest is never removed, except for an attestation or an instruction. Only its
-names, numbers and dates are replaced.
+its own. A sentence that describes the chest is never removed, unless it is an attestation ("I have reviewed the film")
+or an instruction. Only the names, numbers and dates in it are replaced.
 """
 
 import re
@@ -19,8 +19,8 @@ from cxr.language.reports.privacy.surrogates import Surrogates, find_dates
 from cxr.llm.guards import addresses_the_model
 
 KINDS = ("name", "address", "date", "record", "phone", "web", "age", "signature", "markup", "order")
-"""Kinds of removed text. "address" is a place or an institution, "web" a mail or web address, "age" an age above 89,
-and "order" an instruction to a language model."""
+"""Kinds of removed text. An "address" is a place or an institution, "web" is a mail or web address, an "age" is an age
+above 89, and an "order" is an instruction to a language model."""
 
 _HIDDEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style|head|title|template)\b[^>]*>.*?(?:</\1\s*>|\Z)", re.I | re.S)
 _TAGS = (
@@ -78,7 +78,7 @@ class Scrubbed:
 
 
 def scrub(text: str, subject_id: str) -> Scrubbed:
-    """Return a report's text without identifiers. ``subject_id`` is the seed of the random surrogates."""
+    """Return a report's text with surrogates in place of identifiers. ``subject_id`` is the seed of the surrogates."""
     rules, removed = load_rules(), Counter()
     text = _without_markup(text, removed)
     text = _without_signatures(text, rules, removed)
@@ -190,7 +190,7 @@ def _signature_patterns() -> dict[str, re.Pattern]:
 
 
 def _spans(text: str, rules: Rules) -> list[tuple[int, int, str]]:
-    """Return (start, end, kind) of the identifiers, in text order. Of overlapping candidates, the first is used."""
+    """Return (start, end, kind) of the identifiers, in text order. Of overlapping candidates, the first one counts."""
     taken, spans = bytearray(len(text)), []
     for start, end, kind in _candidates(text, rules):
         if end > start and not any(taken[start:end]):

@@ -1,8 +1,8 @@
-"""Surrogates that replace identifiers and have the same form, and functions that find, parse and write dates.
+"""Invented names, numbers and dates (surrogates) that replace identifiers, and functions that read and write dates.
 
-A surrogate depends on the subject, the kind of identifier and the number of earlier identifiers of this kind. It never
-depends on the identifier, so neither can be computed from the other. Equal identifiers in a report get equal
-surrogates, and the intervals between dates stay the same.
+A surrogate has the form of the identifier. It depends on the subject, the kind of identifier and the number of earlier
+identifiers of this kind. It never depends on the identifier, so neither can be computed from the other. Equal
+identifiers in a report get equal surrogates, and the intervals between dates stay the same.
 """
 
 import re
@@ -59,7 +59,8 @@ class Day:
     day_first: bool = False
 
     def at(self, target: date) -> date:
-        """Return this date with those parts of ``target`` that the text contains. The day is at most 28."""
+        """Return this date, in which the parts that the text contains (year, month, day) are those of ``target``. A day
+        above 28 becomes 28."""
         return date(
             target.year if self.has_year else self.value.year,
             target.month if self.has_month else self.value.month,
@@ -196,7 +197,7 @@ class Surrogates:
         return name.upper() if text.isupper() else name.lower() if text.islower() else name
 
     def _signs(self, kind: str, text: str) -> str:
-        """Return ``text`` with each digit replaced by a digit and each letter by a letter. Separators stay."""
+        """Return ``text`` with invented digits and letters. Separators stay, and capitals stay capitals."""
         rank = self._rank(kind, text)
         signs = []
         for position, sign in enumerate(text):

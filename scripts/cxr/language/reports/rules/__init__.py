@@ -6,7 +6,7 @@ from cxr.language.reports.engine import Structure
 
 
 def load(options) -> Structure:
-    """Return the function that converts sentences to tuples. ``options`` needs ``effusion_without_side``."""
+    """Return the function that converts sentences to finding tuples. ``options`` needs ``effusion_without_side``."""
     from cxr.language.reports.rules.structure import structure_sentences
 
     return partial(structure_sentences, unsided_effusion=options.effusion_without_side == "both_bases")

@@ -22,10 +22,11 @@ def carry_places(
     places_by_finding: dict,
     lexicon: Lexicon,
 ):
-    """Assign earlier locations to findings without a location, and return the affirmed findings of the sentence.
+    """Assign earlier locations to the findings of a sentence that lack one, and return the sentence's affirmed
+    findings.
 
-    ``last`` has the affirmed findings of the previous sentence. ``places_by_finding`` is {finding: last locations}.
-    Its key None has the last locations of any finding.
+    ``last`` has the affirmed findings of the previous sentence. ``places_by_finding``, which is updated, is {name of a
+    finding: its last locations in the text}. Its key None has the last locations of any finding.
     """
     _headed(words, hits, mentions, lexicon)
     _in_this_region(words, hits, mentions, places_by_finding)

@@ -13,7 +13,7 @@ _LISTED = {"or", "and", "nor", "/", "versus", "vs"}
 
 
 def find_clause_starts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
-    """Return the indices of the tokens at which a new clause begins, except for the sentence's first token."""
+    """Return the tokens at which a new clause begins, except for the sentence's first token."""
     phrases = longest_phrases(hits, ("end", "not_end", "link", "deny_not", "bound"))
     clause_starts = {s for tag, s, _ in phrases if tag == "end"}
     affirming = {s for tag, _, s, _ in hits if tag == "affirming"}
@@ -45,10 +45,8 @@ def find_links(
     words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon
 ) -> list[tuple[str, int, int]]:
     """Return the phrases that link a non-specific finding to the disease named next ("opacity *suggesting* pneumonia").
-
     Each phrase is (certainty grade, start, end) in tokens. A link after a denial ("no opacity suggesting pneumonia") is
-    ignored, because the denial applies to both findings.
-    """
+    ignored, because the denial applies to both findings."""
     link_spans = []
     denials = [start for start, _ in longest_spans(hits, "deny", "deny_not", "no_new")]
     refuted_starts = [start for start, _ in longest_spans(hits, "refuted", "deny_not")]
@@ -73,7 +71,7 @@ def find_links(
 
 
 def find_reversed_links(hits: list[Hit], mentions: list[Mention]) -> list[tuple[str, Mention, Mention]]:
-    """Return (grade, disease, finding) of each link that names the disease first ("edema explains the opacity")."""
+    """Return (certainty grade, disease, finding) of each link after its disease ("edema *explains* the opacity")."""
     disease_links = []
     for grade, start, end in longest_phrases(hits, ("reversed",)):
         before = [m for m in mentions if m.end <= start]
@@ -92,8 +90,9 @@ def _ended(words: list[str], start: int, end: int) -> bool:
 
 
 def longest_phrases(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
-    """Return (tag, start, end) of the phrases with these tags, in tokens, using the longest of overlapping phrases. For
-    a link, the first member is its certainty grade instead of the tag. For the tag "bound", it is None."""
+    """Return (tag, start, end), in tokens, of the phrases with one of ``tags``. Of overlapping phrases, only the
+    longest counts. For the tags ``link`` and ``reversed``, the first member is the certainty grade instead. For
+    ``bound``, it is None."""
     tagged_hits = [hit for hit in hits if hit[0] in tags]
     if not tagged_hits:
         return []
@@ -107,7 +106,7 @@ def longest_phrases(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
 
 
 def longest_spans(hits: list[Hit], tag: str, *longer_tags: str) -> list[tuple[int, int]]:
-    """Return the tokens [start, end) of the phrases with ``tag`` that no longer phrase of ``longer_tags`` overlaps."""
+    """Return the tokens [start, end) of each phrase with ``tag`` that no longer phrase of ``longer_tags`` overlaps."""
     phrases = longest_phrases(hits, (tag, *longer_tags))
     return [(start, end) for phrase_tag, start, end in phrases if phrase_tag == tag]
 
@@ -115,7 +114,8 @@ def longest_spans(hits: list[Hit], tag: str, *longer_tags: str) -> list[tuple[in
 def find_refutations(
     words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon
 ) -> list[tuple[int, list[Mention]]]:
-    """Return (start, diseases) of each phrase that denies an explanation ("opacity *unlikely to be* pneumonia")."""
+    """Return (first token, denied diseases) of each phrase that denies an explanation ("opacity *unlikely to be*
+    pneumonia")."""
     refutations = []
     sided, inside = tokens_of(hits, "side", "level", "fused"), lexicon.refuted_inside | lexicon.quantities
     for start, end in longest_spans(hits, "refuted", "deny_not"):
@@ -141,11 +141,9 @@ def find_refutations(
 
 
 def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
-    """Return the tokens that end a denial before an affirmed finding ("no pneumothorax *and* stable left effusion").
-
-    A denial continues in a list that ends with "or" ("no pneumothorax, new opacity or effusion"). It also continues if
-    the article is repeated ("resolution of the edema and the effusion").
-    """
+    """Return the tokens that end a denial before an affirmed finding ("no pneumothorax *and* stable left effusion"). A
+    denial continues in a list that ends with "or" ("no pneumothorax, new opacity or effusion"). It also continues if
+    the article is repeated ("resolution of the edema and the effusion")."""
     denials = longest_spans(hits, "deny", "deny_not")
     states = {s for tag, _, s, _ in hits if tag == "states"}
     fused = {s for tag, _, s, _ in hits if tag == "fused"}  # "no consolidation, *LLL* collapse"
@@ -177,7 +175,8 @@ def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], le
 
 def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
     """Return the commas that end a denial because a new statement follows ("without effusion, *the* lungs show ...").
-    The comma in "effusion without edema, and atelectasis" is one of them, because a list of two items has no comma."""
+    In "effusion without edema, and atelectasis", the comma ends the denial, because a list of two items has no
+    comma."""
     verbs = {s for tag, _, s, _ in hits if tag in ("verb", "link")}
     denials = [start for start, _ in longest_spans(hits, "deny", "deny_not")]
     joints = set()
@@ -206,7 +205,7 @@ def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], l
 
 
 def _told_in_full(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
-    """Return the "and" or comma before a full statement about an organ ("no effusion *and* the heart is enlarged")."""
+    """Return each "and" or comma before a full statement about an organ ("no effusion *and* the heart is enlarged")."""
     verbs = {s for tag, _, s, _ in hits if tag == "verb"}
     joints = set()
     for mention in mentions:

@@ -1,4 +1,7 @@
-"""Ties of a sentence to its neighbours. A sentence without ties is read in the same way in every text."""
+"""Ties between neighbouring sentences, as in "There is an opacity. It has resolved.".
+
+A sentence without ties can be read alone, and is read in the same way in every text.
+"""
 
 from dataclasses import dataclass
 
@@ -7,17 +10,15 @@ from cxr.language.reports.rules.lexicon import Lexicon
 from cxr.language.reports.rules.mentions import SIDED, Hit, Mention
 
 OVER = frozenset(("resolved", "cleared", "disappeared", "gone", "longer", "vanished"))
-"""Words of a denial that may refer to a finding named earlier."""
+"""Words of a denial that may refer to a finding of an earlier sentence ("It has *resolved*")."""
 _SUBJECTS = ("it", "this", "these", "they")
 
 
 @dataclass(frozen=True)
 class Ties:
-    """Ways in which a sentence and its neighbours may affect each other's reading.
-
-    ``back``: the sentence is tied to earlier sentences. ``on``: it is tied to the next sentence. ``takes``: a finding
-    may take the location of a finding in the previous sentence. ``gives``: a finding has a location.
-    """
+    """Ways in which a sentence and its neighbours may affect each other's reading. ``back``: there are ties to earlier
+    sentences. ``on``: there are ties to the next sentence. ``takes``: a finding may take the location of a finding in
+    the previous sentence. ``gives``: a finding has a location that the next sentence may take."""
 
     back: bool
     on: bool
@@ -42,14 +43,14 @@ def find_ties(words: list[str], hits: list[Hit], mentions: list[Mention], lexico
 
 
 def _stands_in(words: list[str], tags: set[str], mentions: list[Mention], lexicon: Lexicon) -> bool:
-    """Return whether a word may refer to a finding that the sentence did not name before ("none on the right")."""
+    """Return whether a word may stand for a finding of an earlier sentence ("none on the right")."""
     first_mention_end = min((mention.end for mention in mentions), default=len(words))
     bare = not mentions and not tags.isdisjoint(SIDED) and not lexicon.one_sizes.isdisjoint(words)
     return bare or not lexicon.stand_ins.keys().isdisjoint(words[:first_mention_end])
 
 
 def _points(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
-    """Return whether a finding lacks a location and may take it from the same finding in any earlier sentence."""
+    """Return whether a finding without a location may take one from an earlier sentence ("*this* opacity")."""
     pointed = not lexicon.pointers.isdisjoint(words[max(0, mention.start - 2) : mention.start])
     return pointed and mention.entity is not None and not mention.places
 

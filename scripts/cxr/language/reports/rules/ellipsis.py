@@ -1,6 +1,6 @@
-"""Detection of findings that a sentence does not name again, as in "small left and no right effusion" or "none".
+"""Detection of findings that are meant but not named again, as in "small left and no right effusion" or "none".
 
-Each of them becomes a mention of its own, called a stand-in. The stand-in has the entity of the finding that it means.
+Each of them becomes a mention of its own, called a stand-in. Its entity is that of the finding that it means.
 """
 
 import re
@@ -18,16 +18,18 @@ _HAS = frozenset(("has", "have", "is", "are", "was", "remains", "now", "also", "
 _CLEARING = frozenset(("resolution", "clearing", "disappearance", "resorption", "clearance"))
 _DOUBTS = frozenset(("cannot", "could", "may", "might", "possible", "probable", "likely"))
 _HALVES = re.compile(r"([NQ]*)(S[SQ]*)(J+)([NQ]*)(S[SQ]*)$")
-"""Pattern of word classes before a noun. N is a denial, Q a quantity or article, S a location, J an "and" or "but"."""
+"""Word classes before a noun, as in "small left and no right effusion". N is a denial, Q a quantity or article, S a
+location, and J a word such as "and" or "but"."""
 _TAIL = re.compile(r"(J+)(N?)([QL]*)(S[SQ]*)(?=$|[.J])")
-"""Pattern of word classes after a noun ("no left effusion, *small right*"). L is a preposition, "." an end."""
+"""Word classes after a noun, as in "no left effusion, *small right*". L is a preposition, "." an end, and N, Q, S and J
+are as in ``_HALVES``."""
 
 
 def add_stand_ins(
     words: list[str], hits: list[Hit], mentions: list[Mention], previous_entity, lexicon: Lexicon
 ) -> list[Mention]:
-    """Return the mentions of a sentence together with its stand-ins, in text order. ``previous_entity`` is the finding
-    that the text names last before this sentence."""
+    """Return the mentions of a sentence, and stand-ins for findings that it means without naming them again, in text
+    order. ``previous_entity`` is the finding that the text names last before this sentence."""
     if not mentions and previous_entity is None:
         return mentions
     sided = tokens_of(hits, *SIDED)
@@ -51,7 +53,7 @@ def add_stand_ins(
 
 
 def _classes(words: list[str], start: int, end: int, sided: set[int], lexicon: Lexicon) -> str:
-    """Return one letter for the class of each word, as in ``_HALVES`` and ``_TAIL``. Any other word gets an O."""
+    """Return the class of each word as one letter, as in ``_HALVES`` and ``_TAIL``. Any other word gets an O."""
     letters = []
     for i in range(start, end):
         word = words[i]
@@ -74,7 +76,7 @@ def _classes(words: list[str], start: int, end: int, sided: set[int], lexicon: L
 
 
 def _split_halves(words, hits, mention: Mention, earlier: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
-    """Return a stand-in for the first half of a phrase such as "small left and no right effusion", or an empty list.
+    """Return a mention for the first half of a phrase such as "small left and no right effusion", or an empty list.
     ``earlier`` is the end of the previous mention. ``sided`` has the tokens that name a side or a part of a lung."""
     classes = _classes(words, earlier, mention.start, sided, lexicon)
     comma = re.search("J(?=Q*$)", classes)
@@ -107,7 +109,7 @@ def _with_level(hit: Hit, noun_hits: list[Hit], lexicon: Lexicon) -> Hit:
 
 
 def _split_tail(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
-    """Return stand-ins for the locations after a noun that is not repeated ("no left effusion, small right")."""
+    """Return mentions for the locations after a noun that is not repeated ("no left effusion, *small right*")."""
     classes = _classes(words, mention.end, following, sided, lexicon)
     head = words[max(0, mention.start - 5) : mention.start]
     denied = "no" in head or "without" in head
@@ -128,7 +130,7 @@ def _split_tail(words, hits, mention: Mention, following: int, sided: set[int], 
 
 
 def _exceptions(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
-    """Return a stand-in for "except for a trace on the right" after a denial, or for "but persists on the right"."""
+    """Return a mention for "except for a trace on the right" after a denial, or for "but persists on the right"."""
     mentions = []
     for tag, _, start, end in (hit for hit in hits if hit[0] in ("exceptions", "persists")):
         if not mention.end <= start or end > following:
@@ -151,7 +153,7 @@ def _exceptions(words, hits, mention: Mention, following: int, sided: set[int], 
 
 
 def _resolved_there(words, hits: list[Hit], mention: Mention, following: int, lexicon: Lexicon) -> list[Mention]:
-    """Return a denied stand-in for a second location, as in "RUL opacity, no longer seen in the left"."""
+    """Return a denied mention for a second location, as in "RUL opacity, no longer seen in the left"."""
     for s, e in spans_of(hits, "deny_after"):
         is_joined = mention.end < s < following and words[s - 1] in (",", "but", "and")
         if not is_joined or words[s] in lexicon.stand_ins or _LEADS.isdisjoint(words[e : e + 1]):
@@ -167,7 +169,7 @@ def _resolved_there(words, hits: list[Hit], mention: Mention, following: int, le
 def _pronouns(
     words, hits: list[Hit], mentions: list[Mention], previous_entity, sided: set[int], lexicon: Lexicon
 ) -> list[Mention]:
-    """Return stand-ins for pronouns and lone sides, as in "a small one on the left" or "the right has resolved"."""
+    """Return mentions for pronouns and lone sides, as in "a small one on the left" or "the right has resolved"."""
     new_mentions = _bare(words, hits, mentions, previous_entity, sided, lexicon)
     for at, word in enumerate(words):
         kind = lexicon.stand_ins.get(word)
@@ -205,7 +207,7 @@ def _pronouns(
 def _bare(
     words, hits: list[Hit], mentions: list[Mention], previous_entity, sided: set[int], lexicon: Lexicon
 ) -> list[Mention]:
-    """Return a stand-in for a sentence that has only a size and a side ("No right effusion. *Small left*")."""
+    """Return a mention for a sentence that consists of a size and a side ("No right effusion. *Small left*")."""
     indices = [i for i, word in enumerate(words) if word != "."]
     at = next((i for i in indices if i in sided), None)
     if mentions or at is None or previous_entity.category not in ("lung", "pleura"):
@@ -246,7 +248,8 @@ def _leads_to_place(words: list[str], at: int, sided: set[int], bare: bool) -> b
 
 
 def _elided(words, at: int, mentions: list[Mention], sided: set[int], lexicon: Lexicon) -> bool:
-    """Return whether the side at token ``at`` is a subject ("decreased on the left, and *the right* has resolved")."""
+    """Return whether the side at token ``at`` stands for a finding ("larger on the left, but *the right* has
+    resolved")."""
     lead = at - (words[at - 1 : at] == ["the"])
     if words[at] not in ("right", "left") or lead < 1:
         return False

@@ -1,6 +1,6 @@
-"""Links from non-specific findings to the diseases that they represent (paper A.2).
+"""Links from non-specific findings ("opacity") to the diseases that they may represent ("pneumonia"; paper A.2).
 
-Both form one tuple, in which the disease is the predicted lesion type.
+A finding and its disease form a single finding tuple, in which the disease is the predicted lesion type.
 """
 
 from itertools import pairwise
@@ -14,8 +14,8 @@ _JOINTS = frozenset((",", "or", "and", "/", "versus", "vs"))
 
 
 def link_explanations(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Add each disease after a link ("opacity suggesting *pneumonia*") to the candidates of the finding before it. Both
-    must be in one sentence, and both must be affirmed."""
+    """Add each disease after a link ("opacity *suggesting* pneumonia") to the diseases that the finding before it may
+    represent (``candidates``). Both must be affirmed in the same sentence."""
     _explain_by_apposition(words, mentions, lexicon)
     for grade, start, end in clauses.find_links(words, hits, mentions, lexicon):
         number = max(i for i, m in enumerate(mentions) if m.end <= start)
@@ -33,7 +33,7 @@ def link_explanations(words: list[str], hits: list[Hit], mentions: list[Mention]
 
 
 def _take_before(finding: Mention, disease: Mention, words: list[str], mentions: list[Mention]) -> None:
-    """Add alternatives to a disease that is named before its finding ("*edema or* infection explains the opacity")."""
+    """Add further diseases that are named before their finding ("*edema or* infection explains the opacity")."""
     for last, following in pairwise(reversed(mentions[: mentions.index(disease) + 1])):
         gap = words[following.end : last.start]
         if len(gap) > 3 or _JOINTS.isdisjoint(gap) or not _usable(following) or following.entity.explained:
@@ -42,7 +42,7 @@ def _take_before(finding: Mention, disease: Mention, words: list[str], mentions:
 
 
 def _explain_by_apposition(words: list[str], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Add alternatives after a comma to a finding's candidates ("left base opacity, atelectasis versus infiltrate")."""
+    """Add the diseases that follow a finding after a comma ("left base opacity, atelectasis versus infiltrate")."""
     for number, finding in enumerate(mentions[:-2]):
         if not _usable(finding) or not finding.entity.explained or not _usable(mentions[number + 1]):
             continue

@@ -25,7 +25,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 def fill_slots(tree, slots: dict[str, list[str]]):
     """Return a YAML tree in which each phrase with a "{slot}" is replaced by one phrase for each value of the slot. A
-    slot's values may contain other slots. Raises KeyError for an undefined slot."""
+    value may contain other slots. Raises KeyError for an undefined slot."""
     if isinstance(tree, dict):
         return {key: fill_slots(value, slots) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -54,11 +54,9 @@ def plurals(phrase: str) -> list[str]:
 
 
 def misspellings(words: list[str], known_words: set[str]) -> dict[str, str]:
-    """Return {misspelt word: right word} for all misspellings of ``words`` with one slip.
-
-    A slip is a missing, added or wrong letter, or two swapped letters. A misspelling is excluded if it is one of
-    ``known_words`` or could mean two of ``words``.
-    """
+    """Return {misspelt word: right word} for all misspellings of ``words`` with one slip. A slip is a missing, added or
+    wrong letter, or two swapped letters. Misspellings that are one of ``known_words``, or that could mean two of
+    ``words``, are left out."""
     word_by_slip: dict[str, str | None] = {}
     for word in words:
         for slip in _slips(word) - known_words - set(words):
@@ -80,12 +78,13 @@ def _slips(word: str) -> set[str]:
 FILES = ("entities", "composites", "scope", "links", "locations", "slots", "spelling", "shorthand")
 RESOURCE_FILES = ("lexicon",)
 CUE_SETS = ("negation", "no_new", "strong", "suspicion", "weak", "elsewhere")
-"""Kinds of cues (words that deny or hedge a finding). Each is a negspacy component with an attribute of this name."""
+"""Kinds of cues (words that deny or hedge a finding). A negspacy component for each kind, of the same name, finds the
+findings to which its cues apply."""
 TAGS = (
     "refuted", "denied_that", "changes", "unfinished", "likewise", "exceptions", "persists", "on_prior", "states",
     "appeared", "beyond", "not_all",
 )  # fmt: skip
-"""Keys of ``scope.yaml`` whose names are also the tags of their phrases."""
+"""Keys of ``scope.yaml``. Each is also the tag of the phrases under it."""
 SETS = {
     "scope": (
         "articles", "one_sizes", "refuted_inside", "refuted_before", "one_not_before", "elided_states", "asks",
@@ -99,7 +98,7 @@ SETS = {
         "beside", "inside", "before_place",
     ),
 }  # fmt: skip
-"""Keys of each file whose values are sets of words."""
+"""Keys, by file, whose lists become sets of words. Each set is an attribute of :class:`Lexicon`."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,8 @@ class Entity:
 
 @dataclass(frozen=True)
 class Composite:
-    """A finding that a subject and a state name together ("heart ... enlarged"), at most ``gap`` words apart."""
+    """A finding that a subject and a state name together ("heart ... enlarged"), at most ``gap`` words apart. If two
+    overlap, the one with the lower ``rank`` counts."""
 
     entity: Entity
     gap: int
@@ -128,8 +128,10 @@ class Composite:
 class Lexicon:
     """All words of the rules engine, ready for matching.
 
-    Each phrase has a tag and a value. The tags are entity, cancel, device, subject, state, side, level, fused, half,
-    place, link, reversed, and those of ``_add_cues``. The sets of words (``SETS``) are attributes.
+    Each phrase has a value and a tag, the kind of phrase: entity (finding), cancel (look-alike of a finding), device,
+    subject and state (parts of a :class:`Composite`), side, level ("base"), fused (side and level, "RUL"), half
+    ("upper" before a later noun), place (location outside the lungs), link (from a finding to its disease), reversed
+    (from a disease to its finding), or one of ``_add_cues``. The sets of words (``SETS``) are attributes.
     """
 
     if TYPE_CHECKING:
@@ -186,7 +188,7 @@ class Lexicon:
         return self._tokens(text)
 
     def cued(self, doc: Doc) -> list[str]:
-        """Return the kinds of cues that occur in ``doc``, in the order of ``CUE_SETS``."""
+        """Return the kinds of denying or hedging words (``CUE_SETS``) that occur in ``doc``."""
         cued_names = {self.nlp.vocab.strings[key] for key, _, _ in self._cued(doc)}
         return [name for name in CUE_SETS if name in cued_names]
 
@@ -257,7 +259,7 @@ class Lexicon:
             self._put(tag, None, phrases)
 
     def _negex(self, name: str) -> Negex:
-        """Return a negspacy component for one kind of cue. It treats the clauses of this engine as sentences."""
+        """Return a negspacy component for one of ``CUE_SETS``. It treats the clauses of this engine as sentences."""
         phrases = self._phrases_of(name)
         terms = {
             "pseudo_negations": phrases["not"],
@@ -268,8 +270,8 @@ class Lexicon:
         return Negex(self.nlp, name, terms, extension_name=name, span_keys=["mentions"])
 
     def _phrases_of(self, name: str) -> dict[str, list[str]]:
-        """Return the phrases of one kind of cue as {"before", "after", "not": phrases}. They are the cues before a
-        finding, the cues after a finding, and phrases that only look like cues."""
+        """Return the phrases of one of ``CUE_SETS`` as {"before": phrases that act on a finding after them, "after":
+        phrases that act on a finding before them, "not": phrases that only look like these}."""
         row = self.scope[name]
         if isinstance(row, list):
             row = {"before": row, "after": [], "not": []}

@@ -84,7 +84,7 @@ def _parts(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: 
 
 
 def _portion(words: list[str], part: _Part, lexicon: Lexicon) -> bool:
-    """Return whether a group of words only specifies a part of the next location ("basilar portion of the ...")."""
+    """Return whether a group of words only says which part of the next location is meant ("*basilar portion* of")."""
     after = words[part.end : part.end + 2]
     return len(after) == 2 and after[0] in lexicon.portions and after[1] == "of" and part.items[0][0] == "level"
 
@@ -157,7 +157,7 @@ def _share_forward(words, part: _Part, following: _Part, mentions, adjectives: s
 
 
 def _joint(words, start: int, end: int, adjectives: set[int], lexicon: Lexicon) -> bool:
-    """Return whether the words [start, end) between two locations only join the two."""
+    """Return whether the words [start, end) between two locations only join the two, as "and the" does."""
     gap = range(start, end)
     joined = any(words[i] in _JOINTS for i in gap)
     return joined and len(gap) <= 6 and all(words[i] in lexicon.inside or i in adjectives for i in gap)
@@ -188,7 +188,7 @@ def _placed(words, part: _Part, before: _Part | None, mentions, adjectives, lexi
 
 def _leading_word(words, start: int, floor: int, lexicon: Lexicon) -> str:
     """Return the word that introduces the location at ``start``, such as a preposition, or an empty string. Articles
-    and fillers are skipped. ``floor`` is the first token of the search."""
+    and fillers are skipped. ``floor`` is the first token that may be returned."""
     token = start - 1
     while token >= floor and words[token] in (lexicon.inside | {"a", "an"}) - lexicon.before_place - {"and", "or", "/"}:
         token -= 1
@@ -265,11 +265,9 @@ def share_places_back(words: list[str], mentions: list[Mention], lexicon: Lexico
 
 
 def share_side(words: list[str], mentions: list[Mention]) -> None:
-    """Assign the only side of all pleural findings to an effusion without a side.
-
-    An example is "left pleural thickening, loculated effusion". A plural ("pleural effusions") gets no side, because it
-    may mean both. The side of a lung finding does not apply to the pleura.
-    """
+    """Assign to an effusion without a side the side of the other pleural findings, if they all have the same side. An
+    example is "left pleural thickening, loculated effusion". A plural ("pleural effusions") gets no side, because it
+    may mean both. The side of a lung finding does not apply to the pleura."""
     pleural = [mention for mention in mentions if mention.entity is not None and mention.entity.category == "pleura"]
     sides = {place.sides for mention in pleural for place in mention.places if place.sides}
     if len(sides) != 1:
@@ -281,11 +279,9 @@ def share_side(words: list[str], mentions: list[Mention]) -> None:
 
 
 def _adjacent_places(placed_mention: Mention, finding: Mention, lexicon: Lexicon) -> list[Place]:
-    """Return the locations of a finding that is next to ``placed_mention``.
-
-    They are those of ``placed_mention``, except in two cases. A finding next to a diaphragm is at the lung base of this
-    side. An effusion gets only the side, whatever the lobe of ``placed_mention``.
-    """
+    """Return the locations of ``finding``, which is next to ``placed_mention``. They are those of ``placed_mention``,
+    except in two cases. A finding next to a diaphragm is at the lung base of the same side. An effusion gets only the
+    side, whatever the lobe of ``placed_mention``."""
     if placed_mention.entity.category == "diaphragm":
         return [places.level_place(place.sides, "base", lexicon) for place in placed_mention.places]
     sides = dict.fromkeys(place.sides for place in placed_mention.places if place.level is not None and place.sides)

@@ -1,6 +1,6 @@
 """Mapping of locations to the 17 categories and 15 zone labels of Figure 10.
 
-This module also finds the locations at which a finding blocks negative pairs.
+This module also finds the locations at which nothing may be denied because of an affirmed finding.
 """
 
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ _LUNG = ("lung", "pleura", "lateral view location", "diaphragm", None)
 
 
 def find_category(entity: Entity, places: list[Place]) -> str | None:
-    """Return one of the 17 categories, or None. The category is "lung" if a location is in a lung. Otherwise it is the
-    first location's or the entity's category."""
+    """Return a finding's category, one of 17, or None. It is "lung" if a location is in a lung. Otherwise, it is the
+    category of the first location that has one, or of the entity."""
     if entity.category == "heart":
         return "heart"
     if any(place.level is not None or (place.sides and place.category is None) for place in places):
@@ -25,12 +25,12 @@ def find_category(entity: Entity, places: list[Place]) -> str | None:
 
 
 def find_lesion(entity: Entity, category: str | None) -> str | None:
-    """Return the entity's lesion type. It is None for a lung lesion outside the lungs, such as a breast density."""
+    """Return the entity's lesion type. It is None for a lung lesion outside the lungs, such as a breast "density"."""
     return None if entity.lesion in LUNG_LESIONS and category not in _LUNG else entity.lesion
 
 
 def join_neighbours(lesion_types: Iterable[str | None]) -> str | list[str] | None:
-    """Return the distinct lesion types as in ``schema.Finding.related``: one type, a list of types, or None."""
+    """Return the distinct lesion types as ``schema.Finding.related`` has them: one type, a list of types, or None."""
     distinct_types = [lesion_type for lesion_type in dict.fromkeys(lesion_types) if lesion_type]
     return distinct_types if len(distinct_types) > 1 else next(iter(distinct_types), None)
 
@@ -68,7 +68,8 @@ def find_labels(
 
 
 def sort_labels(zone_labels: set[str]) -> list[str]:
-    """Return the labels in the order of ``ZONE_LABELS``, without a lung that has a labelled zone (Figure 10)."""
+    """Return the labels in the order of ``ZONE_LABELS``. A whole lung is left out if one of its zones is labelled
+    (Figure 10)."""
     lungs = {f"{side_of(label)} lung" for label in zone_labels if label not in LUNGS}
     return [label for label in ZONE_LABELS if label in zone_labels - lungs]
 
@@ -76,11 +77,9 @@ def sort_labels(zone_labels: set[str]) -> list[str]:
 def find_blocked(
     entity: Entity, places: list[Place], category: str | None, zone_labels: list[str], lexicon: Lexicon
 ) -> list[str]:
-    """Return the locations besides its labels at which an affirmed finding could be (ils.md section 6, blocking).
-
-    A finding without labels has all its possible locations. A finding with labels has only those that a word such as
-    "infrahilar" leaves open.
-    """
+    """Return the locations besides its labels at which an affirmed finding could be, so that nothing is denied there.
+    For a finding without labels, these are all its possible locations. For a finding with labels, these are only the
+    locations that a word such as "infrahilar" leaves open."""
     somewhere = category in ("lung", "pleura", "lateral view location", None) or entity.lesion in LUNG_LESIONS
     levels = lexicon.locations["levels"]
     open_patterns = [(levels[p.level]["also"], p.sides) for p in places if "also" in levels.get(p.level, {})]

@@ -1,6 +1,7 @@
-"""Detection of the words that name a finding. The longest phrase of the lexicon counts.
+"""Detection of the words that name a finding. If phrases of the lexicon overlap, the longest counts.
 
-A look-alike such as "chest tube" names no finding. A subject and its state ("heart is enlarged") name one finding.
+A look-alike such as "chest tube" names no finding. A subject and its state ("heart is enlarged") name a single finding,
+a composite.
 """
 
 from dataclasses import dataclass, field
@@ -8,7 +9,8 @@ from dataclasses import dataclass, field
 from cxr.language.reports.rules.lexicon import Composite, Entity, Lexicon
 
 Hit = tuple[str, object, int, int]
-"""(tag, value, start, end) of a phrase of the lexicon in a sentence, in tokens [start, end)."""
+"""A phrase of the lexicon in a sentence, as (tag, value, start, end) in tokens [start, end). The tag is the kind of
+phrase."""
 SIDED = ("side", "level", "fused", "half")
 """Tags of the phrases that name a side or a part of a lung."""
 PLACED = (*SIDED, "place")
@@ -27,11 +29,9 @@ def tokens_of(hits: list[Hit], *tags: str) -> set[int]:
 
 @dataclass
 class Mention:
-    """A phrase that names a finding, in tokens [start, end) of its sentence.
-
-    ``entity`` is None for a look-alike such as "chest tube". ``scope`` is the range of tokens to which a denial must
-    apply so that it denies the finding ("heart is not *enlarged*").
-    """
+    """A phrase that names a finding, in tokens [start, end) of its sentence. ``entity`` is None for a look-alike such
+    as "chest tube". ``scope`` is the range of tokens to which a denial must apply so that it denies the finding ("heart
+    is not *enlarged*")."""
 
     entity: Entity | None
     start: int
@@ -45,7 +45,7 @@ class Mention:
     related: list = field(default_factory=list)
     consumed: bool = False
     denied: bool | None = None
-    """Whether the phrase itself denies the finding ("none on the left"). If None, the denying words around decide."""
+    """Whether the phrase itself denies the finding ("none on the left"). If None, the words around it decide."""
     told: list | None = None
     """Location phrases that certainly belong to the mention ("small *left* and no right effusion"). None if unknown."""
     stand_in: bool = False
@@ -100,7 +100,8 @@ def _with_composites(words: list[str], hits: list[Hit], mentions: list[Mention],
 
 
 def _same(mention: Mention, composite: Composite) -> bool:
-    """Return whether a mention without a state of its own names the composite's finding ("borderline cardiomegaly")."""
+    """Return whether a mention without a state of its own names the finding of ``composite`` ("borderline
+    cardiomegaly")."""
     entity = mention.entity
     if entity is None or "composite" in mention.flags:
         return False
@@ -108,15 +109,15 @@ def _same(mention: Mention, composite: Composite) -> bool:
 
 
 def _part_itself(mention: Mention, *parts: tuple[int, int]) -> bool:
-    """Return whether a mention is inside a composite's subject or state (``parts``), so that it is no other finding.
+    """Return whether a mention is only a part (subject or state, ``parts``) of a finding that two parts name together.
     For example, the "collapse" of a vertebra is not a collapse of the lung."""
     plain = mention.entity is not None and "composite" not in mention.flags
     return plain and any(s <= mention.start and mention.end <= e for s, e in parts)
 
 
 def _joined(words, subject, state, composite: Composite, nouns: set[int], lexicon: Lexicon) -> bool:
-    """Return whether a subject and a state form one finding. Both are tokens (start, end). They do if they are close
-    enough and no word between them separates them."""
+    """Return whether a subject and a state, in tokens (start, end), form one finding. They must be close enough, and no
+    word between them may separate them."""
     if subject[1] <= state[0]:
         gap = words[subject[1] : state[0]]
         if gap[:1] == [":"] and len(gap) <= 3:
@@ -130,8 +131,8 @@ def _joined(words, subject, state, composite: Composite, nouns: set[int], lexico
 
 
 def _continued(gap: list[str], after: list[str], lexicon: Lexicon) -> list[str]:
-    """Return the words between a subject and its state (``gap``) without words that only connect the two. Examples are
-    "The heart is not small *but* rather enlarged" and "stable in size, mildly enlarged"."""
+    """Return the words between a subject and its state (``gap``), without words that only connect the two, as in "The
+    heart is not small *but* rather enlarged" and "*stable in size,* mildly enlarged"."""
     if "but" in gap and "not" in gap[: gap.index("but")]:
         return []
     closed = not after or after[0] in (".", ",", ";", "but", "with", "without")

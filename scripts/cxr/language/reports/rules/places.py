@@ -1,6 +1,6 @@
 """Conversion of the location words of a sentence to locations.
 
-A side or noun also applies to the other items of a list ("right upper and lower lobe").
+A side or noun also applies to the other items of a list ("*right* upper and lower *lobe*").
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _HEART = frozenset(("retrocardiac", "heart"))
 @dataclass(frozen=True)
 class Place:
     """A location in the text. ``sides`` is empty if the text states no side. ``level`` is the part of the lung, such as
-    "base". ``category`` is set for a location that is not a lung level."""
+    "base". ``category`` is set only for a location that is not part of a lung."""
 
     text: str
     sides: tuple[str, ...]
@@ -83,8 +83,8 @@ def resolve_places(words: list[str], items: list[tuple[str, object, int, int]], 
 
 
 def is_on_other_side(place: Place, lung_places: list[Place], lexicon: Lexicon) -> bool:
-    """Return whether a location of the lateral view is on another side than all ``lung_places``. For example,
-    "retrocardiac" is on another side than "right base"."""
+    """Return whether ``place`` is a location of the lateral view on another side than all ``lung_places``. For example,
+    "retrocardiac" (left) is on another side than "right base"."""
     if place.category != _LATERAL:
         return False
     blocks = lexicon.locations["blocks"].items()
@@ -143,5 +143,5 @@ def side_place(sides: tuple[str, ...]) -> Place:
 
 def half_level(half: str, noun: str, lexicon: Lexicon) -> str | None:
     """Return the lung level that ``half`` means before a noun ("upper" in "upper and lower lobe"), or None. ``noun`` is
-    the level of the noun, such as a lobe or the lung."""
+    the level of this noun, such as "lower lobe"."""
     return lexicon.locations["heads"]["lobe" if "lobe" in noun else "lung"].get(half)

@@ -19,8 +19,8 @@ _STOPS = frozenset((";", "but", "however", "although"))
 def settle_denials(
     words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon
 ) -> None:
-    """Correct the denials that follow wrongly from the denying words alone. ``cut``: clause starts. ``last``: mentions
-    of the previous sentence."""
+    """Correct the denials that the denying words alone give wrongly. ``cut``: tokens that start a clause. ``last``:
+    mentions of the previous sentence."""
     for mention in mentions:
         if mention.denied is not None:
             _deny(mention, mention.denied)
@@ -70,7 +70,8 @@ def _deny(mention: Mention, denied: bool) -> None:
 
 
 def _keep_described(words, hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Undo the denial of a described finding. In "no cavitation within the right opacity", the opacity is present."""
+    """Undo the denial of a finding that only says where or whose the denied thing is. In "no cavitation within the
+    right opacity", the opacity is present."""
     denial_ends = [end for _, end in clauses.longest_spans(hits, "deny", "deny_not")]
     sided = tokens_of(hits, *PLACED)
     leads = lexicon.told_of["beside"] | lexicon.told_of["part"]

@@ -1,4 +1,4 @@
-"""Marking of mentions as denied, hedged or past, by negspacy with the clauses and phrases of this engine."""
+"""Marking of mentions as denied, hedged or past by negspacy, which gets the clauses and phrases of this engine."""
 
 import re
 from collections.abc import Iterable
@@ -19,8 +19,8 @@ _VERSUS = frozenset(("versus", "vs"))
 def apply_scope(
     doc: Doc, placed_mentions: list[tuple[Mention, int]], clause_starts: Iterable[int], lexicon: Lexicon
 ) -> None:
-    """Add the name of each kind of cue that applies to a mention ("negation", "weak" ...) to the mention's flags. The
-    kinds are ``lexicon.CUE_SETS``. ``placed_mentions`` has (mention, first token of its sentence in the document)."""
+    """Add each kind of denying or hedging words (``lexicon.CUE_SETS``, such as "weak") that applies to a mention to the
+    mention's flags. ``placed_mentions`` has (mention, first token of its sentence in ``doc``)."""
     cued = lexicon.cued(doc) if placed_mentions else []
     if not cued:
         return
@@ -64,7 +64,7 @@ def deny_adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cu
 
 
 def leave_unassessed_open(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Flag findings before "cannot be assessed" as neither affirmed nor denied, and also findings joined to them. A
+    """Flag findings before "cannot be assessed", and findings joined to them, as neither affirmed nor denied. A
     location may be between the two. The flag is "elsewhere"."""
     sided = tokens_of(hits, *SIDED)
     following: Mention | None = None
@@ -80,7 +80,7 @@ def leave_unassessed_open(words: list[str], hits: list[Hit], mentions: list[Ment
 
 
 def _over(words: list[str], mention: Mention, lexicon: Lexicon) -> bool:
-    """Return whether a statement has only a finding and a word such as "resolved" ("Edema resolved.")."""
+    """Return whether a statement consists of a finding and a word such as "resolved" ("Edema resolved.")."""
     state, after = words[mention.end : mention.end + 1], words[mention.end + 1 : mention.end + 2]
     over = bool(state) and state[0] in ("resolved", "cleared", "gone", "disappeared", "vanished")
     return over and (not after or after[0] in lexicon.behind["ends"])
@@ -133,8 +133,8 @@ def _unchanged(words: list[str], mention: Mention, hits: list[Hit]) -> bool:
 
 
 def _behind(words: list[str], end: int, lexicon: Lexicon) -> str:
-    """Return the grade of an adjective that follows a finding and ends the statement ("effusions likely."). Without
-    such an adjective, the grade is "definite". ``end`` is the token after the finding."""
+    """Return the certainty grade of an adjective that follows a finding and ends the statement ("effusions likely.").
+    Without such an adjective, the grade is "definite". ``end`` is the token after the finding."""
     while end < len(words) and words[end] in lexicon.behind["skip"]:
         end += 1
     if end < len(words) and (end + 1 == len(words) or words[end + 1] in lexicon.behind["ends"]):
@@ -143,7 +143,7 @@ def _behind(words: list[str], end: int, lexicon: Lexicon) -> str:
 
 
 def _carry(mentions: list[Mention], hits: list[Hit]) -> None:
-    """Extend a hedge to both of two linked findings ("may be scar associated with atelectasis")."""
+    """Extend the hedge of one of two linked findings to the other ("may be scar associated with atelectasis")."""
     for s, e in spans_of(hits, "carries"):
         before = [m for m in mentions if m.end <= s]
         after = [m for m in mentions if m.start >= e]

@@ -16,9 +16,9 @@ _LUNG = ("lung", "pleura")
 def find_asked_lesions(sentences: list[str], tuples: list[dict]) -> list[str]:
     """Return the lesion types that a section leaves open ("rule out pneumonia", "heart size cannot be assessed").
 
-    An open type must not be denied because the report is silent about it. A definitively denied type is not open,
-    except if it is denied at one location and another location is not assessed ("none on the left; right not
-    assessed"). A type is also open if an affirmed finding may hide it, as an obscured diaphragm may hide an effusion.
+    Although the section does not affirm an open type, the dataset must not deny it. A definitively denied type is not
+    open, except if it is denied at one location and another is not assessed ("none on the left; right not assessed"). A
+    type is also open if an affirmed finding may hide it, as an obscured diaphragm may hide an effusion.
     """
     words = list(map(_find_words, sentences))
     hearts = any(kinds.not_assessed and kinds.heart_words for kinds in words)
@@ -46,7 +46,7 @@ def sort_lesions(lesions: Iterable[str]) -> list[str]:
 
 
 class _Words(NamedTuple):
-    """Whether a sentence has words of each kind. The kinds are word lists of the lexicon."""
+    """Whether a sentence has words of each kind, such as requests or comparisons. The lexicon lists these words."""
 
     requests: bool
     not_assessed: bool
@@ -76,11 +76,9 @@ def mentions_lungs(sentences: list[str], tuples: list[dict]) -> bool:
 
 
 def comparison_only(sentences: list[str], tuples: list[dict]) -> bool:
-    """Return whether a section describes the lungs only by comparison with an earlier image.
-
-    The section does more than compare if it calls the lungs normal, denies a finding, or affirms a finding in a
-    sentence without a word of comparison. A denial of only a change ("no new opacity") is a comparison.
-    """
+    """Return whether a section describes the lungs only by comparison with an earlier image. The section does more than
+    compare if it calls the lungs normal, denies a finding, or affirms a finding in a sentence without a word of
+    comparison. A denial of only a change ("no new opacity") is a comparison."""
     words = list(map(_find_words, sentences))
     compared = {number for number, kinds in enumerate(words, start=1) if kinds.comparison}
     if not compared or any(kinds.normal_lungs for kinds in words):

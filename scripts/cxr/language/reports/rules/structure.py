@@ -24,11 +24,9 @@ _BATCH_WORDS = 150
 
 @dataclass
 class _Piece:
-    """A sentence, or a window of at most ``_BATCH_WORDS`` words of a long sentence.
-
-    ``sentence`` is the sentence's number, from 1. ``hits`` are the phrases of the lexicon. ``cut`` has the tokens that
-    start a clause. ``offset`` is the index of the first token in the spaCy document.
-    """
+    """A sentence, or a window of at most ``_BATCH_WORDS`` words of a long sentence. ``sentence`` is the number of the
+    sentence, from 1. ``hits`` are the phrases of the lexicon in it. ``cut`` has the tokens that start a clause.
+    ``offset`` is the index of its first token in the spaCy document."""
 
     sentence: int
     tokens: list[tuple[str, int, int]]
@@ -43,11 +41,9 @@ class _Piece:
 
 
 def structure_sentences(sentences: Sequence[str], unsided_effusion: bool) -> list[dict]:
-    """Return a section's tuples (``schema.Finding``) as dicts. ``span`` counts characters within the sentence.
-
+    """Return a section's finding tuples (``schema.Finding``) as dicts. ``span`` counts characters within the sentence.
     Sentences that are tied to each other (:class:`Ties`) are read together. A sentence without ties is read alone, so
-    its tuples are the same in every report. ``unsided_effusion``: as in :func:`mapping.find_labels`.
-    """
+    its tuples are the same in every report. ``unsided_effusion``: as in :func:`mapping.find_labels`."""
     tuples, start, lexicon = [], 0, load_lexicon()
     for end in _group_ends(sentences, unsided_effusion):
         if end - start == 1:
@@ -91,7 +87,7 @@ def undecided_lesions(sentences: list[str]) -> set[str]:
 
 
 def _read_sentences(sentences: list[str], lexicon: Lexicon) -> list[_Piece]:
-    """Return the pieces of all sentences, with their mentions completely interpreted."""
+    """Return the sentences as pieces, and set the denials, locations, grades and diseases of their mentions."""
     last: list[Mention] = []
     pieces: list[_Piece] = []
     entity = None
@@ -186,11 +182,9 @@ def _find_tuples(pieces: Iterable[_Piece], unsided_effusion: bool, lexicon: Lexi
 
 
 def _parted(places: list[Place], lexicon: Lexicon) -> list[list[Place]]:
-    """Return the locations of a finding in one list for each tuple that the finding gets.
-
-    Locations without labels on the other side form a second tuple, because a tuple with labels would not block
-    negative pairs there.
-    """
+    """Return the locations of a finding as lists, one for each finding tuple that it gets. Locations on the other side
+    that have no zone label ("retrocardiac") get a tuple of their own, because a tuple with zone labels does not forbid
+    denials at other locations."""
     zones = [place for place in places if place.level is not None]
     apart = [place for place in places if zones and is_on_other_side(place, zones, lexicon)]
     return [[place for place in places if place not in apart], apart] if apart else [places]

@@ -46,12 +46,9 @@ _TWO_SLIPS = 10
 
 
 class Shorthand:
-    """Replaces shorthand and misspelt words.
-
-    ``forms`` is {expansion: its short forms}. ``unless`` is {short form: adjacent words that prevent the expansion}.
-    ``slips`` is {misspelt word: intended word}. ``words`` are recognised with two typing errors if they are long.
-    ``known_words`` are never corrected.
-    """
+    """Replaces shorthand and misspelt words by the intended words. ``forms`` is {expansion: its short forms}.
+    ``unless`` is {short form: adjacent words that prevent the expansion}. ``slips`` is {misspelt word: intended word}.
+    ``words`` are recognised even with two typing errors if they are long. ``known_words`` are never corrected."""
 
     def __init__(
         self, forms: dict[str, list], unless: dict[str, list], slips: dict[str, str], words, known_words: set[str]
@@ -71,7 +68,7 @@ class Shorthand:
         self._right = lru_cache(maxsize=50_000)(self._read)
 
     def tokens(self, text: str) -> list[Token]:
-        """Return (word, start, end) of each token. All words of an expanded form have the position of the form."""
+        """Return (word, start, end) of each token. All words of an expansion have the position of the short form."""
         word_spans = split_words(text)
         words = [word for word, _, _ in word_spans]
         tokens: list[Token] = []
