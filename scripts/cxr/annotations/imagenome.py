@@ -28,8 +28,8 @@ class SceneGraph(NamedTuple):
 
 
 def read_graphs(key: str, path: Path) -> Iterator[SceneGraph]:
-    """Yield the scene graphs in a folder, or in the folder of the release, by file name. Raises UserError if a graph is
-    damaged or there is none."""
+    """Yield the scene graphs in a folder or in the folder of a release, sorted by file name. Raises UserError if a
+    graph is damaged or there is none."""
     inner = path / "silver_dataset" / "scene_graph"
     files = sorted((inner if inner.is_dir() else path).glob(f"*{ENDING}"))
     if not files:

@@ -49,6 +49,6 @@ def normalise_id(column: str) -> pl.Expr:
 
 
 def count_unknown_cells(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> dict[str, int]:
-    """Count the cells that are neither empty nor 1, 0 or -1 in a table of strings, {label: number if not 0}."""
+    """Return {label: number of invalid cells}, without zeros, of a table of strings. Valid are 1, 0, -1 and empty."""
     counts = table.select((~pl.col(name).is_in([*VALUE_BY_CELL, ""])).sum() for name in labels).row(0, named=True)
     return {name: number for name, number in counts.items() if number}

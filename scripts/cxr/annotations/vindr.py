@@ -32,7 +32,7 @@ LESIONS = {
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the boxes of a training or test file. Raises UserError if it lacks a column."""
+    """Read the boxes of a training or test file. Raises UserError for a missing column."""
     regions = []
     for row in read_rows(key, path, "vindr", COLUMNS, BESIDES):
         box = parse_box(row[name] for name in CORNERS)

@@ -69,7 +69,7 @@ def interval_columns(name: str, interval: str, unit: str = "") -> Columns:
 
 
 def check_columns(table: pl.DataFrame, columns: Columns, name: str) -> None:
-    """Raise ValueError, in which the table is called ``name``, unless it has exactly ``columns`` in this order."""
+    """Raise ValueError unless a table has exactly ``columns``, in this order. The message calls the table ``name``."""
     actual, declared = dict(table.schema), schema(columns)
     if actual != declared or list(actual) != list(declared):
         raise ValueError(f"{name} has the columns {actual}, not the declared columns {declared}")

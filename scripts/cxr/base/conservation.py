@@ -17,7 +17,7 @@ CountRow = tuple[str, str, int]  # a row of :data:`CONSERVED`
 
 
 def counted_rows(stage: str, quantity: str, total: int, parts: Mapping[str, int]) -> list[CountRow]:
-    """Return a row that counts all items, then a row for each outcome that occurred.
+    """Return a row that counts all items of the kind ``quantity``, and a row for each outcome that occurred.
 
     ``parts`` is {outcome: number of items}. The caller must not compute ``total`` from ``parts``. Raises AssertionError
     if the sum of ``parts`` is not ``total``, because a bug has then lost or doubled an item.

@@ -227,7 +227,7 @@ def refuse_unreadable(path: str | Path, problem: str, remedy: str, *kinds: type[
 
 
 def _fault_at(path: str | Path, error: BaseException) -> str:
-    """Return the sentence of :func:`_machine_fault`, after opening the file once more if the error does not tell it."""
+    """Return the sentence of :func:`_machine_fault` on an error or, if that is "", on opening the file once more."""
     if fault := _machine_fault(error):
         return fault
     try:  # errors of safetensors and onnxruntime do not show the fault

@@ -149,7 +149,7 @@ def run_job(snakemake) -> None:
     * the rule's params and wildcards, and ``threads``;
     * ``options``, the settings (:func:`settings_arguments`);
     * ``code``, the digest of the code, and ``attrs``, the provenance in every result (rule, code digest, settings);
-    * ``compute``, the settings section ``compute``, to which ``asked`` adds the number of GPUs that the job requested;
+    * ``compute``, the settings section ``compute`` with the entry ``asked``, the number of GPUs that the job requested;
     * ``execution``, the settings section ``llm``.
 
     ``compute`` and ``execution`` are not params, so that a change in how models run does not rerun any job. All

@@ -8,7 +8,7 @@ log = logging.getLogger("cxr")
 
 
 def prepare_folder(folder: Path, identity: str, *, pattern: str = "", warning: str = "") -> None:
-    """Create the folder of a job's unfinished work, or keep it if it belongs to the same job. Else empty it.
+    """Create the folder of a job's unfinished work. Old content is kept if the same job wrote it, else deleted.
 
     ``identity`` is a digest of everything that the job's result depends on; equal digests mean the same job.
     ``warning`` is logged if files that match ``pattern`` are deleted.

@@ -160,7 +160,7 @@ def _guarded_rows(path: Path, key: str, rows: Iterator[tuple[int, list[str]]]) -
 
 
 def _cleaned(rows: Iterator[tuple[int, list[str]]], places: Mapping[int, str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield rows with clean ids in the columns ``places``, {index: name}. Raises Fault at the end if one is bad."""
+    """Yield rows with clean ids in the columns ``places``, {index: name}. Raises Fault at the end for a bad column."""
     columns = {place: IdColumn() for place in places}
     for line, cells in rows:
         for place, column in columns.items():
@@ -366,7 +366,7 @@ def _parquet(path: Path, head: bool):
 
 
 def _integral(column) -> bool:
-    """Return whether all floats of a column are whole numbers. pandas makes floats of ids if some cells are empty."""
+    """Return whether all floats of a column are whole numbers. pandas writes 7.0 for 7 if some cells are empty."""
     numbers = column.drop_nulls()
     is_whole = numbers.is_finite() & (numbers == numbers.round())
     return bool(len(numbers)) and bool(is_whole.all()) and numbers.abs().max() < 2**53

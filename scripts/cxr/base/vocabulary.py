@@ -18,7 +18,7 @@ FINDINGS: dict[str, str] = {
     "effusion": "Pleural Effusion",
     "pneumothorax": "Pneumothorax",
 }
-"""Findings of SemiSynCXR, {finding: name in tables}, in the order of its paper. Unlike ILS, they have pneumothorax."""
+"""Findings of SemiSynCXR, {finding: name in tables}, in the order of its paper's tables. ILS has no pneumothorax."""
 
 INFERRED_LESIONS = tuple(lesion.name for lesion in LESION_TYPES if lesion.is_inferred)
 """Lesion types that can answer an instruction which asks for the type of an opacity (Tables 10-12)."""

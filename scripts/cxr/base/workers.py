@@ -30,7 +30,7 @@ class EngineFault(tuple):
 
     @classmethod
     def from_error(cls, error: Exception, reason: str = "engine_failure", detail: str = "") -> "EngineFault":
-        """Return the fault for an engine's error. The default ``detail`` names the function that failed."""
+        """Return the :data:`Fault` for an engine's error. The default ``detail`` names the function that failed."""
         fault = cls((reason, detail or faults.describe_failure(error)))
         fault.error = error
         return fault

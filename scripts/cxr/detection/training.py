@@ -115,7 +115,7 @@ class DetectorTraining(TrainingLoop):
             yield [self.draw(self.random, update)]
 
     def losses(self, micro_batch: Batch, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss of a batch, and (2,) its two parts: the loss of the classes and the loss of the boxes."""
+        """Return the loss of a batch, and its two parts, float64 (2,): the loss of classes and that of boxes."""
         image = torch.from_numpy(np.stack(micro_batch.images))[:, None].to(memory_format=torch.channels_last)
         target = assign_targets(micro_batch.boxes, micro_batch.labelled_classes, self.net.grid)
         logit, distance = (part.float() for part in self.runner.forward(lambda net: net(image)))

@@ -42,7 +42,7 @@ class HeaderError(Exception):
 
 
 class Rejected(Exception):
-    """The image cannot be used. ``reason`` is a code of ``exclusions.REASONS``, ``detail`` free of patient data."""
+    """The image cannot be used. ``reason`` is a code of ``exclusions.REASONS``. ``detail`` has no patient data."""
 
     def __init__(self, reason: str, detail: str = ""):
         super().__init__(reason, detail)

@@ -17,9 +17,9 @@ _SYNTAXES_OF_MARKER = {
 _CONTAINERS_OF_SEGMENTS = {1: (1, 8), 2: (1, 16), 3: (3, 8), 6: (3, 16)}  # {RLE segments: (samples, bits)}, PS3.5 G.5
 _RLE_HEADER_BYTES = 64  # size of an RLE frame's header, bytes; the first segment starts there
 _MAX_ROUGHNESS_RATIO, _MAX_OVERLAY_CHANGES = 0.7, 0.05
-"""Limits by which the bits above BitsStored are judged, measured on radiographs of 256 and 1024 px. They differ
-in 1 % of the pairs of neighbouring pixels if they are an overlay, and in 5 to 50 % if they belong to the image. If they
-are noise or sign bits, their removal at least halves the roughness (:func:`measure_roughness`)."""
+"""Limits by which the bits above BitsStored are judged, measured on radiographs of 256 and 1024 px. Bits of an overlay
+differ in 1 % of the pairs of neighbouring pixels, and bits of the image in 5 to 50 %. If noise or sign bits are
+removed, the roughness (:func:`measure_roughness`) is at least halved."""
 _NOISE_DIFFERENCE = 0.2
 """Mean difference between neighbours, as a fraction of the range, above which values count as noise. Noise has 1/3. A
 radiograph of 256 px has 0.02, and 0.06, 0.10, 0.15, 0.21, 0.25 after the loss of its highest one to five bits."""
@@ -28,7 +28,7 @@ _SUBSAMPLED = "YBR_FULL_422"
 
 
 def read_codestream(frame: bytes) -> Codestream | None:
-    """Return the codestream header of an encoded frame, or None if it has none, such as RLE or native data."""
+    """Return the header of the codestream in a frame, or None if the frame has no such header (RLE, native data)."""
     return read_jpeg(frame) if frame.startswith(b"\xff\xd8") else read_jpeg_2000(frame)
 
 

@@ -63,7 +63,7 @@ def _set_syntax(dataset: Dataset) -> uid.UID:
 
 
 def _read_encoded_frame(dataset: Dataset) -> bytes | None:
-    """Return the first frame of encapsulated pixel data with its fragments joined, None for native (other) data."""
+    """Return the first frame of encapsulated pixel data with its fragments joined. Return None for native data."""
     data = dataset.get("PixelData")
     syntax = dataset.file_meta.TransferSyntaxUID
     may_hold_items = not syntax.is_transfer_syntax or syntax.is_encapsulated
@@ -142,7 +142,7 @@ def _decode_used_bits(path: str, dataset: Dataset, frame: bytes | None, notes: l
 
 
 def _decode_all_bits(path: str, dataset: Dataset, codestream: Codestream) -> np.ndarray:
-    """Decode a JPEG or JPEG-LS with all bits of its codestream. By the header, GDCM might drop some of them."""
+    """Decode a JPEG or JPEG-LS with all bits of its codestream. GDCM would drop bits that the header excludes."""
     header = {name: dataset.get(name) for name in ("BitsStored", "HighBit", "PixelRepresentation")}
     if None in header.values():
         return _decode_stored(path, dataset)
@@ -185,7 +185,7 @@ def _find_valid_pixels(dataset: Dataset, stored: np.ndarray) -> np.ndarray | Non
 
 
 def _read_table(dataset: Dataset, name: str, is_signed: bool) -> tuple[LookupTable | None, str]:
-    """Return (Modality or VOI lookup table, as ``name`` says, or None; note on what is wrong with the table, or "")."""
+    """Return (lookup table or None, note on a fault of the table or ""). ``name`` is "Modality" or "VOI"."""
     items = dataset.get(f"{name}LUTSequence")
     if not items:
         return None, ""
@@ -211,7 +211,7 @@ def _apply_modality(dataset: Dataset, stored: np.ndarray, notes: list[str]) -> n
 
 
 def _make_voi_function(dataset: Dataset, is_signed: bool) -> tuple[Callable[[np.ndarray], np.ndarray] | None, str]:
-    """Return (function or None, note on a faulty table). The function maps values to 0..1 by VOI table or window."""
+    """Return (function or None, note on a faulty table). It maps values to 0..1 by the file's VOI table or window."""
     table, note = _read_table(dataset, "VOI", is_signed and "ModalityLUTSequence" not in dataset)
     if table is not None:
         return table.apply_as_fractions, note

@@ -117,7 +117,7 @@ def sample_latents(
 ) -> torch.Tensor:
     """Return latents sampled by DDIM with eta 1 for the sources ``clean`` (B, C, h, w). The prompt applies in ``mask``,
     bool or 0..1 (B, 1, h, w). ``draw`` returns standard normal noise of the latents' shape. The first draw is the noise
-    of the start and of every x_t. Each step except the last draws once more."""
+    of the start and of every x_t (:data:`Blending`). Each step except the last draws once more."""
     if not steps:
         return clean
     noise = draw()

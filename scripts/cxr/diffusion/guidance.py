@@ -31,13 +31,13 @@ class PredictionRequest(NamedTuple):
     weights: Weights
 
     def is_unguided_by_row(self) -> list[bool]:
-        """Return, for each row, whether the prediction under its prompt is enough (weight 1, or an empty prompt)."""
+        """Return, for each row, whether guidance changes nothing, because the weight is 1 or the prompt is empty."""
         texts, factors = (_repeat_per_row(values, len(self.latent)) for values in (self.prompts, self.weights))
         return [factor == 1 or not text for text, factor in zip(texts, factors, strict=True)]
 
 
 def predict_guided(predict: Predict, time: int, requests: Sequence[PredictionRequest]) -> list[torch.Tensor]:
-    """Return u + weight * (p - u) for each request, with its predictions p under the prompt and u without a prompt.
+    """Return u + weight * (p - u) for each request. p is the prediction under the prompt, u that without a prompt.
 
     The net is called once, on a batch of all pairs of a latent and a prompt that the requests need. A request whose
     weights are all 1 does not need u.

@@ -27,7 +27,7 @@ class NetOptions:
 
     @classmethod
     def from_settings(cls, dtype: str, autoencoder: str, compute: Mapping) -> "NetOptions":
-        """Return the options for two names of number types and the settings section ``compute``."""
+        """Return the options for the names of two number types and for the settings section ``compute``."""
         rows = compute.get("batches", {}).get("autoencoder", AUTOENCODER_ROWS)
         return cls(getattr(torch, dtype), autoencoder, rows, Speed.from_settings(compute))
 
@@ -112,7 +112,7 @@ def load_nets(layout: folders.Layout, prompts: dict[str, str], runtime: NetOptio
 
 
 def read_noise_schedule(layout: folders.Layout) -> tuple[list[float], str]:
-    """Return (signal's fraction of the variance at each time, prediction type). Raises UserError if unusable."""
+    """Return (fraction of the variance at each time that is signal, prediction type). Raises UserError if invalid."""
     remedy, prediction = layout.remedy(layout.unet), layout.noise.get("prediction_type", PREDICTIONS[0])
     if prediction not in PREDICTIONS:
         problem = f"{layout.unet.parent} has prediction_type {prediction!r}, not {' or '.join(PREDICTIONS)}"

@@ -146,7 +146,7 @@ def _overlaps_by_cells(first: BoxesByPair, second: BoxesByPair, pairs: int) -> n
 
 
 def union_overlap(first: np.ndarray, second: np.ndarray) -> tuple[int, int]:
-    """Return (intersection, union) area of the regions that two sets of boxes cover. Raises ValueError unless int."""
+    """Return (intersection, union) area of the regions of two box sets. Raises ValueError unless boxes are integers."""
     (first, _), (second, _) = _flatten([first]), _flatten([second])
     xs, ys = (np.unique(np.concatenate([first[:, at::2], second[:, at::2]])) for at in (0, 1))
     # float64 is exact for areas below 2 ** 53 cells

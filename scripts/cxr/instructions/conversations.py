@@ -31,7 +31,7 @@ def _speaker_texts(conversation: Conversation, *speakers: str) -> Iterator[tuple
 
 
 def to_messages(conversation: Conversation) -> dict:
-    """Convert a sample to a line with OpenAI's roles: id, messages, images."""
+    """Convert a sample to a line in OpenAI's chat format, with the fields id, messages and images."""
     texts = _speaker_texts(conversation, "user", "assistant")
     chat_messages = [{"role": role, "content": text} for role, text in texts]
     line = {"id": conversation.sample_id, "messages": chat_messages, "images": _pictures(conversation)}
@@ -39,7 +39,7 @@ def to_messages(conversation: Conversation) -> dict:
 
 
 def to_sharegpt(conversation: Conversation) -> dict:
-    """Convert a sample to an entry for LLaVA's trainers and LLaMA-Factory: id, image, images, conversations."""
+    """Convert a sample to ShareGPT's format (LLaVA, LLaMA-Factory), with fields id, image, images, conversations."""
     texts = _speaker_texts(conversation, "human", "gpt")
     chat_turns = [{"from": speaker, "value": text} for speaker, text in texts]
     image_field = {"image": conversation.picture} if conversation.picture else {}
