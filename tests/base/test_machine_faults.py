@@ -135,7 +135,7 @@ SENTENCES = {
     24: "too many open files: raise the limit (ulimit -n 4096",
     37: "the disk or network failed (no locks available)",
     110: "the disk or network failed (connection timed out)",
-    116: "the disk or network failed (stale file handle): mount its folder again",
+    116: "the disk or network failed (stale file handle): mount the file's folder again",
     524: "the disk or network failed (operation not supported)",
 }
 

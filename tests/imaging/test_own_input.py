@@ -145,12 +145,12 @@ def test_what_is_no_csv_is_said_of_this_file(tmp_path):
         b"\n\n \n": "has no rows",
         head: "has no rows",
         head + b"p1,s1,i1,1.dcm,a\0b\n": "is not text: save it as UTF-8 text",
-        head + b"p1,s1,i1,1.dcm,a\x1ab\n": ", line 2 holds the control character 0x1a",
+        head + b"p1,s1,i1,1.dcm,a\x1ab\n": ", line 2 has the control character 0x1a",
         head + b"p1,s1,i1,1.dcm,x\np2,s2,i2,2.dcm," + mixed + b"\n": ", line 3 is not UTF-8 although earlier lines are",
         head + b"p1,s1,i1,1.dcm,\x81\n": ", line 2 is neither UTF-8 nor Windows-1252",
         b"\xff\xfea\0\0\xd8b\0": "is damaged UTF-16",
         b"p1,s1,i1,1.dcm,Clear\np2,s2,i2,2.dcm,Clear\n": (
-            "has no known heading: write subject_id, study_id, image_id, image_path"
+            "has no known heading: write its headings, out of subject_id, study_id, image_id, image_path"
         ),
     }
     for data, words in cases.items():

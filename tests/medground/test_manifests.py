@@ -91,7 +91,7 @@ def test_a_parquet_manifest(tree):
         (['1.png,m.png,train,"lesion'], ', line 2: a quotation mark (") opens a cell of this row that never ends'),
         ("1.png,m.png,train,lesion\n", "has no known heading"),
         ("image_path,mask_path,split,Image_Path\n1,2,3,4\n", "has the column 'image_path' twice"),
-        ("image_path,split\n1.png,train\n", "lacks the column mask_path: add it (it has image_path, split)"),
+        ("image_path,split\n1.png,train\n", "lacks the column mask_path: add it (the table has image_path, split)"),
         (
             "image_path,mask_path,split,subject_id\n1.png,m.png,train,1234567890123450000\n2.png,m.png,train,9\n",
             ", line 2: in subject_id, a spreadsheet has kept 15 digits",

@@ -85,7 +85,8 @@ def test_a_file_that_is_no_table_of_the_dataset_stops_the_run(tmp_path, kind, tr
     assert table.rpartition("/")[2] in str(told.value)
     assert "\n" not in str(told.value)
     assert re.search(
-        "save it as |put a header|write |check it|give a file of|download it again|no list of", str(told.value)
+        "save (it as|the table) |put a header|write |check the file|give a file of|download it again|no list of",
+        str(told.value),
     )
 
 

@@ -186,9 +186,9 @@ def test_a_format_is_one_file(tmp_path, monkeypatch):
     [
         ("vindr", "image_id,class_name\n", "key: {} lacks the columns x_min, y_min, x_max, y_max: give a file"
          " of the format vindr"),
-        ("coco", "{}", "key is {!r}, which is not a complete COCO JSON (KeyError: 'categories'): check it"),
+        ("coco", "{}", "key is {!r}, which is not a complete COCO JSON (KeyError: 'categories'): check the file"),
         ("coco", "x,y\n", "key is {!r}, which is not a complete COCO JSON (JSONDecodeError: Expecting value: line 1"
-         " column 1 (char 0)): check it"),
+         " column 1 (char 0)): check the file"),
         ("nih", "", "key: {} has no rows: put a header and at least one row into it"),
         ("rsna", "patientId,x,y,width,height,Target\na,1,2,3,4\n", "key: {}, line 2 has 5 cells, the header 6: put a"
          " cell that holds the delimiter into quotation marks (\"…\")"),

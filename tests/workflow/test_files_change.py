@@ -251,7 +251,7 @@ def error_of(error: Exception, cause: Exception | None = None) -> Exception:
         (OSError("[Errno 5] Unable to write (errno = 28, error message = '')"), "no space left"),
         (PermissionError(errno.EACCES, "x", "results/a"), "no permission to read or write 'results/a' (permission"),
         (OSError(errno.EROFS, "x"), "no permission to read or write (read-only file system)"),
-        (OSError(errno.ESTALE, "x"), "the disk or network failed (stale file handle): mount its folder again"),
+        (OSError(errno.ESTALE, "x"), "the disk or network failed (stale file handle): mount the file's folder again"),
         (OSError(errno.EMFILE, "x"), "too many open files: raise the limit (ulimit -n"),
         (OSError(524, "x"), "the disk or network failed (operation not supported)"),
         (ValueError("wrapped: [Errno 5] Input/output error"), "the disk or network failed (input/output error)"),

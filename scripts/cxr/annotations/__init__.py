@@ -1,2 +1,2 @@
-"""Readers of public datasets' annotations. A format is a module that declares ``WHAT``
+"""Readers of public datasets' annotations. Each module that declares ``WHAT`` reads one format
 (:mod:`cxr.annotations.formats`)."""

@@ -11,7 +11,7 @@ COLUMNS = ("image_id", "bbox_name", *CORNERS)
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the boxes of the table ``path``, which the setting ``key`` names. Raises UserError if it lacks a column."""
+    """Read the boxes of the table ``path``, which the setting ``key`` names. Raises UserError for a missing column."""
     regions = [
         Annotation(row["image_id"], row["bbox_name"], parse_box(row[name] for name in CORNERS))
         for row in read_rows(key, path, "chest_imagenome", COLUMNS)

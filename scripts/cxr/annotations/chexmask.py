@@ -2,7 +2,7 @@
 
 A row has dicom_id, estimated Dice, 120 landmarks (x, y), run lengths of each organ, Height and Width, in pixels of the
 original image. Run lengths are pairs "start length" in row order, and the first pixel is 1. The table is 15 GB of text,
-so it is streamed and only the requested images are kept. It is not an annotation format, as no human annotated it."""
+so it is streamed, and only the requested images are kept. As no human drew the masks, it is no annotation format."""
 
 import math
 import re
@@ -26,16 +26,16 @@ BATCH = 64  # rows per block of the stream; one row takes about 60 kB
 
 
 class Row(NamedTuple):
-    """A row: estimated Dice, shape (rows, columns) of the image, and the texts of the landmarks and of :data:`RUNS`."""
+    """A row of the table, whose landmarks and run lengths are still texts."""
 
-    dice: float
-    shape: tuple[int, int]
-    points: str
-    runs: tuple[str, ...]
+    dice: float  # estimated Dice
+    shape: tuple[int, int]  # (rows, columns) of the image
+    points: str  # text of the landmarks
+    runs: tuple[str, ...]  # texts of the run lengths, in the order of :data:`RUNS`
 
 
 def stream_rows(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[str, str]]:
-    """Yield the rows of some images, {column: text}, in the table's order. ``key``: the setting that names the file.
+    """Yield the rows of the given images, {column: text}, in the table's order. ``key`` is the setting of the file.
     Only one block is in memory at a time. Raises UserError if the file is damaged or is not this table."""
     try:
         table = pl.scan_csv(path, infer_schema=False)
@@ -77,7 +77,7 @@ def _parse_row(values: dict[str, str]) -> Row | None:
 
 
 def decode_runs(text: str, shape: tuple[int, int]) -> np.ndarray:
-    """Decode run lengths to a mask, uint8 (rows, columns). Raises ValueError if they are malformed or do not fit."""
+    """Decode run lengths to a mask, uint8 ``shape``. Raises ValueError if they are malformed or leave the image."""
     try:
         numbers = np.array(text.split(), np.int64)
     except OverflowError:
@@ -94,7 +94,7 @@ def decode_runs(text: str, shape: tuple[int, int]) -> np.ndarray:
 
 
 def decode_points(text: str, count: int) -> np.ndarray:
-    """Parse a printed list or array of points, float64 (count, 2: x, y). Raises ValueError for any other count."""
+    """Parse a printed list or array of points, float64 (count, 2: x, y). Raises ValueError for more or fewer points."""
     numbers = [float(number) for number in re.findall(r"-?\d+(?:\.\d*)?(?:e[+-]?\d+)?", text)]
     if len(numbers) != 2 * count:
         raise ValueError(f"{len(numbers)} numbers instead of {2 * count}")

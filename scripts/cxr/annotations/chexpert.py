@@ -19,12 +19,11 @@ def find_table(folder: Path, name: str) -> Path | None:
 
 
 def read_table(key: str, path: Path, split: str, unknown: Counter[str]) -> pl.DataFrame:
-    """Return the columns path, image_id, study_id, subject_id, split, view, sex, frontal and labels of a table, in its
-    order.
+    """Return a table with the columns path, image_id, study_id, subject_id, split, view, sex, frontal and the labels.
 
-    ``image_id`` is patient, study and file joined by "-". Ids are null if the path has another form. ``frontal`` comes
-    from the file name. ``unknown`` counts the cells with unknown values, by label. Raises UserError for a missing
-    column."""
+    ``image_id`` is patient, study and file joined by "-". Ids are null if the path is not patient/study/view. The file
+    name tells ``frontal``. ``unknown`` receives {label: number of cells with an unknown value}. Raises UserError for a
+    missing column."""
     table = read_columns(key, path, "CheXpert", ("Path", *LABELS), BESIDES, ids=("Path",))
     unknown.update(count_unknown_cells(table))
     place = pl.col("Path").str.extract_groups(PLACE)

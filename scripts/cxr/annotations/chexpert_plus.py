@@ -18,7 +18,7 @@ PLACE = r"(patient\d+)/(study\d+)/([^/]+?)(?:\.[A-Za-z]+)?$"
 
 
 def read_table(key: str, path: Path) -> pl.DataFrame:
-    """Return the columns path, image_id, study_id, subject_id, split, view, sex, frontal, findings and impression.
+    """Return a table: path, image_id, study_id, subject_id, split, view, sex, frontal, findings and impression.
     Columns on race, ethnicity, language and insurance are not read. Raises UserError for a missing column."""
     table = read_columns(key, path, "CheXpert Plus", COLUMNS, BESIDES, ids=IDS, words=IDS[:1])
     place = pl.col("path_to_image").str.extract_groups(PLACE)
@@ -38,7 +38,7 @@ def read_table(key: str, path: Path) -> pl.DataFrame:
 
 
 def read_labels(key: str, path: Path) -> pl.DataFrame:
-    """Return ``path`` and the 14 labels of a label file in JSON Lines. Raises UserError for any other file."""
+    """Return the columns ``path`` and the 14 labels of a label file in JSON Lines. Raises UserError for other files."""
     rows, fault = [], f"{key}: {path} is not a label file of CheXpert Plus"
     with refuse_damaged(path, fault):
         lines = path.read_text(encoding="utf-8-sig").splitlines()

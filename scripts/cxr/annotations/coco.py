@@ -56,8 +56,8 @@ def _parse_region(row: dict, images: dict[str, dict], labels: dict[str, str]) ->
 
 
 def _parse_segmentation(segmentation: Any) -> dict | list | None:
-    """Return run lengths unchanged, and polygons of pairs or {x, y} as flat lists x, y, x, y …. Polygons of fewer than
-    three points are dropped. Return None if nothing is left."""
+    """Return run lengths unchanged, and polygons as flat lists x, y, x, y …. Points may also be given as pairs or as
+    {x, y}. Polygons of fewer than three points are dropped. Return None if no polygon is left."""
     if not isinstance(segmentation, list) or not segmentation:
         return segmentation or None
     if any(isinstance(part, dict) and "counts" in part for part in segmentation):

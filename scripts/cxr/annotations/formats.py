@@ -2,13 +2,13 @@
 
 A format declares these literals:
 
-WHAT: description of its file, for the settings.
+WHAT: description of the format's file, for the settings.
 FOLDER: True if the dataset is a folder instead of a file.
-LESIONS: {label: lesion type} of the labels that have one; an infiltrate is an opacity, as in reports (our choice).
+LESIONS: {label: lesion type} of the labels with a lesion type. An infiltrate is an opacity, as in reports (our choice).
 
-Its function ``read(key, path)`` returns :class:`cxr.annotations.regions.Annotations`; ``key`` is the setting that names
-the file. Reading does not clip, map or exclude anything, except rows with the label "no finding", whose images count as
-annotated.
+The function ``read(key, path)`` of a format returns :class:`cxr.annotations.regions.Annotations`. ``key`` is the
+setting that names the file. Regions are not clipped, mapped or excluded, except for rows with the label "no finding",
+whose images count as annotated.
 """
 
 import ast

@@ -19,17 +19,17 @@ CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 
 
 class SceneGraph(NamedTuple):
-    """The regions of an image: their names, boxes (N, 4) in original pixels (NaN if invalid), and the patient's sex."""
+    """The regions of an image, and the patient's sex."""
 
     image_id: str
-    names: list[str]
-    boxes: np.ndarray
+    names: list[str]  # names of the N regions
+    boxes: np.ndarray  # boxes of the regions, (N, 4) in original pixels, NaN if invalid
     sex: str | None
 
 
 def read_graphs(key: str, path: Path) -> Iterator[SceneGraph]:
-    """Yield the scene graphs of a folder or of the release, by file name. Raises UserError if a graph is damaged or
-    there is none."""
+    """Yield the scene graphs in a folder or in the folder of a release, sorted by file name. Raises UserError if a
+    graph is damaged or there is none."""
     inner = path / "silver_dataset" / "scene_graph"
     files = sorted((inner if inner.is_dir() else path).glob(f"*{ENDING}"))
     if not files:

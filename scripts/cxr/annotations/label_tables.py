@@ -16,7 +16,7 @@ VALUE_BY_CELL = {
     for number, value in ((1, "present"), (0, "absent"), (-1, "uncertain"))
     for end in ("", ".0")
 }
-"""{cell: its value}; empty cells have no value."""
+"""{cell: the label that the cell stands for}; an empty cell stands for no label."""
 Names = Sequence[str]
 SEX = {"female": "F", "f": "F", "male": "M", "m": "M"}
 
@@ -25,8 +25,8 @@ def read_columns(
     key: str, path: Path, kind: str, required: Names, besides: Names = (), *, ids: Names, words: Names = ()
 ) -> pl.DataFrame:
     """Return the columns ``required`` and ``besides`` of a table as stripped strings. The columns ``besides`` are
-    optional and "" if absent. ``ids``: columns of identifiers. ``words``: columns whose cells are single words; they
-    show whether a table with multi-line texts was split correctly. Raises UserError if a required column is missing."""
+    optional and "" if absent. ``ids`` are columns of identifiers. ``words`` are columns whose cells are single words.
+    They show whether multi-line texts were split correctly. Raises UserError if a required column is missing."""
     table = read_frame(path, key, (*required, *besides), ids=ids, words=words)
     require_columns(table.columns, required, path, key, f"give a file of {kind}")
     more = [pl.lit("").alias(name) for name in besides if name not in table.columns]
@@ -44,11 +44,11 @@ def decode_sex(column: str) -> pl.Expr:
 
 
 def normalise_id(column: str) -> pl.Expr:
-    """Return the polars expression that removes a trailing ".0", which some programs add, from a column of ids."""
+    """Return the polars expression that removes from a column of ids a trailing ".0", which some programs add."""
     return pl.col(column).str.replace(r"^(\d+)\.0$", "$1")
 
 
 def count_unknown_cells(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> dict[str, int]:
-    """Return {label: number of cells that are neither empty nor 1, 0 or -1} of a table of strings."""
+    """Return {label: number of invalid cells}, without zeros, of a table of strings. Valid are 1, 0, -1 and empty."""
     counts = table.select((~pl.col(name).is_in([*VALUE_BY_CELL, ""])).sum() for name in labels).row(0, named=True)
     return {name: number for name, number in counts.items() if number}

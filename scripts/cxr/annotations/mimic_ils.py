@@ -1,5 +1,5 @@
-"""MIMIC-ILS, the dataset that the authors released: a folder with a JSON file and the masks as image files. The file
-``mimic_ils_instruction_answer.json`` is {split: {study: entry}}. A pair with a mask has the name of the mask's file."""
+"""MIMIC-ILS, the dataset that the authors of ILS released: a folder with a JSON file, {split: {study: entry}}, and the
+masks as image files. An entry has instruction-answer pairs. A pair with a mask has the name of the mask's file."""
 
 import json
 from pathlib import Path

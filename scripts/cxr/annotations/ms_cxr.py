@@ -18,7 +18,7 @@ LESIONS = {
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the CSV or the COCO JSON of the release. Raises UserError for any other file."""
+    """Read the CSV or the COCO JSON of the release. Raises UserError for a file that is neither."""
     if path.suffix == ".json":
         return coco.read(key, path)
     return drop_no_finding([_parse_region(row) for row in read_rows(key, path, "ms_cxr", COLUMNS, BESIDES)])

@@ -15,7 +15,7 @@ LESIONS = {
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the boxes of the table ``path``, which the setting ``key`` names. Raises UserError if it lacks a column."""
+    """Read the boxes of the table ``path``, which the setting ``key`` names. Raises UserError for a missing column."""
     regions = [
         Annotation(row["Image Index"], row["Finding Label"], box_from_sides(row[name] for name in CORNERS))
         for row in read_rows(key, path, "nih", COLUMNS)

@@ -1,4 +1,4 @@
-"""PadChest and PadChest-GR (BIMCV): PadChest's table of images, and grounded reports with boxes.
+"""PadChest and PadChest-GR (BIMCV): PadChest's table of images, and reports with boxes for their sentences.
 
 The folder of PadChest-GR has a JSON list of reports, ``grounded_reports_*.json``. A report has StudyID, ImageID and
 ``findings``. A finding has ``sentence_en``, ``boxes``, ``extra_boxes`` and labels. Boxes are x1, y1, x2, y2 as
@@ -27,7 +27,7 @@ VIEWS = {"PA": "PA", "AP": "AP", "AP_horizontal": "AP"}  # {frontal projection: 
 
 
 def find_one_file(key: str, folder: Path, pattern: str) -> Path:
-    """Return the only file in a folder that matches a pattern, gzipped or not. Raises UserError for none or several."""
+    """Return the one file, gzipped or not, that matches a pattern in a folder. Raises UserError for none or several."""
     paths = sorted({*folder.glob(pattern), *folder.glob(f"{pattern}.gz")})
     if len(paths) != 1:
         fault = "has no" if not paths else f"has {len(paths)} files of the name"
@@ -36,7 +36,7 @@ def find_one_file(key: str, folder: Path, pattern: str) -> Path:
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the boxes of sentences, in pixels. Images of unknown size give no boxes. Raises UserError if a file is
+    """Read the sentences' boxes, in pixels. Images whose size is unknown give no boxes. Raises UserError if a file is
     missing or damaged."""
     images = {row["image_id"]: row for row in read_images(key, find_one_file(key, path, TABLE)).iter_rows(named=True)}
     split_by_image = dict(read_master(key, find_one_file(key, path, MASTER)).iter_rows())
@@ -57,11 +57,11 @@ def read(key: str, path: Path) -> Annotations:
 
 
 class Sentence(NamedTuple):
-    """A sentence of a report with its boxes, extra boxes (both as fractions of the image's sides) and labels."""
+    """A sentence of a report with its boxes and labels."""
 
     text: str
-    boxes: list
-    extra: list
+    boxes: list  # boxes as fractions of the image's sides
+    extra: list  # boxes in the field ``extra_boxes``, also as fractions
     labels: list[str]
 
 
@@ -74,8 +74,8 @@ class Report(NamedTuple):
 
 
 def read_images(key: str, path: Path) -> pl.DataFrame:
-    """Return the columns image_id, study_id, subject_id, projection, view, sex, rows and columns of the table. Ids are
-    strings. ``view`` is null if the image is not frontal. Raises UserError for a missing column."""
+    """Return a table with image_id, study_id, subject_id, projection, view, sex, rows and columns of the images. Ids
+    are strings. ``view`` is null if an image is not frontal. Raises UserError for a missing column."""
     table = read_columns(key, path, "PadChest", COLUMNS, BESIDES, ids=COLUMNS[:3], words=COLUMNS[:3])
     number = {name: pl.col(name).cast(pl.Float64, strict=False).cast(pl.Int64, strict=False) for name in BESIDES[1:]}
     return table.select(
@@ -91,14 +91,13 @@ def read_images(key: str, path: Path) -> pl.DataFrame:
 
 
 def read_master(key: str, path: Path) -> pl.DataFrame:
-    """Return ``image_id`` and ``split`` of the master table, one row per image. Raises UserError for a missing
-    column."""
+    """Return ``image_id`` and ``split`` of the master table, a row per image. Raises UserError for a missing column."""
     table = read_columns(key, path, "PadChest-GR", ("ImageID", "split"), ids=("ImageID",))
     return table.select(image_id="ImageID", split="split").unique("image_id", keep="first", maintain_order=True)
 
 
 def read_reports(key: str, path: Path) -> list[Report]:
-    """Return the reports in a JSON file. Raises UserError for any other file."""
+    """Return the reports in a JSON file. Raises UserError if the file is damaged or has another content."""
     reports = []
     with refuse_damaged(path, f"{key}: {path} is not a list of grounded reports"):
         for entry in json.loads(path.read_text(encoding="utf-8-sig")):

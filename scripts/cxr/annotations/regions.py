@@ -21,22 +21,18 @@ UNLISTED = "(an image that the file does not list)"  # image name of a region wh
 
 @dataclass(frozen=True)
 class Annotation:
-    """One region: a ``box`` (x1, y1, x2, y2), a mask in ``drawn``, or both.
+    """One region that was annotated in an image: a ``box``, a mask in ``drawn``, or both.
 
-    Coordinates are continuous, in pixels of the image: the pixel (0, 0) covers 0 to 1. Absent fields are "" or None.
+    Coordinates are continuous, in pixels of the image: the pixel (0, 0) covers 0 to 1. Absent fields are "" or None."""
 
-    ``image``: the image's name in the file. ``drawn``: COCO polygons or run lengths, or the path of a mask image whose
-    pixels above 0 are inside. ``reader``: annotator. ``size``: (rows, columns) of the annotated image. ``phrase``: text
-    about the region, which several regions may share. ``split``: split as written in the file."""
-
-    image: str
+    image: str  # the image's name in the file
     label: str
-    box: tuple[float, float, float, float] | None = None
-    drawn: dict | list | Path | None = None
-    reader: str = ""
-    size: tuple[int, int] | None = None
-    phrase: str = ""
-    split: str = ""
+    box: tuple[float, float, float, float] | None = None  # x1, y1, x2, y2
+    drawn: dict | list | Path | None = None  # run lengths, polygons (COCO), or a mask image (inside where above 0)
+    reader: str = ""  # annotator
+    size: tuple[int, int] | None = None  # (rows, columns) of the annotated image
+    phrase: str = ""  # text about the region, which several regions may share
+    split: str = ""  # split as written in the file
 
     def mask(self) -> np.ndarray | None:
         """Decode the mask, bool (rows, columns); None if the region has none. Raises ValueError if it is unreadable."""
@@ -58,23 +54,23 @@ class Annotation:
 
 
 class Annotations(NamedTuple):
-    """Content of a file: ``regions`` in the file's order, and ``image_names`` of all annotated images."""
+    """Content of an annotation file."""
 
-    regions: list[Annotation]
-    image_names: set[str]
+    regions: list[Annotation]  # in the file's order
+    image_names: set[str]  # names of all annotated images, with or without a region
 
 
 def image_name(template: str, name: str) -> str:
-    r"""Return the image's id in the cohort, from a ``template`` in which {name} is the part of the file's name after
-    the last / or \, and {stem} is this part without its ending."""
+    r"""Return an image's id in the cohort. ``template`` is its pattern, in which {name} stands for the part of ``name``
+    after the last / or \, and {stem} for this part without its ending."""
     base = PurePosixPath(clean_id(name.replace("\\", "/")))
     stem = base.stem if base.suffix.lower() in ENDINGS else base.name
     return template.replace("{name}", base.name).replace("{stem}", stem)
 
 
 def polygon_mask(flat_polygons: list[list[float]], shape: tuple[int, int]) -> np.ndarray:
-    """Return the mask, bool ``shape``, of the pixels whose centre is inside a polygon [x1, y1, …]. Raises ValueError if
-    a coordinate is not a number."""
+    """Return the mask, bool ``shape``, of the pixels whose centre is inside a polygon [x1, y1, x2, y2, …]. Raises
+    ValueError if a coordinate is not a number."""
     mask, outlines = np.zeros(shape, bool), [np.array([np.nan])]
     with suppress(TypeError):
         outlines = [np.asarray(flat, np.float64).reshape(-1, 2) for flat in flat_polygons]
@@ -100,8 +96,8 @@ def format_module(kind: str) -> ModuleType:
 
 
 def read_annotations(key: str, path: str | Path, kind: str) -> Annotations:
-    """Read a file of the format ``kind``, which the setting ``key`` names. Regions of unlisted images have the image
-    UNLISTED. Raises UserError for a file that is not of that format."""
+    """Read a file of the format ``kind``, which the setting ``key`` names. A region whose image the file does not list
+    has the image name UNLISTED. Raises UserError for a file that is not of that format."""
     regions, image_names = format_module(kind).read(key, Path(path))
     return Annotations(regions, (image_names | {region.image for region in regions}) - {UNLISTED})
 

@@ -13,7 +13,7 @@ LESIONS = {LABEL: "opacity"}
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the boxes of the table ``path``, which the setting ``key`` names. Raises UserError if it lacks a column."""
+    """Read the boxes of the table ``path``, which the setting ``key`` names. Raises UserError for a missing column."""
     regions, image_names = [], set()
     for row in read_rows(key, path, "rsna", COLUMNS):
         if row["Target"] == "1":

@@ -13,7 +13,7 @@ NO_FINDING = ("no finding", "normal", "no lung opacity / not normal")  # labels 
 
 
 def read_rows(key: str, path: Path, kind: str, required: Sequence[str], besides: Sequence[str] = ()) -> Iterator[dict]:
-    """Return the rows of a table, {column: text}. The first column of ``required`` has the image's id. The columns
+    """Yield the rows of a table, {column: text}. The first column of ``required`` has the image's id. The columns
     ``besides`` are optional. Raises UserError if a column of ``required`` is missing."""
     table = read_frame(path, key, (*required, *besides), ids=required[:1])
     require_columns(table.columns, required, path, key, f"give a file of the format {kind}")
@@ -36,11 +36,11 @@ def refuse_damaged(path: Path, fault: str) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         refuse_machine_fault(path, error)
-        raise UserError(f"{fault} ({type(error).__name__}: {error}): check it") from None
+        raise UserError(f"{fault} ({type(error).__name__}: {error}): check the file") from None
 
 
 def parse_numbers(cells: Iterable[Any]) -> tuple[float, ...] | None:
-    """Return the numbers of cells, None if a cell is not a number."""
+    """Return the numbers in cells, None if a cell is not a number."""
     try:
         return tuple(float(cell) for cell in cells)
     except (TypeError, ValueError):
@@ -48,12 +48,12 @@ def parse_numbers(cells: Iterable[Any]) -> tuple[float, ...] | None:
 
 
 def parse_box(cells: Iterable[Any]) -> Box | None:
-    """Return the box of cells x1, y1, x2, y2; None if a cell is not a number."""
+    """Return the box in cells x1, y1, x2, y2; None if a cell is not a number."""
     numbers = parse_numbers(cells)
     return (numbers[0], numbers[1], numbers[2], numbers[3]) if numbers else None
 
 
 def box_from_sides(cells: Iterable[Any]) -> Box | None:
-    """Return the box (x1, y1, x2, y2) of cells x, y, width, height; None if a cell is not a number."""
+    """Return the box (x1, y1, x2, y2) in cells x, y, width, height; None if a cell is not a number."""
     sides = parse_box(cells)
     return sides and (sides[0], sides[1], sides[0] + sides[2], sides[1] + sides[3])

@@ -21,7 +21,7 @@ CLASSES = (
     "Nodule/Mass", "Other lesion", "Pleural effusion", "Pleural thickening", "Pneumothorax", "Pulmonary fibrosis",
     "Rib fracture",
 )  # fmt: skip
-"""Findings with boxes; VinBigData has 14 of them."""
+"""Findings for which VinDr-CXR has boxes. VinBigData has 14 of them."""
 # labels of whole images
 LABELS = (*CLASSES, "COPD", "Lung tumor", "Pneumonia", "Tuberculosis", "Other diseases", "No finding")
 SAME_LABEL = {"Other disease": "Other diseases"}  # {label in the test file: label in the training file}
@@ -32,7 +32,7 @@ LESIONS = {
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the boxes of a training or test file. Raises UserError if it lacks a column."""
+    """Read the boxes of a training or test file. Raises UserError for a missing column."""
     regions = []
     for row in read_rows(key, path, "vindr", COLUMNS, BESIDES):
         box = parse_box(row[name] for name in CORNERS)
@@ -41,7 +41,7 @@ def read(key: str, path: Path) -> Annotations:
 
 
 def read_labels(key: str, path: Path) -> pl.DataFrame:
-    """Return a file of image labels as strings: image_id, rad_id ("" in a test file), and the labels, named as in the
+    """Return a table of image labels as strings: image_id, rad_id ("" in a test file), and the labels, named as in the
     training file. Raises UserError for a file without image_id or labels."""
     table = read_frame(path, key, ("image_id", *BESIDES, *LABELS, *SAME_LABEL), ids=("image_id", *BESIDES))
     table = table.rename({old: new for old, new in SAME_LABEL.items() if old in table.columns})

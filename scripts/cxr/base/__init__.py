@@ -1,1 +1,1 @@
-"""The code that every stage uses: errors, jobs, files, tables, ledgers, vocabulary."""
+"""Code that every stage uses: errors, jobs, files, tables, settings, lists of excluded images, and the vocabulary."""

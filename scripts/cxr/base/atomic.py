@@ -16,7 +16,7 @@ ABANDONED_S = 86400  # seconds without a change after which another computer's t
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path in the folder of ``path``. Rename it to ``path`` on success, remove it on failure."""
+    """Yield a temporary path beside ``path``. The file there is renamed to ``path`` on success, else deleted."""
     temporary = _temporary_path(Path(path))
     try:
         yield temporary
@@ -28,7 +28,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
 
 
 def _temporary_path(path: Path) -> Path:
-    """Return a temporary path for ``path``. Create its folder, and remove temporary files that killed jobs left."""
+    """Return a temporary path beside ``path``. Create the folder, and delete temporary files that killed jobs left."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         *_, host, process, _ = leftover.name.split(".")
@@ -51,7 +51,7 @@ def _changed_recently(leftover: Path) -> bool:
 
 @contextmanager
 def atomic_folder(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary folder next to ``path``. Rename it to ``path`` on success, remove it on failure."""
+    """Yield a temporary folder beside ``path``. The folder is renamed to ``path`` on success, else deleted."""
     final = Path(path)
     folder = _temporary_path(final)
     shutil.rmtree(folder, ignore_errors=True)  # left by a process with the same id, before a restart
@@ -65,7 +65,7 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
 
 
 def link_file(source: Path, target: Path) -> None:
-    """Create the hard link ``target`` to the file ``source``, or copy the file if the file system has no hard links."""
+    """Create the hard link ``target`` to the file ``source``, or copy the file where a hard link is impossible."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)
@@ -74,7 +74,7 @@ def link_file(source: Path, target: Path) -> None:
 
 
 def link_folder(source: str | Path, target: Path) -> None:
-    """Link every file below ``source`` to the same relative path below ``target``, except hidden files."""
+    """Create a link below ``target`` for each file below ``source``, at the same relative path. Skip hidden files."""
     for file in sorted(Path(source).rglob("*")):
         if file.is_file() and not file.name.startswith("."):
             link_file(file, target / file.relative_to(source))

@@ -14,7 +14,7 @@ KINDS: dict[str, Kind] = {
     "text": pl.String, "true or false": pl.Boolean, "int64": pl.Int64, "int32": pl.Int32, "uint8": pl.UInt8,
     "float32": pl.Float32, "float64": pl.Float64,
 }  # fmt: skip
-"""{type name in declarations and in the documentation: polars type}."""
+"""Types of columns: {name in declarations and in the documentation: polars type}."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def read_columns(stage: str, table: str) -> Columns:
     """Return the columns of a table, which ``resources/columns/{stage}.toml`` declares as name = [type, meaning, unit].
 
     The type is a name in :data:`KINDS`, [type] for a list, or {field = type} for a structure. The calling module must
-    list the toml file in its ``RESOURCE_FILES``.
+    list the toml file in its ``RESOURCE_FILES``, so that a change of the file reruns the stage.
     """
     return {name: Column(_parse_kind(kind), *texts) for name, (kind, *texts) in _read_tables(stage)[table].items()}
 
@@ -63,13 +63,13 @@ def edge_columns(meaning: str, unit: str) -> Columns:
 
 
 def interval_columns(name: str, interval: str, unit: str = "") -> Columns:
-    """Return the columns <name>_low and <name>_high of an interval, named by a text such as "its 95 % interval"."""
+    """Return the columns <name>_low and <name>_high of an interval. ``interval`` names it ("its 95 % interval")."""
     ends = {"low": f"Lower end of {interval}.", "high": "Upper end."}
     return {f"{name}_{end}".lstrip("_"): Column(pl.Float64, meaning, unit) for end, meaning in ends.items()}
 
 
 def check_columns(table: pl.DataFrame, columns: Columns, name: str) -> None:
-    """Raise ValueError unless a table has the declared columns in order and type. The message names it ``name``."""
+    """Raise ValueError unless a table has exactly ``columns``, in this order. The message calls the table ``name``."""
     actual, declared = dict(table.schema), schema(columns)
     if actual != declared or list(actual) != list(declared):
         raise ValueError(f"{name} has the columns {actual}, not the declared columns {declared}")

@@ -17,10 +17,10 @@ CountRow = tuple[str, str, int]  # a row of :data:`CONSERVED`
 
 
 def counted_rows(stage: str, quantity: str, total: int, parts: Mapping[str, int]) -> list[CountRow]:
-    """Return a row for all items and a row for each outcome that occurred, in the order of ``parts``.
+    """Return a row that counts all items of the kind ``quantity``, and a row for each outcome that occurred.
 
-    ``parts`` is {outcome: number}. The caller must count ``total`` independently of it. Raises AssertionError if the
-    two disagree, because a bug has then lost or doubled an item.
+    ``parts`` is {outcome: number of items}. The caller must not compute ``total`` from ``parts``. Raises AssertionError
+    if the sum of ``parts`` is not ``total``, because a bug has then lost or doubled an item.
     """
     num_accounted = sum(parts.values())
     if total != num_accounted or min(parts.values(), default=0) < 0:

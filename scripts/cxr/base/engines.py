@@ -1,7 +1,8 @@
-"""Finding engines by name. An engine is a module or package with a function ``load`` inside its stage's package.
+"""Finding engines by name. An engine is one of a stage's implementations; the stage's setting ``engine`` chooses it.
 
-An installed package can offer an engine by an entry point in the group :data:`ENGINES`.
-:mod:`cxr.workflow.engine_files` documents the constants by which an engine's module declares its files and needs.
+An engine is a module or package with a function ``load`` in the package of its stage. An installed package can add an
+engine by an entry point in the group :data:`ENGINES`. :mod:`cxr.workflow.engine_files` documents the constants in which
+an engine declares its files and needs.
 """
 
 import ast
@@ -45,14 +46,14 @@ def _installed_modules() -> list[tuple[tuple[str, str, str], str]]:
 
 
 def with_installed_engines(section: type[Section], stage: str, engine: str = "") -> type[Section]:
-    """Return the settings class of a stage, extended by the names and settings of the installed engines.
+    """Return ``section``, the settings class of a stage, extended by the engines that installed packages offer.
 
-    Raises UserError if ``engine`` belongs to a package that is not installed in this environment.
+    Raises UserError if ``engine`` is neither built in nor offered by a package in this environment.
     """
     built_in = get_args(type_hints(section)["engine"])
     engines = [name for name in installed_engines(stage) if name not in built_in]
     if engine and built_in and engine not in (*built_in, *engines):
-        raise UserError(f"{stage}.engine is {engine!r}, which this environment lacks: install its package here")
+        raise UserError(f"{stage}.engine is {engine!r}, which this environment lacks: install the engine's package")
     if not engines:
         return section
     kinds = {name: entry_points(group=SETTINGS, name=f"{stage}.{name}") for name in engines}
@@ -67,28 +68,25 @@ def with_installed_engines(section: type[Section], stage: str, engine: str = "")
 class Setup:
     """Arguments of an engine in addition to the options of its stage.
 
-    ``engine_settings`` is the settings section with the engine's name. ``files`` is {name in ``INPUTS`` or ``FILES``:
-    path}. ``device`` is ``auto``, ``cpu`` or ``cuda``. ``batch`` is the number of images per batch. ``asked`` is the
-    number of GPUs that the job requested, None if unknown. ``compute`` is the settings section of that name. Results
-    depend on none of these four, but on ``seed``, the random seed.
+    Results do not depend on ``device``, ``batch``, ``asked`` and ``compute``.
     """
 
-    engine_settings: dict = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)
-    device: str = "auto"
-    batch: int = 1
-    asked: int | None = None
-    compute: dict = field(default_factory=dict)
-    seed: int = 0
+    engine_settings: dict = field(default_factory=dict)  # the settings section with the engine's name
+    files: dict[str, str] = field(default_factory=dict)  # {name in the engine's INPUTS or FILES: path}
+    device: str = "auto"  # auto, cpu or cuda
+    batch: int = 1  # number of images per batch
+    asked: int | None = None  # number of GPUs that the job requested, None if unknown
+    compute: dict = field(default_factory=dict)  # the settings section ``compute``
+    seed: int = 0  # random seed
 
     @classmethod
     def of_job(
         cls, files: dict[str, str], compute: dict | None, engine: str = "", *, seed: int = 0,
         engine_settings: dict | None = None,
     ) -> "Setup":  # fmt: skip
-        """Return the Setup from a job's arguments. ``compute`` is the settings section of that name.
+        """Return the Setup of a job. ``compute`` is the settings section ``compute``.
 
-        The batch size is the entry of the engine ``engine`` in ``compute.batches``, otherwise ``compute.batch``.
+        The batch size is ``compute.batches[engine]`` if the settings give it, otherwise ``compute.batch``.
         """
         compute = compute or {}
         batch, device = compute.get("batches", {}).get(engine, compute.get("batch", 1)), compute.get("device", "auto")
@@ -98,7 +96,7 @@ class Setup:
 def engine_module(package: str, name: str) -> ModuleType:
     """Import the engine ``name`` from a stage's package (``"cxr.imaging.organs"``) or from an installed package.
 
-    Raises UserError, which lists the available engines, if none has this name.
+    Raises UserError if no engine has this name. The message lists the available engines.
     """
     stage = package.rpartition(".")[2]
     modules = installed_engines(stage) | {engine: f"{package}.{engine}" for engine in engine_names(package)}
@@ -108,7 +106,7 @@ def engine_module(package: str, name: str) -> ModuleType:
 
 
 def read_assignments(source: Path) -> dict[str, ast.expr]:
-    """Return {name: syntax tree of the value} of a module's top-level assignments, for :func:`ast.literal_eval`.
+    """Return a module's top-level assignments, {name: syntax tree of the value}, for :func:`ast.literal_eval`.
 
     The module is parsed, not imported, because libraries that it imports may be missing.
     """

@@ -15,7 +15,7 @@ OUT_OF_MEMORY = re.compile(
     r"failed to allocate memory|insufficient memory|bad_alloc",
     re.IGNORECASE,
 )
-"""Pattern of the out-of-memory messages of torch, onnxruntime, OpenCV and C++, which have general error classes."""
+"""Pattern of out-of-memory messages. The error classes of torch, onnxruntime, OpenCV and C++ do not tell this cause."""
 
 NO_SPACE = (
     "no space left on the device, or its quota is used up: free some space and run again (finished files are kept)"
@@ -28,8 +28,8 @@ NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.EAGAIN, errno.EDEADLK, NOT_SUP
 CHECK = "check that the disk and the network are available, and run again"
 MACHINE_REMEDIES = {
     errno.EIO: "check the disk and the system's log, and run again",
-    errno.ESTALE: "mount its folder again, and run again",
-    errno.ENOTCONN: "mount its folder again, and run again",
+    errno.ESTALE: "mount the file's folder again, and run again",
+    errno.ENOTCONN: "mount the file's folder again, and run again",
     errno.EBUSY: "wait until the device is no longer busy, and run again",
 } | dict.fromkeys(
     (
@@ -38,7 +38,7 @@ MACHINE_REMEDIES = {
     ),
     CHECK,
 )  # fmt: skip
-"""{error number: remedy} of the faults of the machine, a disk or the network, in which the file may be intact."""
+"""{error number: remedy} for faults of the machine, a disk or the network. The file that was read may be intact."""
 MACHINE_ERRORS = set(MACHINE_REMEDIES)
 TOO_MANY_FILES = {
     errno.EMFILE: "too many open files: raise the limit (ulimit -n 4096, or more) and run again",
@@ -46,7 +46,7 @@ TOO_MANY_FILES = {
 }
 """{error number: message} for the two limits on open files."""
 _NUMBERS = (re.compile(r"(?:errno = |os error )(\d+)"), re.compile(r"\[Errno (\d+)\]"))
-"""Patterns of the error number in a message. HDF5, polars, safetensors and wrapped errors give it only there."""
+"""Patterns that find an error number in a message. HDF5, polars, safetensors and wrapped errors give it only there."""
 INTACT = "though it may be intact"
 _QUOTED = re.compile(r"""(?<!\w)b?(?:(['"`])(.*?)\1(?!\w)|['"`].*\Z)""", re.DOTALL)
 _UID = re.compile(r"(?<![\d.])(?!1\.2\.840\.10008\.)\d+(?:\.\d+){4,}\b")  # a DICOM UID, except those of the standard
@@ -84,7 +84,7 @@ def existing_folder(key: str, value: str | None) -> Path:
 
 def _existing(key: str, value: str | None, kind: str, is_kind: Callable[[Path], bool]) -> Path:
     if not value:
-        raise UserError(f"{key} is empty: give the {kind}")
+        raise UserError(f"{key} is empty: give the path of a {kind}")
     if not is_kind(Path(value)):
         raise UserError(f"{key}: there is no {kind} {value!r}: correct the path")
     return Path(value)
@@ -101,14 +101,14 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def shortage(error: BaseException) -> str:
-    """Return a sentence on the resource that failed (memory, disk, permission, network …) with the remedy, or ""."""
+    """Return what the machine lacks (memory, disk, permission, network …) and the remedy; "" for any other error."""
     if sentence := _machine_fault(error):
         return sentence
     return NO_SPACE if not _number_of(error)[0] and _is_full("results") else ""
 
 
 def _machine_fault(error: BaseException) -> str:
-    """Return the sentence of :func:`shortage`, judged by the error and its causes without a look at the disk."""
+    """Return the sentence of :func:`shortage` from the error and its causes alone, without checking the free space."""
     if out_of_memory(error):
         return "out of memory: give the rule more memory (--set-resources RULE:mem_mb=…), or lower compute.batch"
     number, name, message = _number_of(error)
@@ -128,7 +128,7 @@ def _machine_fault(error: BaseException) -> str:
 
 
 def _number_of(error: BaseException) -> tuple[int, str, str]:
-    """Return (error number, file name, message) of the first system error among the causes, (0, "", "") if none."""
+    """Return (number, file name, message) of the first system error in the chain of causes, or (0, "", "")."""
     link: BaseException | None = error
     while link is not None:
         number = getattr(link, "errno", None)
@@ -142,7 +142,7 @@ def _number_of(error: BaseException) -> tuple[int, str, str]:
 
 
 def _is_full(folder: str) -> bool:
-    """Return whether a folder's file system is full. torch and OpenCV do not report this cause."""
+    """Return whether a folder's file system is full, because errors of torch and OpenCV do not tell this cause."""
     try:
         disk = os.statvfs(folder)
     except OSError:
@@ -179,16 +179,17 @@ def traceback_of(error: BaseException) -> str:
 
 
 class StoreError(Exception):
-    """Error for a missing, damaged or wrong file of this program. The message gives the path and the remedy.
+    """Error for a file that this program wrote and that is missing, damaged, or from another run.
 
-    ``damaged`` is the file's path if its checksum or format is wrong. It is None if the file may be intact.
+    The message gives the path and the remedy. ``damaged`` is the file's path if its checksum or format is wrong.
+    ``damaged`` is None if the file may be intact.
     """
 
     damaged: Path | None = None
 
 
 def unreadable_file_error(path: str | Path, error: Exception) -> StoreError:
-    """Return the error for a file of this program that is missing, damaged, or not accessible on this machine."""
+    """Return the StoreError for a file of this program that is missing, damaged, or not accessible on this machine."""
     if fault := _fault_at(path, error):
         return StoreError(f"{path} cannot be read, {INTACT}: {fault}")
     if not os.path.isfile(path):
@@ -202,7 +203,7 @@ def unreadable_file_error(path: str | Path, error: Exception) -> StoreError:
 
 
 def refuse_machine_fault(path: str | Path, error: BaseException) -> None:
-    """Raise StoreError if ``path`` cannot be read because of the machine, not because of the file.
+    """Raise StoreError if ``path`` cannot be read because of the machine, a disk or the network, not the file itself.
 
     Call this function before you report a file as missing or damaged, so that nobody deletes an intact file.
     """
@@ -214,7 +215,7 @@ def refuse_machine_fault(path: str | Path, error: BaseException) -> None:
 def refuse_unreadable(path: str | Path, problem: str, remedy: str, *kinds: type[Exception]) -> Iterator[None]:
     """Raise UserError "<problem> (<first line of the error>): <remedy>" if reading ``path`` inside the context fails.
 
-    ``kinds`` are error classes to catch in addition to OSError and ValueError. Raises StoreError for a machine's fault.
+    ``kinds`` are error classes to catch beside OSError and ValueError. Raises StoreError if the machine is at fault.
     """
     reading_errors: tuple[type[Exception], ...] = (OSError, ValueError, *kinds)
     try:
@@ -226,7 +227,7 @@ def refuse_unreadable(path: str | Path, problem: str, remedy: str, *kinds: type[
 
 
 def _fault_at(path: str | Path, error: BaseException) -> str:
-    """Return the machine's fault, judged by the error and by opening the file once more; "" if there is none."""
+    """Return the sentence of :func:`_machine_fault` on an error or, if that is "", on opening the file once more."""
     if fault := _machine_fault(error):
         return fault
     try:  # errors of safetensors and onnxruntime do not show the fault

@@ -50,13 +50,13 @@ def broken_part(error: BaseException) -> str:
 
 
 def is_not_from_input(error: BaseException) -> bool:
-    """Return whether no input caused an error: a UserError, a StoreError, a lack of memory, or a broken part."""
+    """Return whether an error is not due to an input: a UserError, a StoreError, a lack of memory, or a broken part."""
     is_user_error = type(error).__name__ == "StoreError" or isinstance(error, UserError)
     return is_user_error or out_of_memory(error) or bool(broken_part(error))
 
 
 def job_failure(task: str, error: BaseException) -> Broken:
-    """Return the error that ends a job whose :func:`broken_part` is not "". The caller raises it ``from error``."""
+    """Return the error that ends a job because of a :func:`broken_part`. The caller raises it ``from error``."""
     return Broken(
         f"{task}: {broken_part(error)} is broken, not an image ({describe(error)}), on {platform.node()}: "
         "the job fails, and Snakemake retries it if the profile allows retries"
@@ -78,11 +78,10 @@ def describe_failure(error: BaseException) -> str:
 
 
 class Failures:
-    """Counter of a job's failed images, in their order. It ends the job when a limit of the settings is exceeded.
+    """Counter of a job's failed images. It ends the job when a limit in the settings section ``compute`` is exceeded.
 
-    ``compute`` is the settings section of that name. The job ends if ``failures_in_row`` consecutive images fail with
-    the same error, or if more than the fraction ``failed_share`` of all images fail. Without ``failures_in_row`` there
-    is no limit.
+    The job ends if ``compute.failures_in_row`` consecutive images fail with the same error, or if more than the
+    fraction ``compute.failed_share`` of all images fail. If ``failures_in_row`` is not set, there is no limit.
     """
 
     def __init__(self, task: str, total: int, compute: dict | None):
@@ -97,7 +96,7 @@ class Failures:
         self.row = 0
 
     def note(self, kind: str, error: BaseException | None = None) -> None:
-        """Record a failed image and its ``kind``, from :func:`failure_kind`. Raises Broken if a limit is exceeded."""
+        """Record a failed image. ``kind`` is from :func:`failure_kind`. Raises Broken if a limit is exceeded."""
         if kind not in self._shown:
             self._shown.add(kind)
             # messages at level DEBUG, here the traceback, go only to the log file: cxr.base.jobs.start_logging

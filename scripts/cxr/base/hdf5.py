@@ -1,4 +1,4 @@
-"""Shards: HDF5 files with one row per image. They are written atomically, and can be read without this project::
+"""Shards: HDF5 files with the results for a part of the cohort, one row per image. Any program can read them::
 
     import h5py, hdf5plugin, numpy as np
     with h5py.File("results/organs/00.h5", locking=False) as f:
@@ -82,10 +82,10 @@ class ShardWriter:
     """Writer of a shard, row by row, for use inside ``with``. The file appears only when the block succeeds.
 
     The first row defines the fields. ``key`` is the name of the row id (``image_id`` or ``mask_id``). Bool arrays are
-    stored packed, and a packed field also accepts rows that are already packed (uint8).
-    ``attrs`` become attributes of the file. ``labels`` become an attribute of each packed field. ``units`` is {field:
-    unit}. ``pictures`` names the uint8 fields that are images, which get an image codec.
-    ``empty``, {field: (row shape, dtype)}, creates the datasets of a shard that may stay without rows.
+    packed, eight pixels per byte. A packed field also accepts rows that are already packed (uint8).
+    ``attrs`` become attributes of the file. ``labels``, the names of the masks in a row, become an attribute of each
+    packed field. ``units`` is {field: unit}. ``pictures`` names the uint8 fields that are images, which get an image
+    codec. ``empty`` is {field: (row shape, dtype)} of the fields to create at once, even if no row follows.
     """
 
     def __init__(
@@ -241,19 +241,19 @@ class Shard:
         return (*data.shape[1:-1], data.shape[-1] * (8 if packed else 1))
 
     def stored(self, field: str, row_id: str) -> np.ndarray:
-        """Return one row of a field as it is stored, with eight pixels per byte if packed. Raises like :meth:`get`."""
+        """Return one row of a field as stored (eight pixels per byte if packed). Raises the errors of :meth:`get`."""
         try:
             return self._opened()[field][0][self.row_of[row_id]]
         except OSError as error:
             raise unreadable_file_error(self.path, error) from None
 
     def get(self, field: str, row_id: str) -> np.ndarray:
-        """Return one row of a field, unpacked. Raises KeyError for an unknown id, StoreError for a damaged chunk."""
+        """Return one row of a field, unpacked. Raises KeyError for an unknown id, StoreError for a damaged file."""
         value = self.stored(field, row_id)
         return unpack(value) if self._fields[field][1] else value
 
     def masks(self, row_id: str, field: str = "mask") -> dict[str, np.ndarray]:
-        """Return {label: bool (H, W)} of one row."""
+        """Return the masks of one row, {label: bool (H, W)}."""
         return dict(zip(self.labels(field), self.get(field, row_id), strict=True))
 
 
@@ -285,9 +285,9 @@ class Shards:
     def shard_of(self, name: str) -> Shard:
         """Return the shard that has the row ``name``. Raises StoreError if none has it."""
         if name not in self._of:
-            raise StoreError(f"{name} is in none of the shards, so they are of different runs: run snakemake again")
+            raise StoreError(f"{name} is in none of the shards, which are from another run: run snakemake again")
         return self._of[name]
 
     def get(self, field: str, name: str) -> np.ndarray:
-        """Return one row of a field. Raises like :meth:`shard_of` and :meth:`Shard.get`."""
+        """Return one row of a field. Raises the errors of :meth:`shard_of` and :meth:`Shard.get`."""
         return self.shard_of(name).get(field, name)

@@ -52,9 +52,9 @@ def spreadsheet_error(text: str) -> str:
 
 
 def id_fault(text: str) -> str:
-    """Return a text on how a spreadsheet has damaged an identifier, with the remedy; "" if it is intact.
+    """Return how a spreadsheet has damaged an identifier, with the remedy, or "" if the identifier is intact.
 
-    The text does not quote the identifier. Upper-case months are not a fault, because spreadsheets do not write them.
+    The text does not quote the identifier. "12-JAN" counts as intact, because spreadsheets write "12-Jan".
     """
     if not _MAY_BE_SPOILT.match(text):
         return ""
@@ -68,7 +68,7 @@ def id_fault(text: str) -> str:
 
 
 class IdColumn:
-    """Search of an identifier column for faults that show only when several cells are compared."""
+    """Search of a column of identifiers for damage that shows only when several cells are compared."""
 
     def __init__(self) -> None:
         self._lines: dict[str, int] = {}

@@ -38,8 +38,8 @@ def start_logging(log_file: str) -> None:
     A :class:`UserError`, a :class:`cxr.base.errors.StoreError`, or a lack of memory or disk space prints only its
     message. :class:`cxr.base.faults.Broken` prints its message to stderr, and the log also gets the traceback of its
     cause. Any other error is a bug. Its traceback goes to the log, and one line goes to stderr. Quotations in error
-    messages are redacted, because they may be patient data. A damaged result file is renamed. Messages below INFO go
-    only to the log file.
+    messages are redacted, because they may be patient data. A result file that a StoreError reports as damaged is
+    renamed. Messages below INFO go only to the log file.
     """
     # the default limit of many systems is 256 or 1,024 open files
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -114,7 +114,7 @@ def progress(items: Iterable[T], total: int, task: str, every_s: float = 30.0) -
     done, slow_s, over = 0, every_s, threading.Event()
 
     def log_slow_item() -> None:
-        """Log slow items in a separate thread until ``over`` is set. ``item_began`` is 0 while the caller works."""
+        """Log items that take long to compute, until ``over`` is set. ``item_began`` is 0 while none is computed."""
         nonlocal slow_s
         while not over.wait(min(1.0, every_s / 4)):
             number, start = done, item_began
@@ -149,7 +149,7 @@ def run_job(snakemake) -> None:
     * the rule's params and wildcards, and ``threads``;
     * ``options``, the settings (:func:`settings_arguments`);
     * ``code``, the digest of the code, and ``attrs``, the provenance in every result (rule, code digest, settings);
-    * ``compute``, the settings section of that name, with the number of GPUs that the job requested as ``asked``;
+    * ``compute``, the settings section ``compute`` with the entry ``asked``, the number of GPUs that the job requested;
     * ``execution``, the settings section ``llm``.
 
     ``compute`` and ``execution`` are not params, so that a change in how models run does not rerun any job. All
@@ -182,10 +182,10 @@ def run_job(snakemake) -> None:
 
 
 def settings_arguments(function: Callable, settings: dict) -> dict:
-    """Return the arguments of a job's function that come from its settings.
+    """Return the arguments that a job's function gets from ``settings``, {name: value}.
 
-    ``options`` is an instance of the class in the parameter's annotation. Settings that are not fields of that class
-    become arguments of the same name. A function without ``options`` receives the settings that its signature names.
+    The argument ``options`` is an instance of the class in its annotation, made from the settings that are fields of
+    this class. Any other parameter gets the setting of the same name. Not every function has a parameter ``options``.
     """
     names = {*inspect.signature(function).parameters}
     if "options" not in names:

@@ -1,4 +1,4 @@
-"""The ledger of a stage, which records for every input image that it is accepted, or excluded with a reason."""
+"""The ledger of a stage. It records each input image as accepted, or as excluded with a reason."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from cxr.base.tables import EXCLUDED, THRESHOLDS, read_table, write_excluded, wr
 
 
 class Ledger:
-    """Record of the images of a shard that a stage accepts and excludes. It proves that none is missing."""
+    """Record of the images of a shard that a stage accepts or excludes. It proves that no image is missing."""
 
     def __init__(self, stage: str):
         self.stage = stage
@@ -25,7 +25,7 @@ class Ledger:
         self.excluded.append(dict(zip(EXCLUDED, (image_id, study_id, self.stage, reason, detail), strict=True)))
 
     def finish(self, path: str | Path, inputs: Iterable[str]) -> None:
-        """Write the table of exclusions. Raises AssertionError unless every input is accepted or excluded once."""
+        """Write the table of excluded images. Raises AssertionError unless each of ``inputs`` was recorded once."""
         accounted_ids = sorted([*self.accepted, *(row["image_id"] for row in self.excluded)])
         expected = sorted(inputs)
         if accounted_ids != expected:
@@ -38,9 +38,9 @@ class Ledger:
 def gather_exclusions(
     *, excluded: Sequence[str | Path], images: str | Path, gathered: str | Path, thresholds: Sequence[str] = ()
 ) -> None:
-    """Merge tables of exclusions into one sorted table, and take missing study ids from the cohort's table ``images``.
+    """Merge tables of excluded images into one sorted table. Missing study ids come from the cohort's table ``images``.
 
-    ``thresholds`` gives the threshold set of each table, which is written into the column ``thresholds``.
+    ``thresholds`` has the name of the threshold set of each table, for the column ``thresholds``.
     """
     tables = [read_table(path) for path in excluded]
     if thresholds:

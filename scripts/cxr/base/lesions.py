@@ -9,28 +9,21 @@ from cxr.base.paths import RESOURCES
 
 @dataclass(frozen=True)
 class LesionType:
-    """One lesion type: its parent in the hierarchy, and its names in figures, codes, labels and sentences.
-
-    ``parent`` is the more general type (paper, Appendix B). ``is_inferred`` says whether a lesion-inference instruction
-    may name the type (Tables 10-12). ``global_share`` is the fraction of its negative pairs that are of type global
-    (Table 10), None for the heart, whose negatives are all global. ``colour`` is its colour in figures. ``code`` is
-    (value, scheme, meaning) in a DICOM segmentation, taken from ``code_source`` (SNOMED CT or a table of PS3.16).
-    ``labels`` are its CheXpert labels, and ``box_class`` is the nearest VinBigData class. ``noun`` and ``plural`` are
-    its names in MedGround's queries. ``wordings`` is {persona: word}. ``synonyms`` are words that mean only this type.
-    """
+    """One lesion type: its parent in the hierarchy, and its names in figures, codes, labels and sentences."""
 
     name: str
-    colour: str
-    code: tuple[str, str, str]
-    labels: tuple[str, ...]
-    box_class: str
-    noun: str
-    plural: str
-    wordings: dict[str, str]
-    synonyms: tuple[str, ...]
-    code_source: str = "SNOMED CT"
-    parent: str | None = None
-    is_inferred: bool = False
+    colour: str  # colour in figures
+    code: tuple[str, str, str]  # (value, scheme, meaning) in a DICOM segmentation
+    labels: tuple[str, ...]  # CheXpert labels
+    box_class: str  # nearest VinBigData class
+    noun: str  # name in MedGround's queries
+    plural: str  # plural of ``noun``
+    wordings: dict[str, str]  # {persona in whose words an instruction is written: word}
+    synonyms: tuple[str, ...]  # words that mean only this type
+    code_source: str = "SNOMED CT"  # source of ``code``: SNOMED CT or a table of PS3.16
+    parent: str | None = None  # the more general type (paper, Appendix B)
+    is_inferred: bool = False  # may answer an instruction that asks for the type of an opacity (Tables 10-12)
+    # fraction of its negative pairs whose instruction names no location (Table 10); None for the heart
     global_share: float | None = None
 
 

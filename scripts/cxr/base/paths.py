@@ -8,7 +8,7 @@ RESOURCES = SCRIPTS.parent / "resources"
 
 
 def group_by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Return {folder name: paths}, with the paths grouped by the name of their folder, in the given order."""
+    """Group paths by the name of their folder, {folder name: paths in the given order}."""
     paths_by_folder: dict[str, list[str]] = {}
     for path in paths:
         paths_by_folder.setdefault(Path(path).parent.name, []).append(path)

@@ -11,23 +11,23 @@ import yaml
 from cxr.base.paths import RESOURCES
 
 SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""PyYAML's safe loader, about ten times as fast where PyYAML was built with libyaml."""
+"""PyYAML's safe loader, in the version that uses libyaml and is ten times as fast, if PyYAML was built with libyaml."""
 _TEXT_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 @cache
 def load_resource(name: str) -> Any:
-    """Return the content of a file in ``resources/``, such as "radvlm/labels.yaml". It is cached: do not modify it."""
+    """Return the content of a file in ``resources/``, such as "radvlm/labels.yaml". Do not modify it: it is cached."""
     return yaml.load((Path(RESOURCES) / name).read_text(encoding="utf-8"), SAFE_LOADER)
 
 
 @cache
 def load_texts(name: str) -> Any:
-    """Return a file's content like :func:`load_resource`, but with all values as text, so that "no" stays a word."""
+    """Return the content of a file in ``resources/`` with all values as text, so that "no" is not read as False."""
     return yaml.load((Path(RESOURCES) / name).read_text(encoding="utf-8"), _TEXT_LOADER)
 
 
 def phrase_pattern(phrases: Iterable[str], gap: str = r"\s+") -> str:
-    """Return a pattern that matches any of the phrases, longest first. ``gap`` is the pattern between two words."""
+    """Return a pattern that matches any of the phrases, longest first. ``gap`` matches the space between two words."""
     ordered = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
     return "(?:" + "|".join(gap.join(map(re.escape, phrase.split())) for phrase in ordered) + ")"

@@ -1,4 +1,4 @@
-"""Columns of the table of items that experts judge. Any system can write it, and the stage ``review`` shows it."""
+"""Columns of a table of items that experts judge. Every system may write one, and the stage ``review`` shows it."""
 
 import polars as pl
 
@@ -14,6 +14,6 @@ REVIEW_UNITS = {
     "head": Column(pl.String, "Heading of the text beside the image, or empty."),
     "text": Column(pl.String, "Text beside the image, or empty."),
     "also": Column(pl.Binary, "Second overlay, shown when a key is pressed; a PNG like `mask`, null for none."),
-    "sides": Column(pl.Boolean, "Whether the image's left is the patient's right, so that R and L stand below it."),
+    "sides": Column(pl.Boolean, "Whether the image's left is the patient's right, so that the page marks R and L."),
 }
-"""Columns of the items on the pages. Facts that experts must not see are in a separate table, joined by ``unit``."""
+"""Columns of the items that experts see. Facts that they must not see are in a second table, with the key ``unit``."""

@@ -61,7 +61,7 @@ def _namespace() -> str:
 
 
 def _identity(process: int) -> str:
-    """Return "<namespace> <id> <start time>" of a process, or "" if it has ended. An id alone may be reused."""
+    """Return "<namespace> <id> <start time>" of a process, or "" if it has ended. Its id alone may be reused."""
     fields = _status(process)
     # a killed process stays as a zombie until its parent looks at it
     return "" if not fields or fields[0] in "ZX" else f"{_namespace()} {process} {fields[19]}"

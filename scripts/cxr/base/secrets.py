@@ -13,7 +13,7 @@ DIGITS = 16  # hexadecimal digits of a digest: 64 bits, so that a million digest
 
 
 def read_secret(setting: str, path: str | None) -> bytes:
-    """Return the key in the file ``path``, the value of ``setting``. Raises UserError if it is missing or too short."""
+    """Return the key in the file ``path``, the value of ``setting``. Raises UserError for a missing or short key."""
     key = Path(existing_file(setting, path)).read_bytes().strip()
     if len(key) < MIN_BYTES:
         raise UserError(
@@ -24,6 +24,6 @@ def read_secret(setting: str, path: str | None) -> bytes:
 
 
 def keyed_digest(key: bytes, field: str, value: str, letter: str = "") -> str:
-    """Return a letter and the keyed digest of ``value``. ``field``, the kind of value, selects the default letter."""
+    """Return ``letter`` and the keyed digest of ``value``. The default letter is that of ``field`` in ``LETTERS``."""
     digest = hmac.new(key, f"{field}\0{value}".encode(), hashlib.sha256).hexdigest()
     return (letter or LETTERS[field]) + digest[:DIGITS]

@@ -1,4 +1,4 @@
-"""Random generators. Their seed depends on the item (seed, study, finding …), never on the process, shard or time."""
+"""Random generators, seeded by the item (study, finding …) and the run's seed, never by process, shard or time."""
 
 import hashlib
 import random
@@ -21,6 +21,6 @@ def shard_of(subject_id: str, shards: int) -> int:
 
 
 def shard_names(shards: int) -> list[str]:
-    """Return the zero-padded names of ``shards`` shards. Rules know them in advance, as only the number matters."""
+    """Return the names of ``shards`` shards, such as "00" and "01". They depend only on the number of shards."""
     width = max(2, len(str(shards - 1)))
     return [f"{index:0{width}d}" for index in range(shards)]

@@ -28,7 +28,7 @@ class Limits:
 
 
 class Check:
-    """Validator: ``function`` returns the normalised value or raises ValueError, ``before`` the type check or after."""
+    """Validator, run before or after the type check. ``function`` returns the normalised value or raises ValueError."""
 
     def __init__(self, function: Callable, *, before: bool = False):
         self.function, self.before = function, before
@@ -91,13 +91,13 @@ def key(default: Any, description: str, *, source: str = OURS, unit: str = "", *
 
 
 def redefine(section: type["Section"], name: str, default: Any, source: str = OURS) -> Any:
-    """Return the field of the setting ``name`` of ``section`` with another default, which comes from ``source``."""
+    """Return the field of the setting ``name`` of ``section``, with a new default and the source of this default."""
     keywords = {"default_factory": default} if callable(default) else {"default": default}
     return dataclasses.field(**keywords, metadata={"key": section.declared()[name][1]._replace(source=source)})
 
 
 def constraint(method: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Mark a section's method as a check that raises ValueError if values contradict each other (decorator)."""
+    """Decorate a section's method that raises ValueError for contradictory values. New instances call the method."""
     method._is_constraint = True  # type: ignore[attr-defined]
     return method
 

@@ -19,10 +19,10 @@ from cxr.base.regular_files import open_regular
 from cxr.base.tables import write_table
 
 COLUMNS = {
-    "id": Column(pl.String, "Image, study or report file that the file belongs to."),
+    "id": Column(pl.String, "Id of the image or study to which the file belongs, or name of the report file."),
     "path": Column(pl.String, "Path of the file, as the cohort gives it."),
     "head_bytes": Column(pl.Int64, "Number of leading bytes that are compared, such as a header; null for all bytes."),
-    "size": Column(pl.Int64, "Size when the job read it; null if it was missing or could not be opened.", "bytes"),
+    "size": Column(pl.Int64, "Size when the job read the file; null if it was missing or not readable.", "bytes"),
     "modified_ns": Column(pl.Int64, "Time of the file's last change at that time; null as in `size`.", "ns since 1970"),
     "crc32": Column(pl.Int64, "CRC-32 of the compared bytes; null as in `size`."),
 }
@@ -57,7 +57,7 @@ def sizes_and_times(paths: Iterable[str]) -> list[tuple[int | None, int | None]]
 def read_state(path: str, head_bytes: int | None = None) -> FileState | None:
     """Return the state of a file; None if it is missing, not permitted to be read, or not a regular file.
 
-    ``head_bytes`` is the number of leading bytes in the CRC-32, None for all. Raises OSError if a disk or link fails.
+    The CRC-32 covers the first ``head_bytes`` bytes, or all. Raises OSError if a disk or the network fails.
     """
     try:
         with open_regular(path) as file:

@@ -25,8 +25,8 @@ CRC = "crc32"  # last key of a checked JSON line: CRC-32 of the line before this
 def write_table(path: str | Path, table: pl.DataFrame, columns: Columns | None = None) -> None:
     """Write a table as Parquet, TSV or CSV, depending on the file name's ending. The same rows give the same bytes.
 
-    In TSV and CSV, nulls and empty texts both become empty cells, and :func:`guard_formulas` changes formulas.
-    Raises ValueError if the table has other columns than ``columns``.
+    In TSV and CSV, nulls and empty texts both become empty cells, and texts that look like formulas get an apostrophe
+    (:func:`guard_formulas`). Raises ValueError if the table has other columns than ``columns``.
     """
     if columns is not None:
         check_columns(table, columns, Path(path).name)
@@ -145,7 +145,7 @@ EXCLUDED = {
 CORRECTED = {
     "image_id": Column(pl.String, "Image."),
     "study_id": Column(pl.String, "Study of the image."),
-    "correction": Column(pl.String, "Fault of the header that was corrected or ignored, or the turn to upright."),
+    "correction": Column(pl.String, "Fault in the header that was corrected or ignored, or the turn to upright."),
 }
 """Columns of the table of images that are used although their headers are wrong, with one row per correction."""
 THRESHOLDS = {"thresholds": Column(pl.String, "Name of the threshold set.")}

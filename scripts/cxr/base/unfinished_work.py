@@ -8,10 +8,10 @@ log = logging.getLogger("cxr")
 
 
 def prepare_folder(folder: Path, identity: str, *, pattern: str = "", warning: str = "") -> None:
-    """Create the folder of a job's unfinished work. Delete its old content if that belongs to a different job.
+    """Create the folder of a job's unfinished work. Old content is kept if the same job wrote it, else deleted.
 
-    ``identity`` is a digest of everything that the job's result depends on. ``warning`` is logged if files that match
-    ``pattern`` are deleted.
+    ``identity`` is a digest of everything that the job's result depends on; equal digests mean the same job.
+    ``warning`` is logged if files that match ``pattern`` are deleted.
     """
     mark = folder / "identity"
     if mark.is_file() and mark.read_text() == identity:

@@ -17,7 +17,7 @@ _WINDOWS_ROOT = re.compile(r"[A-Za-z]:\\|\\\\")
 
 @dataclass(frozen=True)
 class UserPath:
-    """Result of a search: the path found (else as written), its differences from the written path, and the problem."""
+    """Result of a search: a file's path (as written if none fits), its differences from the text, and the problem."""
 
     path: str
     differences: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class UserPath:
 
 
 class PathFinder:
-    """Search for a table's files, whose paths are absolute or relative to ``folder``. Each folder is listed once."""
+    """Search for the files that a table names, by paths relative to ``folder`` or absolute. Folders are listed once."""
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = os.fspath(folder)
@@ -34,8 +34,8 @@ class PathFinder:
     def find_all(self, texts: Iterable[str], apply: Callable = map) -> dict[str, UserPath]:
         """Return {text: result of :meth:`find`} for all cells of a column.
 
-        If cells that differ in case match the same file, only a cell with the exact path gets it. ``apply`` is ``map``,
-        or the ``map`` of a thread pool.
+        If several cells match the same file except for case, only a cell with the exact path gets the file. ``apply``
+        is ``map``, or the ``map`` of a thread pool.
         """
         cells = list(dict.fromkeys(texts))
         files = dict(zip(cells, apply(self.find, cells), strict=True))
@@ -49,9 +49,9 @@ class PathFinder:
     def find(self, text: str) -> UserPath:
         """Return the file that a table's cell names.
 
-        If the written path does not exist, separators, case, Unicode form, percent-encoding, invisible characters and
-        a leading ``file://`` are ignored, provided that exactly one file matches. Several threads may call this method.
-        Raises OSError if a disk or the network fails.
+        If no file has the exact path, differences in separators, case, Unicode form, percent-encoding, invisible
+        characters and a leading ``file://`` are ignored, provided that exactly one file matches. Several threads may
+        call this method. Raises OSError if a disk or the network fails.
         """
         written = self._below(text)
         if not text or os.path.exists(written):
@@ -76,7 +76,7 @@ class PathFinder:
         return os.path.normpath(os.path.join(self.folder, path)) if path else ""
 
     def _fitting(self, path: str) -> list[str]:
-        """Return existing paths that match ``path`` part by part, exactly if possible, else except for case etc."""
+        """Return the existing paths that match ``path``. A part without an exact match may differ in case etc."""
         if os.path.lexists(path):
             return [path]
         paths = [os.sep if path.startswith(os.sep) else ""]
@@ -129,7 +129,7 @@ _FOLDS: dict[str, Callable[[str], str]] = {
 
 
 def _differences(written: str, path: str) -> list[str]:
-    """Return the kinds of difference between a path as written and the existing path that matches it."""
+    """Return the kinds of difference, out of :data:`_FOLDS`, between a written path and the existing path."""
     return [fold_name for fold_name in _FOLDS if _folded_but(fold_name, written) != _folded_but(fold_name, path)]
 
 

@@ -50,7 +50,7 @@ class Fault(ValueError):
 class Sheet:
     """An open table. ``rows`` yields (line number from 1, cells) for each row that is not blank.
 
-    A row may have any number of cells. Cells in the columns ``ids`` are clean (:func:`cxr.base.ids.clean_id`).
+    A row may have any number of cells. Identifiers in the columns ``ids`` are normalised (:mod:`cxr.base.ids`).
     """
 
     path: Path
@@ -85,7 +85,7 @@ def require_columns(header: list[str], columns: Sequence[str], path: str | Path,
     """Raise UserError if a table's header lacks one of the columns. The default ``remedy`` is to add the column."""
     if missing := [name for name in columns if name not in header]:
         noun, pronoun = ("columns", "them") if len(missing) > 1 else ("column", "it")
-        remedy = remedy or f"add {pronoun} (it has {', '.join(filter(None, header))})"
+        remedy = remedy or f"add {pronoun} (the table has {', '.join(filter(None, header))})"
         raise UserError(f"{key}: {path} lacks the {noun} {', '.join(missing)}: {remedy}")
 
 
@@ -113,14 +113,14 @@ def read_sheet(
     head: bool = False,
     headless: bool = False,
 ) -> Sheet:
-    """Open a table. ``key`` is the setting that names it, and ``names`` are the columns to look for.
+    """Open a table. ``key`` is the setting that names its file, and ``names`` are the columns to look for.
 
-    A heading that differs from a name only in case, spaces, hyphens, dots or underscores is renamed to it. ``ids`` are
-    columns of identifiers, which are cleaned and checked. In the columns ``words``, every cell is a single word. These
-    columns show whether a stray quotation mark has joined several rows into a multi-line cell. ``single_lines`` are
-    columns whose cells have only one line. If ``head``, only the first :data:`HEAD_BYTES` are read. If ``headless``,
-    the table may lack a header. The result then has the header [], and its first column holds identifiers. Raises
-    UserError, also while rows are read and after the last row.
+    A heading that differs from one of ``names`` only in case, spaces, hyphens, dots or underscores gets that name.
+    ``ids`` are columns of identifiers, which are normalised and checked. ``words`` are columns whose cells are single
+    words, and ``single_lines`` are columns whose cells have one line. Both show whether a stray quotation mark has
+    joined several rows into one cell. If ``head``, only the first :data:`HEAD_BYTES` are read. If ``headless``, the
+    table may lack a header. The result then has the header [], and its first column holds identifiers. Raises
+    UserError for a faulty table, also while rows are read and after the last row.
     """
     path = Path(path)
     rows: Iterator[tuple[int, list[str]]]
@@ -160,7 +160,7 @@ def _guarded_rows(path: Path, key: str, rows: Iterator[tuple[int, list[str]]]) -
 
 
 def _cleaned(rows: Iterator[tuple[int, list[str]]], places: Mapping[int, str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows with clean identifiers in ``places``, {index: name}. Raises Fault for a bad column at the end."""
+    """Yield rows with clean ids in the columns ``places``, {index: name}. Raises Fault at the end for a bad column."""
     columns = {place: IdColumn() for place in places}
     for line, cells in rows:
         for place, column in columns.items():
@@ -197,7 +197,7 @@ def _decoded(data: bytes, path: Path, partial: bool) -> str:
         text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
     if control := _CONTROL.search(text):
         line = _line_after(text[: control.start()].encode())
-        raise Fault(f", line {line} holds the control character {ord(control.group()):#04x}: save it as UTF-8 CSV text")
+        raise Fault(f", line {line} has the control character {ord(control.group()):#04x}: save the table as UTF-8 CSV")
     if text.lstrip()[:1] in ("<", "{"):
         raise Fault(" is HTML, XML or JSON, not CSV: export the table as CSV (UTF-8)")
     return text
@@ -261,7 +261,7 @@ def _text_rows(
 
 
 def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
-    """Return the delimiter that splits the header line into the most known names. Ties go to the usual delimiter."""
+    """Return the delimiter that splits the header line into most of ``names``. A tie goes to the usual delimiter."""
     usual = "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
     headings = {fold_name(name) for name in names}
 
@@ -346,7 +346,7 @@ def _check_header(header: list[str], names: Sequence[str]) -> None:
     if not any(header):
         raise Fault(" has no rows: put a header and at least one row into it")
     if names and not set(header) & set(names):  # the message does not quote the line, which may hold a patient's data
-        raise Fault(f" has no known heading: write {', '.join(names)} (the columns that it has) as its first line")
+        raise Fault(f" has no known heading: write its headings, out of {', '.join(names)}, into the first line")
     repeated = sorted({name for name in header if header.count(name) > 1 and name})
     if repeated:
         raise Fault(f" has the column {repeated[0]!r} twice: rename one")
@@ -361,12 +361,12 @@ def _parquet(path: Path, head: bool):
         table = table.with_columns(pl.col(integral).cast(pl.Int64)).select(pl.all().cast(pl.String).fill_null(""))
     except pl.exceptions.PolarsError:
         problem = "is a damaged Parquet file, or has a column that is not text, number or date"
-        raise Fault(f" {problem}: write it again") from None
+        raise Fault(f" {problem}: save the table again with the program that made it") from None
     return table.rename(str.strip)
 
 
 def _integral(column) -> bool:
-    """Return whether all floats of a column are whole. pandas stores integer ids as floats if cells are empty."""
+    """Return whether all floats of a column are whole numbers. pandas writes 7.0 for 7 if some cells are empty."""
     numbers = column.drop_nulls()
     is_whole = numbers.is_finite() & (numbers == numbers.round())
     return bool(len(numbers)) and bool(is_whole.all()) and numbers.abs().max() < 2**53

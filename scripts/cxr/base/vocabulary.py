@@ -18,10 +18,10 @@ FINDINGS: dict[str, str] = {
     "effusion": "Pleural Effusion",
     "pneumothorax": "Pneumothorax",
 }
-"""{finding of SemiSynCXR: its name in tables}, in the order of the paper's tables. ILS has no pneumothorax."""
+"""Findings of SemiSynCXR, {finding: name in tables}, in the order of its paper's tables. ILS has no pneumothorax."""
 
 INFERRED_LESIONS = tuple(lesion.name for lesion in LESION_TYPES if lesion.is_inferred)
-"""Lesions that a lesion-inference instruction may name (Tables 10-12)."""
+"""Lesion types that can answer an instruction which asks for the type of an opacity (Tables 10-12)."""
 
 NO_LESION = ("nipple", "overlap", "superimpos", "summation", "artifact", "artefact", "skin fold", "fat pad")
 """Words that explain a finding as something other than a lesion ("likely a nipple shadow")."""
@@ -51,7 +51,7 @@ LOBE_ZONES: dict[str, tuple[str, ...]] = {
     "lung upper lobe left": ("left apical zone lung", "left upper zone lung", "left mid zone lung"),
     "lung lower lobe left": ("left mid zone lung", "left lung base"),
 }
-"""{lobe: zones that it covers}, chosen by this project."""
+"""{lobe: the zones that the lobe covers}, chosen by this project."""
 
 BOX_CLASSES = (
     "Aortic enlargement", "Atelectasis", "Calcification", "Cardiomegaly", "Consolidation", "ILD",
@@ -61,9 +61,10 @@ BOX_CLASSES = (
 """The VinBigData classes, in Kaggle's order. Look a class up by name, never by index."""
 
 BOX_CONDITIONS = ("anatomy", "conf", "signal", "size", "zero_area", "empty_after_refine")
-"""Conditions of a productive box, which adds to a mask. A condition that fails sets one bit of the box's verdict.
+"""Conditions that a box must meet to add to a mask. Each condition that fails sets one bit of the box's verdict.
 
-The bits mean: one of c1 to c4 of Algorithm 1 fails, the box has no area, or its mask is empty after refinement.
+The first four are c1 to c4 of the paper's Algorithm 1. The last two fail if the box has no area, or if the mask is
+empty after its refinement.
 """
 
 CATEGORIES = (
@@ -101,5 +102,5 @@ BLACKED_OUT = "burned-in text blacked out"  # end of the note on an image with t
 
 
 def list_failed_conditions(verdict: int) -> list[str]:
-    """Return the conditions that a box fails by the bits of its ``verdict``. The list is empty for a productive box."""
+    """Return the names of the conditions that a box fails, by the bits of its ``verdict`` (``BOX_CONDITIONS``)."""
     return [name for bit, name in enumerate(BOX_CONDITIONS) if verdict >> bit & 1]

@@ -24,13 +24,13 @@ Work = Callable[[list[tuple]], list[tuple[R, Fault | None]]]
 
 
 class EngineFault(tuple):
-    """A :data:`Fault` with the engine's error that caused it. :class:`cxr.base.faults.Failures` counts these."""
+    """A :data:`Fault` that an error of the engine caused, with this error. Too many of them end the job."""
 
     error: Exception
 
     @classmethod
     def from_error(cls, error: Exception, reason: str = "engine_failure", detail: str = "") -> "EngineFault":
-        """Return the fault for an engine's error. The default ``detail`` names the function that failed."""
+        """Return the :data:`Fault` for an engine's error. The default ``detail`` names the function that failed."""
         fault = cls((reason, detail or faults.describe_failure(error)))
         fault.error = error
         return fault
@@ -57,15 +57,15 @@ def process_rows(
 ) -> Iterator[tuple[str, R]]:  # fmt: skip
     """Yield (image_id, result) of the accepted images, ordered by image_id, and record every image in the ledger.
 
-    ``read`` returns the row of an image id. ``work`` takes a list of rows and returns (result, fault) for each row. The
-    fault excludes the image, or is None. If ``batch`` is a number, ``work`` receives up to that many rows at a time
-    (:func:`process_fitting_batches`), while a thread reads the next rows. If ``batch`` is None, ``work`` receives
-    single rows in a pool of ``threads`` threads. ``read`` then runs in the calling thread, because threads must not
-    share HDF5 files.
+    ``read`` takes an image id and returns the image's row, a tuple. ``work`` takes a list of rows and returns (result,
+    fault) for each, where a fault that is not None excludes the image. If ``batch`` is a number, ``work`` receives up
+    to that many rows at a time (:func:`process_fitting_batches`), while a thread reads the next rows. If ``batch`` is
+    None, ``work`` receives single rows in a pool of ``threads`` threads. ``read`` then runs in the calling thread,
+    because threads must not share HDF5 files.
 
     An image for which ``work`` raises is excluded as ``engine_failure``, because one bad image must not end the shard.
-    An error that no image caused ends the shard: a UserError, a lack of memory, or a broken device or program. So do
-    more failures than the settings section ``compute`` allows (Broken).
+    An error that no image caused ends the shard: a UserError, a lack of memory, or a broken device or program. More
+    failures than the settings section ``compute`` allows also end the shard.
     """
     names = sorted(image_ids)
     failures = Failures(ledger.stage, len(names), compute)
@@ -103,9 +103,9 @@ def process_fitting_batches(
 ) -> tuple[list[tuple[R | None, Fault | None]], int]:
     """Apply ``work`` to the rows, up to ``batch`` at a time. Return (results, batch size that fits into memory).
 
-    A batch that does not fit is halved. A batch that fails for another reason is retried row by row, so that a bad row
-    does not exclude good rows. A row that fails alone gives ``(None, EngineFault)``. Errors that no row caused, and a
-    lack of memory for a single row, are raised as in :func:`process_rows`. ``task`` names the work in error messages.
+    A batch that does not fit into memory is halved. A batch that fails for another reason is retried row by row, so
+    that a bad row does not exclude good rows. A row that fails alone gives ``(None, EngineFault)``. Errors that no row
+    caused, and a lack of memory for a single row, are raised. ``task`` names the work in error messages.
     """
     done: list[tuple] = []
     while len(done) < len(rows):

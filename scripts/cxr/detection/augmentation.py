@@ -11,8 +11,8 @@ MIN_VISIBLE = 0.4  # minimum fraction of a box that must stay in the image; othe
 def augment_image(
     image: np.ndarray, boxes: Sequence[tuple], cells: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, list[tuple]]:
-    """Return an augmented copy, float32 in 0..1, of a square uint8 image, and its transformed boxes, (class index, x1,
-    y1, x2, y2) in cells; ``cells``: number of cells along a side of the image."""
+    """Return an augmented copy of a square uint8 image, float32 in 0..1, and the boxes after the same transformation.
+    Boxes are (class index, x1, y1, x2, y2) in cells, of which an image has ``cells`` along a side."""
     side = image.shape[0]
     angle, scale = rng.normal(0, 5), np.exp(rng.normal(0, 0.10))
     affine = cv2.getRotationMatrix2D((side / 2, side / 2), angle, scale)

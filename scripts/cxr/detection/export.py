@@ -11,9 +11,9 @@ from cxr.detection.weights import Card
 
 
 def export_onnx(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path, licence: str) -> None:
-    """Write the net as ONNX (opset 17, float32) with its card as metadata.
+    """Write the net as ONNX (opset 17, float32). The metadata have its :class:`Card` (classes and licence).
 
-    slope, offset (classes,): calibration of each class's logit.
+    ``slope`` and ``offset`` (classes,) calibrate the logit of each class: slope * logit + offset.
     """
     import onnx
 

@@ -1,7 +1,7 @@
 """Decode the output of a grid detector to boxes, and select the best boxes, with numpy only.
 
-Each cell of the grid has a logit per class. Per group of classes, it has the distances from its centre to the four
-sides of the box, in cells.
+The detector divides the image into square cells. It predicts a logit per cell and class. Per cell and group of classes,
+it predicts a box, as the distances from the cell's centre to the four sides of the box, in cells.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,12 +18,11 @@ CANDIDATES = 4  # maximum number of candidates before suppression, as a multiple
 
 @dataclass(frozen=True)
 class Grid:
-    """The classes of a detector, the group of each class, and the side of its square input, px, a multiple of 32. The
-    classes of a group share a predicted box."""
+    """Classes and input size of a detector, which determine the shape of its output."""
 
     classes: tuple[str, ...]
-    groups: tuple[int, ...]
-    size: int
+    groups: tuple[int, ...]  # group of each class, numbered from 0; the classes of a group share a predicted box
+    size: int  # side of the square input, px, a multiple of 32
 
     @property
     def cells(self) -> int:
@@ -32,8 +31,9 @@ class Grid:
 
 
 def decode_boxes(distance: np.ndarray, groups: Sequence[int], side: int) -> np.ndarray:
-    """Convert distances (left, top, right, bottom) in cells, (at least 2 groups x 4, rows, columns), to boxes (classes,
-    rows, columns, 4), clipped to a frame of ``side`` px. ``groups``: group of each class."""
+    """Return the box of each class and cell, (classes, rows, columns, 4) in px, clipped to a frame of ``side`` px.
+    ``distance`` (groups x 4, rows, columns) gives the left, top, right and bottom side in cells. ``groups`` gives the
+    group of each class."""
     _, rows, columns = distance.shape
     ltrb = distance.reshape(-1, 4, rows, columns).astype(np.float64).transpose(0, 2, 3, 1)
     cell = np.array([side / columns, side / rows])
@@ -52,11 +52,11 @@ def select_boxes(
     across: float = 1.0,
     apart: Collection[int] = (),
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Select up to ``most`` of the decoded boxes (classes, rows, columns, 4), best first.
+    """Select up to ``most`` of the boxes (classes, rows, columns, 4) by their confidence (classes, rows, columns).
 
-    Returns rounded boxes (N, 4), confidences (N,) and classes (N,). A box is dropped if its confidence is below
-    ``floor``. It is also dropped if its IoU with a better box exceeds ``iou`` (same class) or ``across`` (another
-    class). Classes in ``apart`` compete only with themselves.
+    Returns rounded boxes (N, 4), confidences (N,) and classes (N,), best first. A box is dropped if its confidence is
+    below ``floor``. A box is also dropped if its IoU with a better box exceeds ``iou`` (same class) or ``across``
+    (another class). A box of a class in ``apart`` is compared only with boxes of its class.
     """
     classes, rows, columns = np.nonzero(confidence >= floor)
     boxes = boxes[classes, rows, columns].round(PIXEL_DIGITS)

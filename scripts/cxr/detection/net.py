@@ -38,8 +38,8 @@ def _conv(inputs: int, outputs: int, stride: int) -> nn.Sequential:
 
 
 class Detector(nn.Module):
-    """Map images (N, 1, size, size) in 0..1 to logits (N, classes, cells, cells) and distances (N, groups * 4, cells,
-    cells), in cells."""
+    """Net that maps images (N, 1, size, size) in 0..1 to logits (N, classes, cells, cells) and to distances in cells
+    (N, groups * 4, cells, cells)."""
 
     def __init__(self, grid: Grid, widths: tuple[int, ...] = WIDTHS):
         super().__init__()
@@ -74,11 +74,11 @@ class Detector(nn.Module):
 
 
 def assign_targets(boxes: list[list[tuple]], labelled_classes: list[list[int]], grid: Grid) -> dict[str, Tensor]:
-    """Convert the boxes of each image, (class index, x1, y1, x2, y2) in cells, to targets.
+    """Return the training targets of N images from their boxes, (class index, x1, y1, x2, y2) in cells.
 
-    truth (N, C, 4, cells, cells): box of each cell; positive (N, C, cells, cells): whether the cell has a box; weight
-    (N, C, 1, 1): 0 for classes that the image's labels do not cover. If several boxes of a class claim a cell, it gets
-    the smallest box.
+    "positive" (N, C, cells, cells) says whether a cell has a box of a class, and "truth" (N, C, 4, cells, cells) is
+    this box, the smallest if several boxes of the class cover the cell. "weight" (N, C, 1, 1) is 1 for the classes in
+    ``labelled_classes`` of the image, else 0.
     """
     count, classes, cells = len(boxes), len(grid.classes), grid.cells
     truth = torch.zeros(count, classes, 4, cells, cells)
@@ -99,7 +99,7 @@ def assign_targets(boxes: list[list[tuple]], labelled_classes: list[list[int]], 
 
 
 def paired_overlap(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """Return IoU and generalised IoU of paired boxes (..., 4)."""
+    """Return (IoU, generalised IoU) of paired boxes (..., 4)."""
     ax1, ay1, ax2, ay2 = first.unbind(-1)
     bx1, by1, bx2, by2 = second.unbind(-1)
     shared = (ax2.minimum(bx2) - ax1.maximum(bx1)).clamp(0) * (ay2.minimum(by2) - ay1.maximum(by1)).clamp(0)
@@ -112,8 +112,8 @@ def paired_overlap(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
 def detection_loss(
     logit: Tensor, distance: Tensor, target: dict[str, Tensor], grid: Grid, importance: tuple[float, ...]
 ) -> tuple[Tensor, Tensor]:
-    """Return the quality focal loss of the logits and the generalised-IoU loss of the boxes of positive cells; training
-    minimises their sum. ``importance``: weight of a positive cell, per class."""
+    """Return (quality focal loss of logits, generalised-IoU loss of the boxes of positive cells). Training minimises
+    their sum. ``importance`` is the weight of a positive cell, per class."""
     cells = grid.cells
     at = torch.arange(cells) + 0.5
     y, x = torch.meshgrid(at, at, indexing="ij")
@@ -136,8 +136,8 @@ def detection_loss(
 
 
 def image_label_loss(logit: Tensor, films: Sequence[dict[int, bool]]) -> Tensor:
-    """Return the mean cross-entropy of image-level labels without boxes; ``films``: per image, {class index:
-    presence}."""
+    """Return the mean cross-entropy between the logits and the labels of whole images. ``films`` gives these labels for
+    each image, {class index: whether the class is present}."""
     peak = logit.flatten(2).topk(NUM_PEAK_CELLS, dim=2).values.mean(dim=2)
     pairs = [
         (image, label, PRESENT_TARGET * is_present)

@@ -38,8 +38,8 @@ def split_batch(batch: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def boxes_above(boxes: torch.Tensor, scores: torch.Tensor, classes: np.ndarray, floor: float) -> ScoredBoxes:
-    """Return each of the boxes (N, 4) once per class in which its score (N, C) reaches ``floor``. ``classes`` (C,):
-    class index of each column, -1 for columns to ignore. Raises ArithmeticError for NaN or infinite values."""
+    """Return each box (N, 4) once for every class in which its score (N, C) is at least ``floor``. ``classes`` (C,) is
+    the class index of each score column, -1 for an unused column. Raises ArithmeticError for NaN or infinite values."""
     if not (torch.isfinite(boxes).all() and torch.isfinite(scores).all()):
         raise ArithmeticError("the net's output is not a finite number")
     rows, columns = (scores >= floor).nonzero(as_tuple=True)
@@ -50,13 +50,13 @@ def boxes_above(boxes: torch.Tensor, scores: torch.Tensor, classes: np.ndarray, 
 
 
 def apply_nms(proposals: ScoredBoxes, iou: float, most: int) -> ScoredBoxes:
-    """Apply non-maximum suppression within each class; return at most ``most`` boxes, best first."""
+    """Apply non-maximum suppression within each class. Return at most ``most`` boxes, best first."""
     kept_indices = suppress_overlaps(*proposals, iou, most)
     return ScoredBoxes(*(part[kept_indices] for part in proposals))
 
 
 def to_frame_pixels(proposals: ScoredBoxes, scale: float, border: int, side: int) -> ScoredBoxes:
-    """Convert boxes from input to frame pixels: subtract ``border``, multiply by ``scale``, clip, drop empty boxes."""
+    """Convert boxes from input to frame pixels, (box - border) * scale, clip them to 0..``side``, drop empty boxes."""
     return drop_empty(proposals._replace(boxes=np.clip((proposals.boxes - border) * scale, 0.0, side)))
 
 

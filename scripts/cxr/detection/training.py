@@ -18,19 +18,17 @@ from cxr.nets.fitting.plain import Runner
 
 @dataclass(frozen=True)
 class Recipe:
-    """Hyperparameters of a training. updates: number of steps; rate: maximum learning rate, reached after the fraction
-    ``warmup`` of the steps; decay: weight decay; clip: maximum gradient norm; memory: decay per step of the running
-    mean of the weights; importance: weight of a positive cell, per class; bfloat16: number type of convolutions."""
+    """Hyperparameters of a training."""
 
-    updates: int
-    rate: float
-    decay: float
-    warmup: float
-    clip: float
-    memory: float
-    importance: tuple[float, ...]
-    image_label_weight: float = 0.5
-    bfloat16: bool = False
+    updates: int  # number of steps
+    rate: float  # maximum learning rate
+    decay: float  # weight decay
+    warmup: float  # fraction of the steps after which the learning rate has its maximum
+    clip: float  # maximum norm of the gradient
+    memory: float  # decay of the running mean of the weights, per step
+    importance: tuple[float, ...]  # weight of a positive cell in the loss, per class
+    image_label_weight: float = 0.5  # weight of the loss of image-level labels
+    bfloat16: bool = False  # whether convolutions use bfloat16, not float32
 
     @property
     def dtype(self) -> str:
@@ -39,13 +37,12 @@ class Recipe:
 
 
 class Batch(NamedTuple):
-    """Images, float32 (size, size) in 0..1, and per image: its boxes, (class index, x1, y1, x2, y2) in cells; the class
-    indices that its labels cover; and labels of the whole image, {class index: whether it is present}."""
+    """Images of a training step, each with its boxes and labels."""
 
-    images: list[np.ndarray]
-    boxes: list[list[tuple]]
-    labelled_classes: list[list[int]]
-    image_labels: Sequence[dict[int, bool]] = ()
+    images: list[np.ndarray]  # float32 (size, size) in 0..1
+    boxes: list[list[tuple]]  # boxes of each image, (class index, x1, y1, x2, y2) in cells
+    labelled_classes: list[list[int]]  # indices of the classes for which each image was labelled
+    image_labels: Sequence[dict[int, bool]] = ()  # labels without boxes, {class index: whether it is present}
 
 
 MEAN_WARMUP = 20  # after n steps, the newest weights count at least MEAN_WARMUP / (n + MEAN_WARMUP) in the mean
@@ -59,30 +56,28 @@ def copy_net(net: Detector) -> Detector:
 
 
 class Checkpoint(NamedTuple):
-    """Checkpoints of an unfinished training. folder: where they are; every: steps between two checkpoints; identity:
-    digest of the training's inputs. A checkpoint with another digest is deleted and the training restarts."""
+    """Where and how often an unfinished training is saved, so that the same job can resume it."""
 
     folder: Path
-    every: int
-    identity: str
+    every: int  # number of steps between two checkpoints
+    identity: str  # digest of the training's inputs; checkpoints with another digest are deleted
 
 
 class Monitor(NamedTuple):
-    """Scoring of the net during a training. at: steps after which the net with mean weights is scored; identity: digest
-    of all inputs of the score except the net; scores: dict that receives {step: score}."""
+    """Scoring of the net during a training."""
 
-    at: frozenset[int]
+    at: frozenset[int]  # steps after which the net is scored, with the running mean of its weights
     score: Callable[[Detector], float]
-    identity: str
-    scores: dict[int, float]
+    identity: str  # digest of all inputs of the score except the net
+    scores: dict[int, float]  # receives {step: score}
 
 
 @dataclass
 class DetectorLog(TrainingLog):
-    """Progress and log of a training. random: state of the random generator of the batches; scores: {step: score}."""
+    """Progress and log of a training."""
 
-    random: dict = field(default_factory=dict)
-    scores: dict[int, float] = field(default_factory=dict)
+    random: dict = field(default_factory=dict)  # state of the random generator of the batches
+    scores: dict[int, float] = field(default_factory=dict)  # {step: score}
 
 
 class DetectorTraining(TrainingLoop):
@@ -120,7 +115,7 @@ class DetectorTraining(TrainingLoop):
             yield [self.draw(self.random, update)]
 
     def losses(self, micro_batch: Batch, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss, and its two parts (2,): the loss of the classes and the loss of the boxes."""
+        """Return the loss of a batch, and its two parts, float64 (2,): the loss of classes and that of boxes."""
         image = torch.from_numpy(np.stack(micro_batch.images))[:, None].to(memory_format=torch.channels_last)
         target = assign_targets(micro_batch.boxes, micro_batch.labelled_classes, self.net.grid)
         logit, distance = (part.float() for part in self.runner.forward(lambda net: net(image)))
@@ -136,7 +131,7 @@ class DetectorTraining(TrainingLoop):
         return self.schedule.optimizer.param_groups[0]["lr"]
 
     def row(self, update: int, values: list[float]) -> dict:
-        """Return the log's row of a step."""
+        """Return the row of the log for a step, from the two parts of the loss."""
         return dict(zip(("classes", "sides"), values, strict=True))
 
     def after_update(self) -> None:
@@ -173,9 +168,9 @@ def train_net(
     losses: list[tuple[float, float]] | None = None,
     watch: Monitor | None = None,
 ) -> Detector:
-    """Train a net on batches from ``draw(generator, number of finished steps)``; return a net with the running mean of
-    the weights. On a CPU with one thread, the same seed gives the same bytes, also after a resume from ``checkpoint``.
-    ``losses`` receives the class and box loss of all steps, also from before an interruption."""
+    """Train ``net`` on batches from ``draw(generator, number of finished steps)``. Return a net with the running mean
+    of the weights. On a CPU with one thread, the same seed gives the same bytes, even if a job resumed ``checkpoint``.
+    ``losses`` receives (class loss, box loss) of every step, including the steps before the job resumed."""
     if checkpoint:
         prepare_folder(checkpoint.folder, checkpoint.identity)
     training = DetectorTraining(net, draw, recipe, seed, on_step, checkpoint, watch)
@@ -188,8 +183,8 @@ def train_net(
 
 
 def fit_platt(confidence: np.ndarray, hit: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
-    """Fit slope and offset of the logit so that its sigmoid is the fraction of hits, with a weak prior of slope 1 and
-    offset 0. All arrays are (N,)."""
+    """Return the (slope, offset) for which sigmoid(slope * logit(confidence) + offset) is the fraction of hits. A weak
+    prior draws them to (1, 0). All arrays are (N,)."""
     logit = np.log(confidence / (1 - confidence))
     x, y = torch.from_numpy(logit), torch.from_numpy(hit.astype(np.float64))
     each = torch.from_numpy(np.ones(len(hit)) if weights is None else weights)

@@ -1,5 +1,6 @@
-"""A detector's weights file: ONNX with a card in its metadata. Input: ``image``, float32 (1, 1, size, size) in 0..1.
-Outputs: ``logit`` (1, classes, cells, cells), calibrated, and ``distance`` (1, groups x 4, cells, cells)."""
+"""A detector's weights file: ONNX, with a :class:`Card` as metadata. The net's input ``image`` is float32 (1, 1, size,
+size) in 0..1. The outputs are ``logit`` (1, classes, cells, cells), calibrated, and ``distance`` (1, groups x 4, cells,
+cells)."""
 
 import json
 from pathlib import Path
@@ -14,13 +15,13 @@ from cxr.nets import onnx
 
 
 class Card(NamedTuple):
-    """The card of a weights file: the detector's grid, and the licence."""
+    """Facts about the detector in a weights file: its classes and input size (``grid``), and the licence."""
 
     grid: Grid
     licence: str
 
     def notes(self) -> dict[str, str]:
-        """Return the card in the form of the file's metadata."""
+        """Return the card as metadata of an ONNX file, {key: text}."""
         return {
             "classes": json.dumps(self.grid.classes),
             "groups": json.dumps(self.grid.groups),
@@ -30,10 +31,10 @@ class Card(NamedTuple):
 
 
 def read_card(path: str | Path) -> Card:
-    """Read the card of a file. Raises UserError if the file is missing, is not ONNX, or has no card."""
+    """Read the card of a weights file. Raises UserError if the file is missing, is not ONNX, or has no card."""
     notes = onnx.read_metadata(path)
     if missing := [name for name in ("classes", "groups", "size") if name not in notes]:
-        raise UserError(f"{path} lacks a detector's {missing[0]}: give a file made by scripts/tools/detector_onnx.py")
+        raise UserError(f"{path} lacks the metadata {missing[0]!r}: make it with scripts/tools/detector_onnx.py")
     classes, groups = (tuple(json.loads(notes[name])) for name in ("classes", "groups"))
     return Card(Grid(classes, groups, int(notes["size"])), notes.get("licence", ""))
 
@@ -45,7 +46,8 @@ class DetectorWeights:
         self.path, self.grid = path, read_card(path).grid
 
     def predict(self, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return all boxes of a square uint8 frame, (classes, rows, columns, 4) in pixels, and their confidences."""
+        """Return a box for each class and cell of a square uint8 image, (classes, rows, columns, 4) in px, and its
+        confidence."""
         size = self.grid.size
         small = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA)
         logit, distance = onnx.run_model(self.path, image=small.astype(np.float32)[None, None] / 255)

@@ -9,7 +9,7 @@ START_OF_IMAGE, END_OF_IMAGE, START_OF_SCAN, APP1, ADOBE = 0xD8, 0xD9, 0xDA, 0xE
 FRAME_HEADERS = (set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}) | {0xF7}  # SOF0 to SOF15 without DHT, JPG, DAC; JPEG-LS
 LOSSLESS_FRAMES = {0xC3, 0xC7, 0xCB, 0xCF, 0xF7}
 _MARKER = re.compile(rb"\xff([\xc0-\xcf\xd8-\xfe])")
-"""Markers with a segment, start of image and end of image. Encoded samples never contain them (ITU-T T.81, T.87)."""
+"""Markers of segments, start of image and end of image. Encoded samples never contain them (ITU-T T.81, T.87)."""
 _JPEG_2000_START = b"\xff\x4f\xff\x51"  # start of a JPEG 2000 codestream: SOC and SIZ (ITU-T T.800, A.4 and A.5)
 _TILE_DATA, _END_OF_CODESTREAM = b"\xff\x93", b"\xff\xd9"
 # A JPEG 2000 codestream must begin in this number of bytes. DICOM forbids boxes before it, but some files have them.
@@ -18,19 +18,15 @@ _MAX_BOX_BYTES = 4096
 
 @dataclass(frozen=True)
 class Codestream:
-    """The header of a codestream.
-
-    ``precision``: bits per sample; ``is_signed``: None if the format stores no sign; ``marker``: code of a JPEG's frame
-    header, such as 0xC0, or 0 for JPEG 2000; ``is_rgb``: True if the decoder returns three components as RGB.
-    """
+    """The header of a codestream."""
 
     rows: int
     columns: int
     components: int
-    precision: int
-    is_signed: bool | None
-    marker: int
-    is_rgb: bool
+    precision: int  # bits per sample
+    is_signed: bool | None  # None if the format does not tell the sign
+    marker: int  # code of a JPEG's frame header, such as 0xC0; 0 for JPEG 2000
+    is_rgb: bool  # whether the decoder returns three components as RGB
 
 
 def iterate_jpeg_segments(stream: bytes) -> Iterator[tuple[int, int]]:
@@ -61,7 +57,7 @@ def is_complete_jpeg_2000(stream: bytes) -> bool:
 
 
 def read_jpeg(stream: bytes) -> Codestream | None:
-    """Return the frame header of a JPEG or JPEG-LS stream, or None if it has none."""
+    """Return the frame header of a JPEG or JPEG-LS stream, or None if the stream has none."""
     adobe_transform = None
     for marker, offset in iterate_jpeg_segments(stream):
         if marker == ADOBE and stream[offset + 2 : offset + 7] == b"Adobe":

@@ -1,4 +1,4 @@
-"""Decoding image files of all supported formats to pixel values, or raising the reason for a file's exclusion."""
+"""Decoding DICOM, PNG and JPEG files to pixel values. A file that cannot be used is rejected with the reason."""
 
 import os
 
@@ -15,7 +15,7 @@ _PIXEL_BYTES, _HEADER_BYTES = 24, 1 << 26
 
 
 def decode_file(path: str) -> DecodedImage:
-    """Decode a DICOM, PNG or JPEG file; the first bytes decide the format.
+    """Decode a DICOM, PNG or JPEG file, whose first bytes tell the format.
 
     Raises :class:`Rejected` with one of the reasons missing_file, unreadable_file, empty_file, not_dicom, no_pixels,
     multi_frame, undecodable, constant_image. Raises OSError if the machine cannot read the file.

@@ -32,7 +32,7 @@ HEAD_BYTES = 132  # number of leading bytes that :func:`detect_file_kind` needs
 
 _PIXEL_DATA_TAG = 0x7FE00008
 _ZERO_ELEMENT, _MAX_ZERO_ELEMENTS = bytes(8), 1000
-"""pydicom reads eight zero bytes as an empty element with tag (0000,0000); a valid file has few of them."""
+"""pydicom reads eight zero bytes as an empty element with tag (0000,0000). A valid file has few such elements."""
 _VRS = re.compile(rb"[A-Z]{2}")
 _MAX_MESSAGE_LENGTH, _MAX_QUOTED_LENGTH = 160, 24
 
@@ -42,7 +42,7 @@ class HeaderError(Exception):
 
 
 class Rejected(Exception):
-    """The image cannot be used. ``reason``: a code of ``exclusions.REASONS``; ``detail``: free of patient data."""
+    """The image cannot be used. ``reason`` is a code of ``exclusions.REASONS``. ``detail`` has no patient data."""
 
     def __init__(self, reason: str, detail: str = ""):
         super().__init__(reason, detail)
@@ -50,7 +50,7 @@ class Rejected(Exception):
 
 
 def rejection_of(error: OSError) -> Rejected:
-    """Convert the error of opening a file to a :class:`Rejected`. Raises ``error`` if the machine is at fault."""
+    """Return the :class:`Rejected` for an error on opening a file. Raises ``error`` if the machine is at fault."""
     if error.errno in MACHINE_ERRORS:
         raise error
     if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
@@ -59,7 +59,7 @@ def rejection_of(error: OSError) -> Rejected:
 
 
 def quote_value(text: str) -> str:
-    """Return a value of a table or header in quotes, shortened and reduced to ASCII, to be used in a message.
+    """Return a value of a table or header as it may stand in a message: in quotes, shortened, in ASCII.
 
     Runs of four or more digits are replaced by "…", because they may identify a patient.
     """
@@ -78,7 +78,7 @@ def _list_dicom_names() -> frozenset[str]:
 def describe_error(error: BaseException) -> str:
     """Return a decoder's error message in one line, without quotations, paths and UIDs, which may be patient data.
 
-    Names of DICOM elements stay. If the error has no message, the line names its class.
+    Names of DICOM elements are kept. If the error has no message, the line names the error's class.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     # pydicom lists the decoders that failed; the last one's message is the cause
@@ -135,15 +135,15 @@ class _CheckedStream:
         if data == _ZERO_ELEMENT:
             self._zeros += 1
             if self._zeros > _MAX_ZERO_ELEMENTS:
-                raise HeaderError("it contains zeros in place of elements: the file was not copied completely")
+                raise HeaderError("the file has zeros in place of elements, because it was not copied completely")
         return data
 
 
 def read_dicom(data: bytes | str | Path, tags: list[str] | None = None, limit: int = 1 << 22) -> Dataset:
     """Read a DICOM dataset. If ``tags`` are given, read only these header elements, and no pixels.
 
-    ``data``: path or bytes of a file; its preamble and file meta may be missing. With ``tags``, at most ``limit`` bytes
-    of a deflated file are inflated. Raises HeaderError if parsing fails, OSError if the file cannot be opened.
+    ``data`` is a file's path or bytes. The preamble and the file meta may be missing. With ``tags``, at most ``limit``
+    bytes of a deflated file are inflated. Raises HeaderError if parsing fails, OSError if the file cannot be opened.
     """
     with io.BytesIO(data) if isinstance(data, bytes) else open_regular(data) as stream:
         try:
@@ -186,7 +186,7 @@ def normalize_text(text: str) -> str:
 
 
 def get_turn(dataset: Dataset) -> Turn:
-    """Return the turn by which PatientOrientation makes a frontal image upright; UPRIGHT if the field is unusable."""
+    """Return the turn that makes a frontal image upright, by its PatientOrientation; UPRIGHT if that is unusable."""
     directions = get_text(dataset, "PatientOrientation").split("\\")
     rows, columns = (direction.strip()[:1] for direction in (*directions, "", "")[:2])
     return turn_from_patient_axes(rows, columns) or UPRIGHT

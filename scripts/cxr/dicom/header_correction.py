@@ -17,9 +17,9 @@ _SYNTAXES_OF_MARKER = {
 _CONTAINERS_OF_SEGMENTS = {1: (1, 8), 2: (1, 16), 3: (3, 8), 6: (3, 16)}  # {RLE segments: (samples, bits)}, PS3.5 G.5
 _RLE_HEADER_BYTES = 64  # size of an RLE frame's header, bytes; the first segment starts there
 _MAX_ROUGHNESS_RATIO, _MAX_OVERLAY_CHANGES = 0.7, 0.05
-"""Limits for bits above BitsStored, measured on radiographs of 256 and 1024 px. Bits of an overlay differ in 1 % of the
-pairs of neighbouring pixels, bits of the image in 5 to 50 %. Removing noise or sign bits at least halves the
-roughness."""
+"""Limits by which the bits above BitsStored are judged, measured on radiographs of 256 and 1024 px. Bits of an overlay
+differ in 1 % of the pairs of neighbouring pixels, and bits of the image in 5 to 50 %. If noise or sign bits are
+removed, the roughness (:func:`measure_roughness`) is at least halved."""
 _NOISE_DIFFERENCE = 0.2
 """Mean difference between neighbours, as a fraction of the range, above which values count as noise. Noise has 1/3. A
 radiograph of 256 px has 0.02, and 0.06, 0.10, 0.15, 0.21, 0.25 after the loss of its highest one to five bits."""
@@ -28,12 +28,12 @@ _SUBSAMPLED = "YBR_FULL_422"
 
 
 def read_codestream(frame: bytes) -> Codestream | None:
-    """Return the codestream header of a frame; None for RLE, native data or a frame without such a header."""
+    """Return the header of the codestream in a frame, or None if the frame has no such header (RLE, native data)."""
     return read_jpeg(frame) if frame.startswith(b"\xff\xd8") else read_jpeg_2000(frame)
 
 
 def correct_encoded_header(dataset: Dataset, frame: bytes) -> list[str]:
-    """Correct the header of a compressed image so that it agrees with ``frame``; return a note for each correction.
+    """Correct a compressed image's header to agree with the encoded ``frame``. Return a note for each correction.
 
     Raises :class:`Rejected` if header and frame differ in a way that a damaged file could also explain.
     """
@@ -52,7 +52,7 @@ def correct_encoded_header(dataset: Dataset, frame: bytes) -> list[str]:
 
 
 def correct_native_header(dataset: Dataset) -> list[str]:
-    """Correct the header of an uncompressed image by the length of its data; return a note for each correction.
+    """Correct the header of an uncompressed image by the length of its data. Return a note for each correction.
 
     A field is corrected only if it contradicts another field. Raises :class:`Rejected` if the data are long enough for
     two or more images. Data that are too short are left to the decoder.
@@ -174,9 +174,9 @@ def _count_rle_bytes(segment: bytes) -> int:
 def keep_used_bits(
     dataset: Dataset, values: np.ndarray, padding: np.ndarray | None, codestream: Codestream | None
 ) -> tuple[np.ndarray, list[str]]:
-    """Remove bits that are not part of the image; return the values, and a list with a note if BitsStored is wrong.
+    """Remove bits that are not part of the image. Return the values, and a list with a note if BitsStored is wrong.
 
-    ``values``: decoded integers; ``padding``: mask of padding pixels, or None; ``codestream``: None for native data.
+    ``values`` are decoded integers, ``padding`` masks padding pixels, and ``codestream`` is None for native data.
     The bits above BitsStored may be an overlay (PS3.5 8.1.2), copies of the sign, or undefined. But if BitsStored is
     too small, these bits belong to the image, and removing them causes jumps in brightness.
     """
@@ -214,8 +214,7 @@ def keep_used_bits(
 
 
 def _keep_lowest_bits(values: np.ndarray, bits: int) -> np.ndarray:
-    """Return the values reduced to their lowest ``bits`` bits. The highest of these bits is the sign of signed
-    types."""
+    """Return the lowest ``bits`` bits of the values. In signed types, the highest of these bits becomes the sign."""
     spare = 8 * values.dtype.itemsize - bits
     return (values << spare) >> spare
 

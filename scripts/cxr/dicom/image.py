@@ -14,26 +14,19 @@ MAX_PIXELS = 100_000_000  # maximum number of pixels of an image that is decoded
 
 @dataclass(slots=True)
 class DecodedImage:
-    """One decoded image.
+    """One decoded image: pixel values, and what is needed to convert them to grey levels."""
 
-    ``values`` (rows, columns): numbers of any type, after the modality transform. ``valid`` (bool, same shape): False
-    for unexposed pixels (padding, transparency); None if all pixels are valid. ``is_inverted``: low values are white
-    (MONOCHROME1). ``voi``: function that maps values to 0..1 by the window or table that the file recommends, or None.
-    ``voi_note``: why the file's VOI table is ignored. ``turn``: rotation or reflection, from the header, that makes the
-    values upright. ``notes``: a clause without patient text for each header field that was corrected or ignored.
-    """
-
-    values: np.ndarray
-    valid: np.ndarray | None = None
-    is_inverted: bool = False
-    voi: Callable[[np.ndarray], np.ndarray] | None = None
-    voi_note: str = ""
-    turn: Turn = UPRIGHT
-    notes: list[str] = field(default_factory=list)
+    values: np.ndarray  # (rows, columns), numbers of any type, after the modality transform
+    valid: np.ndarray | None = None  # bool (rows, columns), False for padding and transparent pixels; None: all valid
+    is_inverted: bool = False  # whether low values are white (MONOCHROME1)
+    voi: Callable[[np.ndarray], np.ndarray] | None = None  # maps values to 0..1 by the file's VOI window or table
+    voi_note: str = ""  # why the file's VOI table is ignored
+    turn: Turn = UPRIGHT  # rotation or reflection, by the header, that makes the values upright
+    notes: list[str] = field(default_factory=list)  # a clause per corrected or ignored field, without patient text
 
 
 def compute_luma(colour: np.ndarray, order: int) -> np.ndarray:
-    """Convert a colour image to brightness (rows, columns) by ITU-R BT.601. ``order``: OpenCV's conversion code."""
+    """Convert a colour image to brightness (rows, columns) by ITU-R BT.601. ``order`` is OpenCV's conversion code."""
     if colour.dtype not in (np.uint8, np.uint16):
         colour = colour.astype(np.float32)
     return cv2.cvtColor(np.ascontiguousarray(colour), order)

@@ -14,26 +14,23 @@ class UnusableTable(Exception):
 
 @dataclass(frozen=True)
 class LookupTable:
-    """A lookup table. ``entries``: uint16 (N,); ``first``: pixel value of entry 0; ``bits``: declared width of entries.
+    """A lookup table."""
 
-    ``note``: how the data differ from the descriptor, "" if they agree.
-    """
-
-    entries: np.ndarray
-    first: int
-    bits: int
-    note: str = ""
+    entries: np.ndarray  # uint16 (N,)
+    first: int  # pixel value that the first entry replaces
+    bits: int  # width of the entries that the table declares
+    note: str = ""  # how the data differ from the table's descriptor, "" if they agree
 
     def apply(self, values: np.ndarray) -> np.ndarray:
-        """Look up values of any number type; return uint16. A value outside the table gets the nearest entry."""
+        """Look up values of any number type. Return uint16. A value outside the table gets the nearest entry."""
         integer_values = values if values.dtype.kind in "iu" else np.rint(values)
         places = np.clip(integer_values.astype(np.int64) - self.first, 0, len(self.entries) - 1)
         return self.entries[places]
 
     def apply_as_fractions(self, values: np.ndarray) -> np.ndarray:
-        """Look up values and divide them by the largest number of the declared width; return float32.
+        """Look up values and return them as fractions of the largest number of ``bits`` bits, float32.
 
-        If the table's largest entry needs another number of bits, this entry is the divisor.
+        If the largest entry has more or fewer bits than ``bits``, the fractions are of this entry.
         """
         largest = int(self.entries.max())
         full = (1 << self.bits) - 1 if largest.bit_length() == self.bits else max(largest, 1)
@@ -43,7 +40,7 @@ class LookupTable:
 def read_lookup_table(item: Dataset, *, is_signed: bool, is_little: bool) -> LookupTable:
     """Read the table in an item of a Modality or VOI LUT Sequence. Raises UnusableTable.
 
-    ``is_signed``: whether the pixel values are signed; ``is_little``: whether the file is little endian.
+    ``is_signed`` says whether the pixel values are signed, ``is_little`` whether the file is little endian.
     """
     try:
         count, first, bits = (int(value) for value in item.LUTDescriptor)
@@ -71,7 +68,7 @@ def read_lookup_table(item: Dataset, *, is_signed: bool, is_little: bool) -> Loo
 
 
 def _split_units(data: object, is_little: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Convert a table's data to (16-bit words, 8-bit units). Data are bytes (VR OW, OB, UN) or numbers (VR US, SS)."""
+    """Return a table's data both as 16-bit words and as 8-bit units, from bytes (VR OW, OB, UN) or numbers (US, SS)."""
     if isinstance(data, bytes | bytearray):
         even = bytes(data) + bytes(len(data) % 2)
         words = np.frombuffer(even, "<u2" if is_little else ">u2")

@@ -34,7 +34,7 @@ _COMPLETENESS_CHECKS = dict.fromkeys(JPEG_2000, is_complete_jpeg_2000)  # pydico
 _COMPLETENESS_CHECKS |= dict.fromkeys((*JPEG_LOSSY, *JPEG_LOSSLESS, *JPEG_LS), is_complete_jpeg)
 _ITEM_START, _SEQUENCE_END = b"\xfe\xff\x00\xe0", b"\xfe\xff\xdd\xe0\x00\x00\x00\x00"
 _UNDEFINED_LENGTH = re.compile(rb"\xe0\x7f\x10\x00(?:O[BW]\x00\x00)?\xff\xff\xff\xff(?=\xfe\xff\x00\xe0)")
-"""Header of a pixel data element of undefined length that is followed by an item."""
+"""Pattern of the header of a pixel data element of undefined length, before its first item."""
 _PIXEL_FIELDS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
 _PIXEL_TAGS = (b"\xe0\x7f\x10\x00", b"\x7f\xe0\x00\x10")
 
@@ -63,7 +63,7 @@ def _set_syntax(dataset: Dataset) -> uid.UID:
 
 
 def _read_encoded_frame(dataset: Dataset) -> bytes | None:
-    """Return the first frame of encapsulated pixel data with its fragments joined; None for native data."""
+    """Return the first frame of encapsulated pixel data with its fragments joined. Return None for native data."""
     data = dataset.get("PixelData")
     syntax = dataset.file_meta.TransferSyntaxUID
     may_hold_items = not syntax.is_transfer_syntax or syntax.is_encapsulated
@@ -90,7 +90,7 @@ def _read_dataset(data: bytes) -> Dataset:
 
 
 def _decode_with_gdcm(path: str, dataset: Dataset) -> np.ndarray:
-    """Decode with GDCM directly, because only GDCM decodes 12-bit JPEG, and pydicom does not use GDCM for it."""
+    """Decode a 12-bit JPEG with GDCM directly, because only GDCM can, and pydicom does not use GDCM for this syntax."""
     import gdcm
 
     reader = gdcm.ImageReader()
@@ -142,8 +142,7 @@ def _decode_used_bits(path: str, dataset: Dataset, frame: bytes | None, notes: l
 
 
 def _decode_all_bits(path: str, dataset: Dataset, codestream: Codestream) -> np.ndarray:
-    """Decode a JPEG or JPEG-LS with all bits of its codestream, as unsigned. GDCM drops bits that the header
-    excludes."""
+    """Decode a JPEG or JPEG-LS with all bits of its codestream. GDCM would drop bits that the header excludes."""
     header = {name: dataset.get(name) for name in ("BitsStored", "HighBit", "PixelRepresentation")}
     if None in header.values():
         return _decode_stored(path, dataset)
@@ -156,7 +155,7 @@ def _decode_all_bits(path: str, dataset: Dataset, codestream: Codestream) -> np.
 
 
 def _decode_with_smoother_sign(path: str, dataset: Dataset, codestream: Codestream, notes: list[str]) -> np.ndarray:
-    """Decode a JPEG 2000; if codestream and header disagree on the sign, return the smoother image."""
+    """Decode a JPEG 2000. If codestream and header disagree on the sign, return the smoother image."""
     values, is_signed = _decode_stored(path, dataset), get_number(dataset, "PixelRepresentation") == 1
     if codestream.is_signed is is_signed or values.ndim != 2:
         return values
@@ -186,7 +185,7 @@ def _find_valid_pixels(dataset: Dataset, stored: np.ndarray) -> np.ndarray | Non
 
 
 def _read_table(dataset: Dataset, name: str, is_signed: bool) -> tuple[LookupTable | None, str]:
-    """Read a lookup table; return (table or None, note). The note says what is wrong with the table, or is ""."""
+    """Return (lookup table or None, note on a fault of the table or ""). ``name`` is "Modality" or "VOI"."""
     items = dataset.get(f"{name}LUTSequence")
     if not items:
         return None, ""
@@ -212,7 +211,7 @@ def _apply_modality(dataset: Dataset, stored: np.ndarray, notes: list[str]) -> n
 
 
 def _make_voi_function(dataset: Dataset, is_signed: bool) -> tuple[Callable[[np.ndarray], np.ndarray] | None, str]:
-    """Return (function that maps values to 0..1 by the file's VOI table or window, or None; note on a faulty table)."""
+    """Return (function or None, note on a faulty table). It maps values to 0..1 by the file's VOI table or window."""
     table, note = _read_table(dataset, "VOI", is_signed and "ModalityLUTSequence" not in dataset)
     if table is not None:
         return table.apply_as_fractions, note
@@ -237,7 +236,7 @@ def _check_header(data: bytes, dataset: Dataset) -> None:
 
 
 def decode_dicom(path: str, data: bytes) -> DecodedImage:
-    """Decode a DICOM file of one frame. ``data``: the file's bytes. Raises :class:`Rejected`."""
+    """Decode a DICOM file of one frame. ``data`` are the file's bytes. Raises :class:`Rejected`."""
     dataset = _read_dataset(data)
     _check_header(data, dataset)
     _set_syntax(dataset)

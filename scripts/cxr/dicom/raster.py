@@ -54,7 +54,7 @@ def _decode_pixels(data: bytes, flags: int) -> np.ndarray:
 
 
 def read_exif_turn(file: BinaryIO) -> Turn:
-    """Return the rotation or reflection by which the EXIF orientation makes a PNG or JPEG upright."""
+    """Return the rotation or reflection that makes a PNG or JPEG upright, by its EXIF orientation."""
     exif = Image.Exif()
     try:
         exif.load(_read_exif(file))
@@ -82,7 +82,7 @@ def _read_exif(file: BinaryIO) -> bytes:
 
 
 def read_jpeg_start(file: BinaryIO) -> bytes:
-    """Return the first bytes of a JPEG, which contain the frame header, at most :data:`_MAX_START_BYTES`."""
+    """Return as many first bytes of a JPEG as contain its frame header, but at most :data:`_MAX_START_BYTES`."""
     size = 1 << 16
     while True:
         file.seek(0)
@@ -105,7 +105,7 @@ def _turn_upright(picture: DecodedImage, data: bytes) -> DecodedImage:
 
 
 def decode_png(data: bytes) -> DecodedImage:
-    """Decode a PNG of any bit depth and turn it upright by its EXIF orientation. Transparent pixels are padding."""
+    """Decode a PNG of any bit depth and turn it upright by its EXIF orientation. Transparent pixels are not valid."""
     check_area(*read_png_size(data))
     image = _decode_pixels(data, cv2.IMREAD_UNCHANGED)
     if image.ndim == 2:

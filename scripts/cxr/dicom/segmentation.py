@@ -52,29 +52,25 @@ _TIME_PATTERNS = {
     "TM": re.compile(r"(([01]\d|2[0-3])([0-5]\d([0-5]\d(\.\d{1,6})?)?)?)?"),
     "DT": re.compile(r"(\d{4,14}(\.\d{1,6})?([+-]\d{4})?)?"),
 }
-"""Valid dates and times, by value representation (PS3.5 6.2)."""
+"""Patterns of valid dates and times, by value representation (PS3.5 6.2)."""
 _FIRST_BULK_GROUP = 0x5000  # first group of curves, overlays and pixels
 SERIES_NUMBER = 900  # series number of the segmentation, above the numbers that modalities assign in a study
 MAX_LABEL_LENGTH, MAX_TEXT_LENGTH = 64, 1024  # maximum length of segment label and description (VR LO, ST), characters
 
 
 class NoSegmentation(Exception):
-    """No segmentation can be made. The message is the reason, one clause."""
+    """Error if no segmentation can be made. The message is the reason, one clause."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A mask, bool (rows, columns) on the image's pixel grid, and the instruction that the mask answers.
-
-    ``lesion``: lesion type, by default the type that the instruction names; ``locations``: labels of heart and lung
-    zones; ``name``: tracking identifier of the segment, which is the mask's name in other files.
-    """
+    """A mask, and the instruction that the mask answers."""
 
     instruction: str
-    mask: np.ndarray
-    lesion: str | None = None
-    locations: tuple[str, ...] = ()
-    name: str = ""
+    mask: np.ndarray  # bool (rows, columns) on the image's pixel grid
+    lesion: str | None = None  # lesion type, by default the type that the instruction names
+    locations: tuple[str, ...] = ()  # labels of heart and lung zones
+    name: str = ""  # tracking identifier of the segment, which is the mask's name in other files
 
 
 def find_lesion(instruction: str) -> str | None:
@@ -110,10 +106,10 @@ def build_segmentation(
 ) -> Dataset:
     """Build a binary segmentation with one segment for each mask that is not empty.
 
-    ``header``: the image's dataset, with or without pixels; ``version``: this program's version; ``model``: name of the
-    model that made the masks at the time ``created_at``; ``device``: manufacturer's model name; ``content``: content
-    description. The same arguments give the same bytes. Invalid elements of the header are not copied. Raises
-    NoSegmentation if all masks are empty, a required element is missing, or the header has another image size.
+    ``header`` is the image's dataset, with or without pixels. ``version`` is this program's version. ``model`` names
+    the model that made the masks at the time ``created_at``. ``device`` is the manufacturer's model name, and
+    ``content`` the content description. The same arguments give the same bytes. Invalid elements of the header are not
+    copied. Raises NoSegmentation if all masks are empty, or if the header lacks a required element or has another size.
     """
     nonempty_segments = [segment for segment in segments if segment.mask.any()]
     if not nonempty_segments:
@@ -156,7 +152,7 @@ def build_segmentation(
 
 
 def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segment], **facts: Any) -> str:
-    """Write the result of :func:`build_segmentation` to a file; return "", or the reason why no file was written.
+    """Write the result of :func:`build_segmentation` to a file. Return "", or the reason why no file was written.
 
     Raises only errors of the machine and of broken libraries. An invalid header must not discard the model's answers.
     """
@@ -174,7 +170,7 @@ def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segm
 
 
 def _build_without_odd_elements(source: Dataset, arguments: dict) -> Dataset:
-    """Build the segmentation. If highdicom cannot copy all elements, copy only the required. Raises NoSegmentation."""
+    """Build the segmentation with all elements of ``source`` or, if highdicom refuses one, with the required only."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some warnings quote the patient's name
         minimal_source = Dataset()

@@ -1,10 +1,10 @@
-"""Two ways to edit latents (B, C, h, w).
+"""Two ways to edit the latents (B, C, h, w) of images, called sources.
 
-:func:`sample_latents` samples under a prompt inside a mask and blends with the source outside it.
+:func:`sample_latents` samples new latents under a prompt inside a mask, and blends them with the source outside it.
 
 :func:`edit_latents` does edit-friendly inversion and editing in one pass over the steps. The source's latent at each
-time is the clean latent with independent noise. The correction of a step is the next latent minus the step's mean. The
-edited latent gets the same corrections, but its mean is predicted under the prompt.
+time is its clean latent plus noise, drawn anew each time. The correction of a step is the source's next latent minus
+the mean that the step predicts. The edited latent gets the same correction, but its mean is predicted with the prompt.
 """
 
 import math
@@ -20,17 +20,14 @@ from cxr.diffusion.schedule import Step, add_noise, step_mean, step_variance
 
 @dataclass(frozen=True)
 class Editing:
-    """Editing options. Prompts and weights are given once or per image; those of the inversion, once or per source.
+    """Options of :func:`edit_latents`."""
 
-    extent: fraction of the steps, noisiest first, in which the masks apply; later steps paste nothing.
-    """
-
-    prompt: Prompts
-    invert_prompt: Prompts
-    guidance: Weights
-    invert_guidance: Weights
-    published_bugs: bool
-    extent: float = 1.0
+    prompt: Prompts  # prompt of the edits, one for all or one per edit
+    invert_prompt: Prompts  # prompt that describes the sources, one for all or one per source
+    guidance: Weights  # guidance weight of ``prompt``
+    invert_guidance: Weights  # guidance weight of ``invert_prompt``
+    published_bugs: bool  # reproduce three bugs of the published code
+    extent: float = 1.0  # fraction of the steps, noisiest first, in which the masks apply; later steps paste nothing
 
 
 def edit_latents(
@@ -44,14 +41,14 @@ def edit_latents(
     editing: Editing,
     sources: Sequence[int] | None = None,
 ) -> torch.Tensor:
-    """Return the edited latents, float32 (B, C, h, w), of the sources ``clean`` (S, C, h, w).
+    """Return the latents of B edits, float32 (B, C, h, w), of the S sources ``clean`` (S, C, h, w).
 
-    sources: row of ``clean`` of each edit; edit: mask in which the prompt applies, bool or 0..1 (B, 1, h, w); keep:
-    mask in which the source's latent is pasted back after every step. Outside both masks, the inversion's prompt
-    applies. draw: returns standard normal noise of the shape of ``clean``.
+    Edit b changes source ``sources[b]``, or source b if ``sources`` is None. The masks are bool or 0..1, (B, 1, h, w).
+    In ``edit``, the prompt applies. In ``keep``, the source's latent is pasted back after every step. Outside both
+    masks, the inversion's prompt applies. ``draw`` returns standard normal noise of the shape of ``clean``.
 
-    ``editing.published_bugs`` reproduces the published code. The pasted latent is then that before the step, everything
-    outside ``edit`` is pasted, and the last step has no correction.
+    With ``editing.published_bugs``, the pasted latent is the source's latent before the step instead of after it,
+    everything outside ``edit`` is pasted, and the last step has no correction.
     """
     if not steps:
         return _select_sources(clean, sources)
@@ -85,12 +82,11 @@ def edit_latents(
 
 
 def _select_sources(latents: torch.Tensor, sources: Sequence[int] | None) -> torch.Tensor:
-    """Return the latent of each edit's source."""
     return latents if sources is None else latents[list(sources)]
 
 
 Blending = Literal["before", "after", "guidance"]
-"""Blending with the mask m. x_t: the source's latent at the noise level of time t, with the same noise at all times::
+"""Blending with the mask m. x_t is the source's latent at the noise level of time t, with the same noise at all times::
 
     before    z_t = m z_t + (1 - m) x_t, then the step
     after     the step, then z_u = m z_u + (1 - m) x_u; at the last step x_u is the clean latent
@@ -100,18 +96,14 @@ Blending = Literal["before", "after", "guidance"]
 
 @dataclass(frozen=True)
 class Sampling:
-    """Sampling options. Prompts and weights are given once or per image.
-
-    pure: start from pure noise, not from the noised source; extent: fraction of the steps, noisiest first, in which the
-    mask applies.
-    """
+    """Options of :func:`sample_latents`. Prompts and weights are one for all images, or one per image."""
 
     prompt: Prompts
     guidance: Weights
     blending: Blending
-    pure: bool
-    negative: Prompts = ""
-    extent: float = 1.0
+    pure: bool  # start from pure noise, not from the source with noise
+    negative: Prompts = ""  # prompt in place of the unconditional prediction
+    extent: float = 1.0  # fraction of the steps, noisiest first, in which the mask applies
 
 
 def sample_latents(
@@ -123,9 +115,9 @@ def sample_latents(
     draw: Callable[[], torch.Tensor],
     sampling: Sampling,
 ) -> torch.Tensor:
-    """Return latents sampled by DDIM with eta 1 from the source's latents ``clean`` (B, C, h, w). The prompt applies in
-    ``mask``, bool or 0..1 (B, 1, h, w). ``draw`` returns standard normal noise of the latents' shape. It is called
-    once for the noise of the start and of every x_t, then once per step except the last."""
+    """Return latents sampled by DDIM with eta 1 for the sources ``clean`` (B, C, h, w). The prompt applies in ``mask``,
+    bool or 0..1 (B, 1, h, w). ``draw`` returns standard normal noise of the latents' shape. The first draw is the noise
+    of the start and of every x_t (:data:`Blending`). Each step except the last draws once more."""
     if not steps:
         return clean
     noise = draw()

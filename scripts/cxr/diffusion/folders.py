@@ -1,6 +1,6 @@
-"""Load models from folders in Stable Diffusion's layout: ``config.json`` and safetensors, as one file or in shards, in
-one or more number types. Only known classes and exactly matching weights are accepted. No code from a folder is run,
-and no pickle is read."""
+"""Load models from folders in Stable Diffusion's layout: ``config.json`` and weights as safetensors, in one file or
+several, in one or more number types. Only known classes and exactly matching weights are accepted. No code from a
+folder is run, and no pickle is read."""
 
 import json
 import re
@@ -30,7 +30,7 @@ TOKENIZER_CLASSES = {
     transformers.BertModel: (transformers.BertTokenizer, (("tokenizer.json",), ("vocab.txt",))),
     transformers.CLIPTextModel: (transformers.CLIPTokenizer, (("tokenizer.json",), ("vocab.json", "merges.txt"))),
 }
-"""Tokenizer of each text encoder, and alternative sets of its files, one of which must be complete."""
+"""{text encoder: (its tokenizer, alternative sets of the tokenizer's files)}; one of the sets must be complete."""
 UNUSED_PREFIXES = ("cls.", "cls_projection_head.", "pooler.")  # BERT tensors that text states do not need
 OLD_NAMES = {".query.": ".to_q.", ".key.": ".to_k.", ".value.": ".to_v.", ".proj_attn.": ".to_out.0."}
 """{old name: new name} of a VAE's attention layers; files from before 2023 have the old names."""
@@ -58,7 +58,7 @@ class Layout(NamedTuple):
 
 
 def make_radedit_layout(files: dict[str, str]) -> Layout:
-    """Return the layout of RadEdit's published parts; ``files``: {radedit, sdxl_vae, biovil_t: folder}."""
+    """Return the layout of RadEdit's published parts. ``files`` has the folders of radedit, sdxl_vae and biovil_t."""
     unet, vae, text = (Path(files[name]) for name in ("radedit", "sdxl_vae", "biovil_t"))
 
     def remedy(folder: Path) -> str:
@@ -69,8 +69,8 @@ def make_radedit_layout(files: dict[str, str]) -> Layout:
 
 
 def read_stable_diffusion_layout(folder: Path, key: str) -> Layout:
-    """Return the layout of a folder with ``model_index.json``; ``key``: the setting that names it. Raises UserError for
-    a class that is not supported."""
+    """Return the layout of a folder with ``model_index.json``. ``key`` is the setting that names the folder. Raises
+    UserError if a part has a class that is not supported."""
 
     def remedy(_: Path) -> str:
         return f"correct the folder or {key} (docs/how-to/models.md)"
@@ -106,8 +106,8 @@ def read_json(path: Path, remedy: str) -> dict:
 
 
 def find_weight_files(folder: Path, remedy: str) -> list[Path]:
-    """Return the safetensors files of a complete set in a folder, preferably float32, else bf16, else fp16. Raises
-    UserError if there is none."""
+    """Return the safetensors files in a folder that together hold a net's weights. Complete sets in float32 are
+    preferred to bf16, and those to fp16. Raises UserError if no set is complete."""
     paths_by_set: dict[tuple[int, int, str], list[Path]] = {}
     for path in sorted(folder.iterdir()):
         if match := WEIGHT_FILE.fullmatch(path.name):
@@ -135,7 +135,7 @@ def load_tensors(folder: Path, remedy: str) -> dict[str, torch.Tensor]:
 
 @contextmanager
 def refuse_unusable(path: Path, problem: str, remedy: str) -> Iterator[None]:
-    """Raise UserError "<problem> (<error class>): <remedy>" for an error that a model's files cause."""
+    """Raise UserError "<problem> (<error class>): <remedy>" if a model's files cause an error inside the context."""
     try:
         yield
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Classifier-free guidance with separate prompts and weights per row of a batch, and masks on the grid of latents."""
+"""Classifier-free guidance with separate prompts and weights for each row of a batch, and masks on the latent grid."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ Predict = Callable[[torch.Tensor, int, Prompts], torch.Tensor]  # the net's pred
 
 
 def collapse_equal_values(values: str | float | Sequence, latent: torch.Tensor) -> str | float | tuple:
-    """Return one value if all rows of ``latent`` have the same value, else a tuple with one value per row.
+    """Return ``values`` as a single value if all rows of ``latent`` have the same one, else as a tuple, one per row.
 
     Raises ValueError for a wrong number of values.
     """
@@ -31,16 +31,16 @@ class PredictionRequest(NamedTuple):
     weights: Weights
 
     def is_unguided_by_row(self) -> list[bool]:
-        """Return, for each row, whether the prediction under its prompt is enough (weight 1, or an empty prompt)."""
+        """Return, for each row, whether guidance changes nothing, because the weight is 1 or the prompt is empty."""
         texts, factors = (_repeat_per_row(values, len(self.latent)) for values in (self.prompts, self.weights))
         return [factor == 1 or not text for text, factor in zip(texts, factors, strict=True)]
 
 
 def predict_guided(predict: Predict, time: int, requests: Sequence[PredictionRequest]) -> list[torch.Tensor]:
-    """Return, for each request, unconditional prediction + weight x (prediction under the prompt - unconditional).
+    """Return u + weight * (p - u) for each request. p is the prediction under the prompt, u that without a prompt.
 
-    The net is called once, with all needed pairs of a row and a prompt. A weight of 1 needs no unconditional
-    prediction.
+    The net is called once, on a batch of all pairs of a latent and a prompt that the requests need. A request whose
+    weights are all 1 does not need u.
     """
     simple_requests = [
         PredictionRequest(latent, *(collapse_equal_values(values, latent) for values in (prompts, weights)))
@@ -78,20 +78,19 @@ def _apply_guidance(request: PredictionRequest, prediction_by_pass: dict) -> tor
 
 
 def cell_fractions(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Return the mean of ``region``, bool or 0..1 (H, W), in each latent cell, float64 ``shape``. H and W must be
-    multiples of ``shape``."""
+    """Return the mean of ``region``, bool or 0..1 (H, W), in each cell of the latent grid, float64 of the shape
+    ``shape``. H and W must be multiples of ``shape``."""
     (rows, columns), (height, width) = shape, region.shape
     return region.reshape(rows, height // rows, columns, width // columns).mean(axis=(1, 3))
 
 
 def cell_mask(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Return the latent cells, bool ``shape``, with at least half of their area in ``region``, bool or 0..1 (H, W)."""
+    """Return whether at least half of each latent cell is in ``region``, bool or 0..1 (H, W), as bool of ``shape``."""
     return cell_fractions(region, shape) >= 0.5
 
 
 def mix_by_mask(mask: torch.Tensor, inside: torch.Tensor, outside: torch.Tensor) -> torch.Tensor:
-    """Return ``inside`` where the mask, bool or 0..1, is 1, ``outside`` where it is 0, and their weighted mean in
-    between."""
+    """Return ``inside`` where the mask is 1, ``outside`` where it is 0, and their weighted mean where it is between."""
     if mask.dtype == torch.bool:
         return torch.where(mask, inside, outside)
     soft = mask.to(inside.dtype)

@@ -18,21 +18,16 @@ AUTOENCODER_ROWS = 4  # images that the autoencoder processes at once on a GPU i
 
 @dataclass(frozen=True)
 class NetOptions:
-    """Options of the nets; the text encoder uses float32.
+    """Number types and speed of the nets. The text encoder always uses float32."""
 
-    dtype: number type of the U-Net; autoencoder: number type of the autoencoder (``float32``, ``bfloat16``, or
-    ``tf32``: float32 with TF32 products); rows: number of images that the autoencoder processes at once on a GPU.
-    """
-
-    dtype: torch.dtype
-    autoencoder: str = "float32"
-    rows: int = 1
+    dtype: torch.dtype  # number type of the U-Net
+    autoencoder: str = "float32"  # number type of the autoencoder: float32, bfloat16, or tf32 (TF32 products)
+    rows: int = 1  # number of images that the autoencoder processes at once on a GPU
     speed: Speed = field(default_factory=Speed)
 
     @classmethod
     def from_settings(cls, dtype: str, autoencoder: str, compute: Mapping) -> "NetOptions":
-        """Return the options. ``dtype``, ``autoencoder``: names of number types; ``compute``: settings section
-        compute."""
+        """Return the options for the names of two number types and for the settings section ``compute``."""
         rows = compute.get("batches", {}).get("autoencoder", AUTOENCODER_ROWS)
         return cls(getattr(torch, dtype), autoencoder, rows, Speed.from_settings(compute))
 
@@ -53,7 +48,7 @@ class Nets:
     """Tensors on the device that all steps reuse: times, and the text states of the last prompts."""
 
     def encode(self, pictures: torch.Tensor) -> torch.Tensor:
-        """Return the latents of images: the mean of the autoencoder's distribution, not a sample, so reproducible."""
+        """Return the latents of images. They are the mean of the autoencoder's distribution, not a random sample."""
         with fast_inference(self.runtime.speed, tf32=self.runtime.autoencoder == "tf32"):
             rows = pictures.to(self.device, self.vae.dtype).split(self._rows())
             means = [self.vae.encode(row).latent_dist.mode() for row in rows]
@@ -67,8 +62,8 @@ class Nets:
         return torch.cat(pictures).float().clamp(-1, 1)
 
     def predict(self, latents: torch.Tensor, time: int, prompts: Prompts) -> torch.Tensor:
-        """Return the U-Net's prediction at ``time`` under the prompts (one for all rows, or one per row), float32 of
-        the latents' shape."""
+        """Return the U-Net's prediction at ``time``, float32 of the latents' shape. ``prompts`` is one prompt for all
+        rows, or one per row."""
         size = 1 if self.device.type == "cpu" else len(latents)
         if isinstance(prompts, str):
             states = self.states[prompts].expand(len(latents), -1, -1)
@@ -86,7 +81,7 @@ class Nets:
 
 
 def load_nets(layout: folders.Layout, prompts: dict[str, str], runtime: NetOptions, device: torch.device) -> Nets:
-    """Load a model and encode the prompts, {text: key of its setting}. Raises UserError for an unusable file or
+    """Load a model and encode the prompts, {prompt: setting that gives it}. Raises UserError for an unusable file or
     prompt."""
     text_remedy = layout.remedy(layout.text)
     text = folders.load_text_net(layout.text, layout.text_class, text_remedy)
@@ -117,7 +112,7 @@ def load_nets(layout: folders.Layout, prompts: dict[str, str], runtime: NetOptio
 
 
 def read_noise_schedule(layout: folders.Layout) -> tuple[list[float], str]:
-    """Return the fraction of the signal's variance at each time, and the prediction type. Raises UserError."""
+    """Return (fraction of the variance at each time that is signal, prediction type). Raises UserError if invalid."""
     remedy, prediction = layout.remedy(layout.unet), layout.noise.get("prediction_type", PREDICTIONS[0])
     if prediction not in PREDICTIONS:
         problem = f"{layout.unet.parent} has prediction_type {prediction!r}, not {' or '.join(PREDICTIONS)}"
@@ -131,10 +126,11 @@ def encode_text(
     text: torch.nn.Module, tokenizer, prompt: str, length: int, key: str, layout: folders.Layout
 ) -> torch.Tensor:
     """Return the text states of a prompt, float32 (1, length, width). As in diffusers, attention includes the padding.
-    Raises UserError for more than ``length`` tokens, and for a word that the tokenizer does not know."""
+    Raises UserError if the prompt has more than ``length`` tokens or a word that the tokenizer does not know. ``key``
+    is the setting that gives the prompt."""
     tokens = tokenizer(prompt)["input_ids"]
     if len(tokens) > length:
-        raise UserError(f"{key} has {len(tokens)} tokens, but the model reads only {length}: shorten it")
+        raise UserError(f"{key} has {len(tokens)} tokens, but the model reads only {length}: shorten the text")
     # CLIP's tokenizer knows every word; its token for unknown words also ends every prompt, so it proves nothing
     if tokenizer.unk_token != tokenizer.eos_token and tokenizer.unk_token_id in tokens:
         raise UserError(

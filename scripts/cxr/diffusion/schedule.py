@@ -1,6 +1,6 @@
 """The noise schedule as a list of steps, and the formulas of a step (DDPM; edit-friendly inversion).
 
-abar_t: fraction of the signal's variance that remains at time t; u: the time that follows t in sampling (u < t)::
+abar_t is the fraction of the variance at time t that is signal. u is the time that follows t in sampling (u < t)::
 
     x_t = sqrt(abar_t) x_0 + sqrt(1 - abar_t) n                          n standard normal
     mean of x_u given x_t and the predicted noise e
@@ -26,7 +26,7 @@ class Step(NamedTuple):
 
 def select_steps(abars: list[float], steps: int, skip_ratio: float) -> list[Step]:
     """Return sampling steps in equal strides from the noisiest (999, 994, ... 4 for 200 of 1000), without the noisiest
-    fraction ``skip_ratio``, rounded down. ``abars``: fraction of the signal's variance at each trained time."""
+    fraction ``skip_ratio``, rounded down. ``abars`` has the signal's fraction of the variance at each trained time."""
     selected_times = [round(len(abars) * remaining / steps) - 1 for remaining in range(steps, 0, -1)]
     before = [*(abars[time] for time in selected_times[1:]), 1.0]
     all_steps = [Step(time, abars[time], after) for time, after in zip(selected_times, before, strict=True)]
@@ -44,8 +44,8 @@ def step_variance(step: Step) -> float:
 
 
 def step_mean(latent: torch.Tensor, predicted: torch.Tensor, step: Step, prediction: str) -> torch.Tensor:
-    """Return the mean of the latent after a step; ``predicted``: the net's prediction for ``latent``, the latent before
-    it."""
+    """Return the mean of the latent after a step. ``latent`` is the latent before the step, and ``predicted`` the net's
+    prediction for it, of the type ``prediction`` (:data:`PREDICTIONS`)."""
     signal, noise = math.sqrt(step.abar), math.sqrt(1 - step.abar)
     clean_share, noise_share = math.sqrt(step.before), math.sqrt(max(0.0, 1 - step.before - step_variance(step)))
     if prediction == "epsilon":

@@ -1,8 +1,8 @@
-"""Affine maps between frame pixels and original pixels.
+"""Affine maps between pixels of the original image and of its frame, the 512 × 512 image that the stages use.
 
 An affine is a float64 (2, 3) matrix from frame to original coordinates: ``x_original = a[0, 0] * x + a[0, 1] * y +
 a[0, 2]``. Coordinates are continuous; pixel centres are at integer + 0.5. Frames are upright. If the original is stored
-turned or mirrored, the affine includes this turn (:mod:`cxr.geometry.turns`). It never shears.
+turned or mirrored, the affine includes this turn (:mod:`cxr.geometry.turns`). Affines never shear.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ FITS = ("pad", "stretch", "crop")
 def fit_affine(shape: tuple[int, int], size: int, fit: str) -> np.ndarray:
     """Return the frame-to-original affine for an image of ``shape`` (rows, columns) in a square frame of ``size`` px.
 
-    ``pad`` keeps the aspect ratio and shows the whole image; ``crop`` keeps the aspect ratio and fills the frame; both
+    ``pad`` keeps the aspect ratio and shows the whole image. ``crop`` keeps the aspect ratio and fills the frame. Both
     are centred. ``stretch`` changes the aspect ratio. Raises ValueError for another ``fit``.
     """
     rows, columns = shape
@@ -31,7 +31,7 @@ def fit_affine(shape: tuple[int, int], size: int, fit: str) -> np.ndarray:
 
 
 def turn_from_affine(affine: np.ndarray) -> Turn:
-    """Return the turn that makes the original of a frame-to-original affine upright."""
+    """Return the turn that makes the stored original upright, from its frame-to-original affine."""
     transposed = bool(abs(affine[0, 1]) > abs(affine[0, 0]))
     x, y = (affine[1, 0], affine[0, 1]) if transposed else (affine[0, 0], affine[1, 1])
     return Turn(transposed, bool(x < 0), bool(y < 0))
@@ -40,7 +40,7 @@ def turn_from_affine(affine: np.ndarray) -> Turn:
 def affine_to_upright(affine: np.ndarray, shape: tuple[int, int]) -> tuple[np.ndarray, tuple[int, int]]:
     """Return the affine from the frame to the upright original, and the shape (rows, columns) of the upright original.
 
-    ``affine``: maps the frame to the stored original; ``shape``: (rows, columns) of the stored original.
+    ``affine`` maps the frame to the stored original, which has ``shape`` (rows, columns).
     """
     turn = turn_from_affine(affine)
     if turn == UPRIGHT:
@@ -53,7 +53,7 @@ def affine_to_upright(affine: np.ndarray, shape: tuple[int, int]) -> tuple[np.nd
 def affine_to_stored(affine: np.ndarray, turn: Turn, shape: tuple[int, int]) -> np.ndarray:
     """Return the affine from the frame to the stored original.
 
-    ``affine``: maps the frame to the upright original of ``shape``; ``turn``: makes the stored original upright.
+    ``affine`` maps the frame to the upright original of ``shape``. ``turn`` makes the stored original upright.
     """
     return affine if turn == UPRIGHT else _compose(turn.to_stored(shape), affine)
 
@@ -70,7 +70,7 @@ def frame_scales(affine: np.ndarray) -> np.ndarray:
 def to_frame(image: np.ndarray, affine: np.ndarray, size: int, *, nearest: bool = False) -> np.ndarray:
     """Resample an original image (rows, columns) into the (size, size) frame; pixels outside the image are 0.
 
-    When the image shrinks, the covered pixels are averaged (no aliasing); ``nearest`` is for masks and labels.
+    Where the image shrinks, the covered pixels are averaged (no aliasing). For masks and labels, set ``nearest``.
     """
     if (turn := turn_from_affine(affine)) != UPRIGHT:
         affine, _ = affine_to_upright(affine, image.shape[:2])

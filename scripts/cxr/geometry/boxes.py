@@ -25,7 +25,7 @@ def box_area(boxes: np.ndarray) -> np.ndarray:
 
 
 def paired_iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the IoU (...) of paired boxes (..., 4), which are broadcast; 0 where the union is empty."""
+    """Return the IoU (...) of paired boxes (..., 4) after broadcasting; 0 where the union is empty."""
     low = np.maximum(first[..., :2], second[..., :2])
     high = np.minimum(first[..., 2:], second[..., 2:])
     shared = np.clip(high - low, 0, None).prod(axis=-1)
@@ -45,16 +45,16 @@ def bounding_box(mask: np.ndarray) -> tuple[int, int, int, int]:
 
 
 def confidence_order(boxes: np.ndarray, confidence: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return the indices (N,) that sort boxes by decreasing confidence; ties: by coordinates, then by class index."""
+    """Return the indices (N,) that sort boxes by decreasing confidence, then by coordinates, then by class index."""
     return np.lexsort((classes, boxes[:, 3], boxes[:, 2], boxes[:, 1], boxes[:, 0], -confidence))
 
 
 def suppress_overlaps(
     boxes: np.ndarray, confidence: np.ndarray, classes: np.ndarray, iou: float, most: int | None = None
 ) -> np.ndarray:
-    """Return the indices that greedy non-maximum suppression per class keeps, at most ``most`` (None: no limit).
+    """Return the indices of the boxes (N, 4) that greedy non-maximum suppression per class keeps, at most ``most``.
 
-    Takes boxes (N, 4), confidences (N,) and class indices (N,). Boxes are visited in :func:`confidence_order`. A box is
+    ``confidence`` and ``classes`` (class indices) are (N,). Boxes are visited in :func:`confidence_order`. A box is
     dropped if its IoU with a box of its class that was kept before exceeds ``iou``.
     """
     order = confidence_order(boxes, confidence, classes)

@@ -8,20 +8,20 @@ from cxr.geometry.boxes import box_iou
 
 
 class FusedBoxes(NamedTuple):
-    """Fused boxes (M, 4), most confident first; confidences (M,); index of each input box's fused box (N,), or -1."""
+    """M fused boxes of N input boxes."""
 
-    boxes: np.ndarray
-    confidence: np.ndarray
-    member_of: np.ndarray
+    boxes: np.ndarray  # (M, 4), most confident first
+    confidence: np.ndarray  # (M,)
+    member_of: np.ndarray  # (N,), index of the fused box to which each input box belongs; -1 for boxes without area
 
 
 def fuse_boxes(boxes: np.ndarray, confidence: np.ndarray, iou: float, sources: int | None = None) -> FusedBoxes:
     """Fuse the boxes (N, 4) of one class in one image by their confidences (N,), which must be above 0.
 
     Boxes are visited by decreasing confidence; ties keep their order. A box joins the fused box with the highest IoU if
-    this IoU exceeds ``iou``, else it starts a new fused box. A fused box is the confidence-weighted mean of its
-    members, with their mean confidence. ``sources``: number of readers; a fused box with fewer members has its
-    confidence scaled down in proportion. A box without area is excluded: its ``member_of`` is -1.
+    this IoU exceeds ``iou``. Otherwise the box starts a new fused box. A fused box is the confidence-weighted mean of
+    its members, with their mean confidence. ``sources`` is the number of readers. The confidence of a fused box with
+    fewer members is scaled down in proportion. Boxes without area are excluded.
     """
     order = np.argsort(-confidence, kind="stable")
     order = order[np.all(boxes[:, 2:] > boxes[:, :2], axis=1)[order]]
@@ -47,7 +47,7 @@ def fuse_boxes(boxes: np.ndarray, confidence: np.ndarray, iou: float, sources: i
 
 
 def fuse_groups(boxes: np.ndarray, group: np.ndarray, iou: float) -> FusedBoxes:
-    """Fuse boxes (N, 4) within each group by :func:`fuse_boxes`, with confidences of 1; ``group``: int (N,)."""
+    """Fuse boxes (N, 4) of equal ``group``, int (N,), by :func:`fuse_boxes`, with a confidence of 1 for each box."""
     order = np.argsort(group, kind="stable")
     starts = np.flatnonzero(np.diff(group[order])) + 1
     fused_boxes, member_of = [np.zeros((0, 4))], np.full(len(boxes), -1, np.int64)
@@ -61,6 +61,6 @@ def fuse_groups(boxes: np.ndarray, group: np.ndarray, iou: float) -> FusedBoxes:
 
 
 def fusion_order(boxes: np.ndarray, group: np.ndarray, reader: np.ndarray) -> np.ndarray:
-    """Return the indices that sort boxes by group, reader and corners, so that fusion does not depend on the file's
-    order."""
+    """Return the indices that sort boxes by group, reader and corners, so that fusion does not depend on the order in
+    the file."""
     return np.lexsort((*np.asarray(boxes).T[::-1], reader, group))

@@ -5,7 +5,7 @@ import numpy as np
 
 
 def largest_component(mask: np.ndarray) -> np.ndarray:
-    """Return the largest component of a mask (H, W), holes filled, bool (H, W); all False for an empty mask."""
+    """Return the largest component of a mask (H, W) with its holes filled, bool (H, W); all False for an empty mask."""
     count, labels, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
     if count < 2:
         return np.zeros(mask.shape, bool)
@@ -28,7 +28,7 @@ def component_boxes(mask: np.ndarray, smallest: int = 1) -> np.ndarray:
 
 
 def resize_mask(mask: np.ndarray, size: int) -> np.ndarray:
-    """Resize a mask (H, W) to bool (size, size): row i is row floor(i * H / size) of the mask, columns likewise."""
+    """Resize a mask (H, W) to bool (size, size). Row i is row floor(i * H / size) of the mask, and likewise columns."""
     if mask.shape == (size, size):
         return mask.astype(bool)
     return cv2.resize(mask.astype(np.uint8), (size, size), interpolation=cv2.INTER_NEAREST).astype(bool)

@@ -1,4 +1,6 @@
-"""COCO's run-length encoding: ``{"size": [height, width], "counts": list or text}``, column by column, zeros first.
+"""COCO's run-length encoding of masks: ``{"size": [height, width], "counts": list or text}``.
+
+The counts are the lengths of alternating runs of zeros and ones, column by column, and zeros come first.
 
 The text is COCO's compressed form. From the fourth count on, a count is stored as its difference from the count two
 before. Numbers are groups of five bits, lowest first; a character is "0" (48) + group, + 32 if another group follows.
@@ -12,7 +14,7 @@ MAX_SIDE = 16_384  # largest accepted side of a mask, px; anything larger is dam
 
 
 def decode_rle(rle: dict) -> np.ndarray:
-    """Decode a mask, bool (height, width). Raises ValueError for an incomplete or malformed code."""
+    """Decode a mask, bool (height, width). Raises ValueError if the code is incomplete or malformed."""
     try:
         height, width = (int(side) for side in rle["size"])
         counts = rle["counts"]
@@ -20,15 +22,15 @@ def decode_rle(rle: dict) -> np.ndarray:
     except (KeyError, TypeError, IndexError, OverflowError) as error:
         raise ValueError(f"not a run-length code ({type(error).__name__})") from None
     if not (0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE):
-        raise ValueError(f"its size is {height} x {width}")
+        raise ValueError(f"the mask's size {height} x {width} is not within 1 to {MAX_SIDE} px")
     if min(numbers, default=0) < 0 or sum(numbers) != height * width:
-        raise ValueError(f"its counts do not add up to {height} x {width}")
+        raise ValueError(f"the run lengths do not add up to the mask's size {height} x {width}")
     values = np.arange(len(numbers)) % 2 == 1
     return np.repeat(values, numbers).reshape(width, height).T
 
 
 def encode_rle(mask: np.ndarray) -> dict:
-    """Encode a mask (height, width) in the compressed form."""
+    """Encode a mask (height, width), with the counts as text (COCO's compressed form)."""
     flat = np.asarray(mask, bool).T.ravel()
     edges = np.flatnonzero(np.diff(flat)) + 1
     bounds = [0, *([0] if flat.size and flat[0] else []), *edges.tolist(), flat.size]
@@ -38,7 +40,7 @@ def encode_rle(mask: np.ndarray) -> dict:
 
 def _parse_count(value: Any) -> int:
     if isinstance(value, bool) or int(value) != value:
-        raise ValueError(f"a count is {value!r}")
+        raise ValueError(f"a run length is {value!r}, not a whole number")
     return int(value)
 
 
@@ -48,7 +50,7 @@ def _unpack_counts(text: str) -> list[int]:
     for character in text:
         code = ord(character) - 48
         if not 0 <= code < 64:
-            raise ValueError(f"its text contains the invalid character {character!r}")
+            raise ValueError(f"the run lengths contain the invalid character {character!r}")
         value |= (code & 31) << shift
         shift += 5
         if code & 32:
@@ -58,7 +60,7 @@ def _unpack_counts(text: str) -> list[int]:
         numbers.append(value + numbers[-2] if len(numbers) > 2 else value)
         value = shift = 0
     if shift:
-        raise ValueError("its text ends within a number")
+        raise ValueError("the run lengths end within a number")
     return numbers
 
 

@@ -42,13 +42,14 @@ class Turn:
 
 UPRIGHT = Turn()
 EXIF_TURNS = {number: Turn(number > 4, number in (2, 3, 6, 7), number in (3, 4, 7, 8)) for number in range(1, 9)}
-"""{value of the EXIF tag Orientation: turn} (CIPA DC-008, 4.6.5.1)."""
+"""{value of the EXIF tag Orientation: turn that makes the image upright} (CIPA DC-008, 4.6.5.1)."""
 
 
 def turn_from_patient_axes(rows: str, columns: str) -> Turn | None:
     """Return the turn after which the patient's left is on the right and the head on top; None if it is unknown.
 
-    ``rows``, ``columns``: patient direction (L, R, H or F) of rows and columns (PatientOrientation, C.7.6.1.1.1).
+    ``rows`` and ``columns`` tell to which side of the patient the image's rows and columns run: L, R, H or F
+    (PatientOrientation, PS3.3 C.7.6.1.1.1).
     """
     if {rows, columns} & {"L", "R"} and {rows, columns} & {"H", "F"}:
         transposed = rows in ("H", "F")

@@ -1,4 +1,4 @@
-"""Exact IoU of unions of integer boxes, for many pairs of box sets at once, without rasterising the image.
+"""Exact IoU of the regions that two sets of integer boxes cover, for many pairs of sets at once.
 
 The boxes' horizontal edges divide the image into strips. A strip is a row with one bit per image column. A box sets the
 same bits in a range of strips, which is the union of two ranges of 2^k strips. The bits are set for these two ranges
@@ -18,10 +18,10 @@ BoxesByPair = tuple[np.ndarray, np.ndarray]  # non-empty boxes, int64 (N, 4), an
 
 
 def union_overlaps(first: BoxSets, second: BoxSets) -> np.ndarray:
-    """Return the intersection and union areas, in cells, of the two unions of boxes of each pair, int64 (P, 2).
+    """Return (intersection, union) areas of the two regions that each pair of box sets covers, int64 (P, 2), in pixels.
 
-    ``first``, ``second``: half-open boxes (N, 4: x1, y1, x2, y2) of each pair. Raises ValueError for other types than
-    int.
+    Pair p has the half-open boxes ``first[p]`` and ``second[p]``, int (N, 4: x1, y1, x2, y2). Raises ValueError for
+    numbers that are not integers.
     """
     if len(first) != len(second):
         raise ValueError(f"{len(first)} and {len(second)} sets of boxes: give equal numbers")
@@ -47,7 +47,7 @@ def union_overlaps(first: BoxSets, second: BoxSets) -> np.ndarray:
 
 
 def union_ious(first: BoxSets, second: BoxSets) -> np.ndarray:
-    """Return the IoU of the two unions of boxes of each pair, float64 (P,); 0 where both unions are empty."""
+    """Return the IoU of the two regions that each pair of box sets covers, float64 (P,); 0 if both are empty."""
     both, either = union_overlaps(first, second).T
     return both / np.maximum(either, 1)
 
@@ -57,14 +57,14 @@ def _flatten(sets: BoxSets) -> BoxesByPair:
     pair = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     boxes = np.concatenate([np.zeros((0, 4), np.int64), *(part for part in parts if len(part))])
     if boxes.dtype.kind not in "iu":
-        raise ValueError("boxes must be integers, because areas of unions are counted in cells")
+        raise ValueError("boxes must be integers, because areas of unions are counted in pixels")
     full = (boxes[:, 0] < boxes[:, 2]) & (boxes[:, 1] < boxes[:, 3])
     boxes = boxes.astype(np.int64, copy=False)
     return (boxes, pair) if full.all() else (boxes[full], pair[full])
 
 
 class _Buffers:
-    """Memory that all chunks reuse: four arrays of (edges + 1) rows, each of ``words`` words of 64 columns."""
+    """Memory that all chunks reuse: four arrays of (edges + 1) rows. A row has one bit per column, in 64-bit words."""
 
     def __init__(self, edges: int, columns: int):
         self.words = -(-columns // 64)
@@ -73,7 +73,7 @@ class _Buffers:
 
 
 def _overlaps_by_bits(first: BoxesByPair, second: BoxesByPair, pairs: int, buffers: _Buffers) -> np.ndarray:
-    """Return intersection and union areas, int64 (pairs, 2); box coordinates must be in 0..:data:`MAX_COLUMNS`."""
+    """Return (intersection, union) areas, int64 (pairs, 2). Coordinates must be in 0..:data:`MAX_COLUMNS`."""
     (boxes, pair), cut = (np.concatenate(part) for part in zip(first, second, strict=True)), len(first[0])
     if not len(boxes):
         return np.zeros((pairs, 2), np.int64)
@@ -114,7 +114,10 @@ def _prefix_bits(words: int) -> np.ndarray:
 
 
 def _fill_strips(low: np.ndarray, high: np.ndarray, bits: np.ndarray, buffers: _Buffers) -> np.ndarray:
-    """Return the bits of all strips, uint64 (2 N + 1, W). Box n covers the strips low[n] to high[n] (exclusive)."""
+    """Return the columns that boxes cover in each strip, as bits, uint64 (2 N + 1, W).
+
+    Box n covers the columns ``bits[n]``, uint64 (W,), of the strips low[n] to high[n] (exclusive).
+    """
     power = np.frexp(high - low)[1] - 1
     order = np.argsort(power, kind="stable")
     power, low, bits = power[order], low[order], bits[order]
@@ -136,14 +139,14 @@ def _fill_strips(low: np.ndarray, high: np.ndarray, bits: np.ndarray, buffers: _
 
 
 def _overlaps_by_cells(first: BoxesByPair, second: BoxesByPair, pairs: int) -> np.ndarray:
-    """Return intersection and union areas, int64 (pairs, 2), computed pair by pair by :func:`union_overlap`."""
+    """Return (intersection, union) areas, int64 (pairs, 2), computed pair by pair by :func:`union_overlap`."""
     cuts = [(boxes, np.searchsorted(pair, np.arange(pairs + 1))) for boxes, pair in (first, second)]
     sides = [[boxes[start:end] for start, end in pairwise(cut)] for boxes, cut in cuts]
     return np.array([union_overlap(*pair) for pair in zip(*sides, strict=True)], np.int64).reshape(-1, 2)
 
 
 def union_overlap(first: np.ndarray, second: np.ndarray) -> tuple[int, int]:
-    """Return the intersection and union areas of one pair, in cells. Raises ValueError if boxes are not integers."""
+    """Return (intersection, union) area of the regions of two box sets. Raises ValueError unless boxes are integers."""
     (first, _), (second, _) = _flatten([first]), _flatten([second])
     xs, ys = (np.unique(np.concatenate([first[:, at::2], second[:, at::2]])) for at in (0, 1))
     # float64 is exact for areas below 2 ** 53 cells
@@ -154,13 +157,13 @@ def union_overlap(first: np.ndarray, second: np.ndarray) -> tuple[int, int]:
 
 
 def union_iou(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the IoU of two unions of boxes; 0 if both are empty."""
+    """Return the IoU of the regions that two sets of boxes cover; 0 if both are empty."""
     both, either = union_overlap(first, second)
     return both / either if either else 0.0
 
 
 def _covered_cells(boxes: np.ndarray, xs: np.ndarray, ys: np.ndarray) -> np.ndarray:
-    """Return bool (len(ys) - 1, len(xs) - 1): the cells between grid lines that any box (N, 4) covers."""
+    """Return whether a box covers each cell between the grid lines ``xs``, ``ys``, bool (len(ys) - 1, len(xs) - 1)."""
     plane = np.zeros((max(0, len(ys) - 1), max(0, len(xs) - 1)), bool)
     columns, rows = np.searchsorted(xs, boxes[:, ::2]).tolist(), np.searchsorted(ys, boxes[:, 1::2]).tolist()
     for (x_start, x_stop), (y_start, y_stop) in zip(columns, rows, strict=True):

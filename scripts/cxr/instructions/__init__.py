@@ -1,1 +1,1 @@
-"""Instruction data of all systems: the record of a sample, and export formats."""
+"""Questions and answers about images, in the form that all systems share: the record of a sample, export formats."""

@@ -24,7 +24,7 @@ def mask_annotation(mask: np.ndarray) -> dict:
 
 
 class CocoWriter:
-    """Writer of a split's COCO file, for use inside ``with``. ``kinds`` is the result of :func:`make_categories`.
+    """Writer of a split's COCO file, for use inside ``with``. ``kinds`` are categories by :func:`make_categories`.
 
     A second file buffers the annotations until all images are written.
     """
@@ -51,7 +51,7 @@ class CocoWriter:
         return self._images
 
     def add_annotation(self, image: int, target: str, mask_fields: dict, **facts: object) -> None:
-        """Add an annotation of the category ``target``, with the result of :func:`mask_annotation`, to an image id."""
+        """Add to an image an annotation of the category ``target``, with fields by :func:`mask_annotation`."""
         self._annotations += 1
         numbers = {"id": self._annotations, "image_id": image, "category_id": self._numbers[target]}
         text = json.dumps(numbers | mask_fields | facts, ensure_ascii=False)
@@ -72,8 +72,8 @@ class CocoWriter:
 def write_refs(path: Path, references: Iterable[tuple[str, str, Sequence[int], Mapping]]) -> None:
     """Write referring expressions, numbered in order. Each has one sentence, so ``sent_id`` equals ``ref_id``.
 
-    A reference is (query id, text, ids of its annotations, dict of ``image_id``, ``category_id``, ``split`` and
-    ``file_name``). It may have several annotations, as in gRefCOCO.
+    A reference is (query id, text, ids of the annotations to which the text refers, {``image_id``, ``category_id``,
+    ``split``, ``file_name``}). It may have several annotations, as in gRefCOCO.
     """
     ref_rows = []
     for number, (query_id, text, annotations, place) in enumerate(references):

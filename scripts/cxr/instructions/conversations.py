@@ -13,29 +13,25 @@ IMAGE = "<image>"  # placeholder of the image in the first question
 
 @dataclass(frozen=True)
 class Conversation:
-    """A sample for export. ``picture`` is its image's path, relative to the exported file; "" if pixels are withheld.
-
-    The texts of ``turns`` lack the image placeholder. ``refers`` is an expression that describes ``boxes``, each (x1,
-    y1, x2, y2) in pixels. ``more`` holds further fields, which each system chooses.
-    """
+    """A sample for export: an image and a conversation about it."""
 
     sample_id: str
-    picture: str
-    turns: Sequence[Turn]
-    refers: str = ""
-    boxes: Sequence[Sequence[float]] = ()
-    more: Mapping[str, object] = field(default_factory=dict)
+    picture: str  # path of the image, relative to the exported file; "" if pixels are withheld
+    turns: Sequence[Turn]  # texts without the placeholder of the image
+    refers: str = ""  # expression that describes ``boxes``
+    boxes: Sequence[Sequence[float]] = ()  # boxes (x1, y1, x2, y2) in pixels
+    more: Mapping[str, object] = field(default_factory=dict)  # further fields of the exported line
 
 
 def _speaker_texts(conversation: Conversation, *speakers: str) -> Iterator[tuple[str, str]]:
-    """Yield (speaker, text), alternating between two speakers. The first question begins with the image placeholder."""
+    """Yield (speaker, text), alternating between two speakers. The first text begins with the image placeholder."""
     image = IMAGE if conversation.picture else ""
     for number, turn in enumerate(conversation.turns):
         yield from zip(speakers, (turn.question if number else image + turn.question, turn.answer), strict=True)
 
 
 def to_messages(conversation: Conversation) -> dict:
-    """Convert a sample to a line with OpenAI's roles: id, messages, images."""
+    """Convert a sample to a line in OpenAI's chat format, with the fields id, messages and images."""
     texts = _speaker_texts(conversation, "user", "assistant")
     chat_messages = [{"role": role, "content": text} for role, text in texts]
     line = {"id": conversation.sample_id, "messages": chat_messages, "images": _pictures(conversation)}
@@ -43,7 +39,7 @@ def to_messages(conversation: Conversation) -> dict:
 
 
 def to_sharegpt(conversation: Conversation) -> dict:
-    """Convert a sample to an entry for LLaVA's trainers and LLaMA-Factory: id, image, images, conversations."""
+    """Convert a sample to ShareGPT's format (LLaVA, LLaMA-Factory), with fields id, image, images, conversations."""
     texts = _speaker_texts(conversation, "human", "gpt")
     chat_turns = [{"from": speaker, "value": text} for speaker, text in texts]
     image_field = {"image": conversation.picture} if conversation.picture else {}
@@ -52,7 +48,7 @@ def to_sharegpt(conversation: Conversation) -> dict:
 
 
 def to_swift(conversation: Conversation) -> dict:
-    """Convert a sample to a line for grounding with ms-swift, which scales and formats the boxes for each model."""
+    """Convert a sample to a line for ms-swift, in which ``refers`` is the question and ``boxes`` are the answer."""
     one_box = {"bbox_2d": "<bbox>"}
     answer = one_box if len(conversation.boxes) == 1 else [one_box] * len(conversation.boxes)
     text = json.dumps(answer).replace('"<bbox>"', "<bbox>")

@@ -1,4 +1,4 @@
-"""Writing the file layout of the published MIMIC-ILS: JSON {split: {study: entry}}, and an index of the masks."""
+"""Writing the files of the published MIMIC-ILS: a JSON file {split: {study: entry}}, and an index of the masks."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ JSON_NAME, MASK_FOLDER = "mimic_ils_instruction_answer.json", "lesion_mask"
 
 
 def write_studies(path: Path, splits: Mapping[str, Iterable[tuple[str, dict]]]) -> None:
-    """Write {split: {study: entry}} as JSON, a line per study. ``splits`` is {split: (study, entry) pairs in order}."""
+    """Write {split: {study: entry}} as JSON, a line per study. ``splits`` has (study, entry) pairs for each split."""
     with open(path, "w", encoding="utf-8", newline="\n") as file:
         file.write("{")
         for number, (split, studies) in enumerate(splits.items()):

@@ -24,24 +24,22 @@ class Turn:
 
 @dataclass(frozen=True)
 class Record:
-    """A sample: one image and its turns, in order. ``sample_id`` is unique within a system.
+    """A sample: one image, with questions and answers about it.
 
-    ``task`` is the kind of sample, ``source`` the origin of its facts. ``boxes``, {name: boxes}, and ``mask_ids`` are
-    the boxes and masks in its answers, in order. ``more`` holds further fields, which each system chooses. Raises
-    ValueError for a record without a turn, an unknown split, or a box that is empty or extends beyond the image.
+    Raises ValueError if there is no turn, the split is unknown, or a box is empty or extends beyond the image.
     """
 
-    sample_id: str
-    task: str
-    source: str
+    sample_id: str  # unique among the samples of a system, such as ILS or RadVLM
+    task: str  # kind of sample
+    source: str  # origin of the facts in the answers
     split: str
     subject_id: str
     study_id: str
     image_id: str
     turns: tuple[Turn, ...]
-    boxes: Mapping[str, tuple[Box, ...]] = field(default_factory=dict)
-    mask_ids: tuple[str, ...] = ()
-    more: Mapping[str, object] = field(default_factory=dict)
+    boxes: Mapping[str, tuple[Box, ...]] = field(default_factory=dict)  # boxes in the answers, {name: boxes}, in order
+    mask_ids: tuple[str, ...] = ()  # masks in the answers, in order
+    more: Mapping[str, object] = field(default_factory=dict)  # further fields, which each system chooses
 
     def __post_init__(self) -> None:
         if not self.turns:
@@ -58,7 +56,7 @@ class Record:
 def open_split_files(
     paths: Mapping[str, str | Path], line_of: Callable[[Record], dict]
 ) -> Iterator[Callable[[Record], None]]:
-    """Yield a function that writes ``line_of(record)`` to the file of its split. All files appear when complete."""
+    """Yield a function that writes ``line_of(record)`` to the file of its split. The files appear when complete."""
     with ExitStack() as stack:
         temporaries = {split: stack.enter_context(atomic_file(path)) for split, path in paths.items()}
         files = {
