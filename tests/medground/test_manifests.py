@@ -119,7 +119,7 @@ def test_a_description_may_have_several_lines(tree):
 def test_one_person_in_two_spellings_is_in_one_split(tree):
     accented = "M\u00fcller"
     rows = [f"1.png,m.png,train,{accented}", f"2.png,m.png,test,{unicodedata.normalize('NFD', accented)}\u200b"]
-    with pytest.raises(UserError, match=f"lines 2 and 3 put '{accented}' into train and test"):
+    with pytest.raises(UserError, match=f"lines 2 and 3 put the subject '{accented}' into train and test"):
         read_splits(tree, "\n".join(["image_path,mask_path,split,subject_id", *rows]))
 
 

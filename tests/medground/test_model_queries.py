@@ -347,7 +347,7 @@ def test_no_coordinates_fit_the_schema():
 def test_one_query_twice_is_a_contradiction():
     one = {"text": "The dark nucleus over there.", "targets": [1, 2]}
     assert find_contradiction({"queries": [one, one | {"targets": [2]}]}) is None
-    assert find_contradiction({"queries": [one, one | {"targets": [2, 1]}]}) == "queries.1: a query twice"
+    assert find_contradiction({"queries": [one, one | {"targets": [2, 1]}]}) == "queries.1 repeats an earlier query"
 
 
 def test_every_wanted_query_has_one_fate():
@@ -371,5 +371,5 @@ def test_a_users_prompts_are_checked(tmp_path):
             Prompts.read(path)
         path = path.with_name(path.name + "x")
     path.write_text("generate: {system: x}")
-    with pytest.raises(UserError, match="generate lacks system or user"):
+    with pytest.raises(UserError, match="the prompt generate lacks the text system or user"):
         Prompts.read(path).prompt("generate", "nuclei")

@@ -147,7 +147,7 @@ def test_what_cannot_be_read_is_one_sentence(pipeline, linker, tmp_path):
     with pytest.raises(UserError, match=r"pipeline: .*empty has no config.cfg: give a folder"):
         find_concepts(tmp_path / "empty")
     with pytest.raises(
-        UserError, match=r"has the component 'linker', whose files scispaCy would download: place them in"
+        UserError, match=r"has the component 'linker', whose files scispaCy would download: name a folder that"
     ):
         find_concepts(fetching(pipeline))
     path = pipeline()
@@ -156,7 +156,7 @@ def test_what_cannot_be_read_is_one_sentence(pipeline, linker, tmp_path):
         find_concepts(path, tmp_path / "some")
     config = (path / "config.cfg").read_text()
     (path / "config.cfg").write_text(config.replace('factory = "entity_ruler"', 'factory = "unheard_of"'))
-    with pytest.raises(UserError, match=r"pipeline: .* cannot be read by spaCy \(.*unheard_of.*\): place one") as error:
+    with pytest.raises(UserError, match=r"pipeline: .* cannot be read by spaCy \(.*unheard_of.*\): give a") as error:
         find_concepts(path)
     assert "\n" not in str(error.value)
     (path / "config.cfg").write_text("[nlp\nx")

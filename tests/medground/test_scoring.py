@@ -226,7 +226,7 @@ def test_queries_that_are_not_asked_are_not_scored(files, tmp_path):
 
 def test_answers_to_other_queries_are_refused(files):
     write_lines(files["answers"], [{"sample_id": "zz"}])
-    with pytest.raises(UserError, match=r"answers the query zz, which is not in .*: ask again"):
+    with pytest.raises(UserError, match=r"answers the query zz, which .* lacks: delete .* and rerun"):
         run_scores(**files, options=OPTIONS, seed=SEED)
 
 

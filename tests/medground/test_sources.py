@@ -230,7 +230,7 @@ WRONG = [
     ([ROW | {"mask_path": "../m.png"}], "line 2: mask_path is outside the manifest's folder"),
     (
         [ROW | {"subject_id": "s"}, ROW | {"subject_id": "s", "image_id": "c", "split": "train"}],
-        "lines 2 and 3 put 's' into test and train",
+        "lines 2 and 3 put the subject 's' into test and train",
     ),
 ]
 

@@ -1,1 +1,1 @@
-"""MedGround: expert masks become boxes, attributes, referring queries, verified triplets and a grounding dataset."""
+"""MedGround makes a grounding dataset (images, sentences that refer to regions, and their boxes) from expert masks."""

@@ -1,5 +1,5 @@
-"""Code that both of MedGround's language models share: options, prompts, images with boxes, and requests in batches.
-The number on a box is the number of its region plus 1."""
+"""Code that MedGround's two language models, the writer of queries and the judge, share: options, prompts, images with
+boxes, and requests in batches. The number drawn on a box is the number of its region plus 1."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,8 +30,8 @@ from cxr.plotting.numbered_boxes import draw_numbered_boxes
 log = logging.getLogger("cxr")
 RESOURCE_FILES = ("medground/prompts.yaml",)
 PROMPTS = RESOURCES / RESOURCE_FILES[0]
-IMAGES_PER_BATCH = 64  # images asked about at a time, all of them in memory
-ANSWERS_FOLDER, ALL = "answers", "all"  # folder of the answer cache, and its subfolder for a job of several shards
+IMAGES_PER_BATCH = 64  # images per batch of questions; all of them are in memory
+ANSWERS_FOLDER, ALL = "answers", "all"  # folder of the answer cache, and its subfolder for jobs of several shards
 MAX_CHARACTERS = 400  # longest text in an answer, in characters, so that a model that does not end is stopped
 SIDE = 512  # smallest side of an image with boxes, px; on a smaller image, numbers would hide the regions
 MARKED = (230, 159, 0)  # RGB colour of an answer's outline
@@ -39,42 +39,42 @@ MARKED = (230, 159, 0)  # RGB colour of an answer's outline
 
 @dataclass(frozen=True, kw_only=True)
 class AskingOptions(ModelOptions):
-    """Options of a language model, and ``shard_sources``, the source of each of the job's shards."""
+    """Options of a language model. ``shard_sources`` names the source of each shard that the job reads."""
 
     shard_sources: Sequence[str] = ()
 
     def seed_of(self, *parts: object) -> int:
-        """Return the seed of a question from its source and its image or query. Other images do not affect it."""
+        """Return a question's seed, which depends only on the option ``seed`` and ``parts``, such as an image's id."""
         return stable_hash(self.seed, *parts) % 2**31
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """Prompts and word lists of a user's file, completed with the default ones. ``path``: that file, for messages."""
+    """Prompts and word lists of the YAML file ``path``. Keys that the file lacks have the default texts."""
 
     wordings: Mapping
     path: str
 
     @classmethod
     def read(cls, path: str | Path = "") -> "Prompts":
-        """Read a user's file, or the default one for "". Raises UserError for invalid YAML or an unknown key."""
+        """Read the file ``path``, or the default file for "". Raises UserError for invalid YAML or an unknown key."""
         defaults, wordings = _read_yaml(str(PROMPTS)), _read_yaml(str(path or PROMPTS))
         if unknown := sorted(set(wordings) - set(defaults)):
             raise UserError(f"{path} has the unknown key {unknown[0]!r}: use only {', '.join(defaults)}")
         return cls({**defaults, **wordings}, str(path or PROMPTS))
 
     def prompt(self, name: str, domain: str, user: str = "user") -> dict[str, str]:
-        """Return {system, user}, the texts of the prompt ``name``. ``user`` is the key of the user text in the file.
-        Raises UserError if the file lacks one of the texts."""
+        """Return {"system": text, "user": text} of the prompt ``name``, with the note on images of this ``domain``. The
+        file has the user text under the key ``user``. Raises UserError if it lacks one of the texts."""
         texts = self.wordings[name]
         if not isinstance(texts, Mapping) or not all(isinstance(texts.get(role), str) for role in ("system", user)):
-            raise UserError(f"{self.path}: {name} lacks system or {user}: give both as texts")
+            raise UserError(f"{self.path}: the prompt {name} lacks the text system or {user}: give both texts")
         notes = self.wordings["domain_notes"]
         system = fill_slots(texts["system"], domain_note=notes.get(domain, notes["other"]))
         return {"system": system, "user": texts[user]}
 
     def words(self, name: str) -> tuple[str, ...]:
-        """Return the words of the list ``name``, which is refusals, affirms or denies."""
+        """Return the phrases of the list ``name``, which is ``refusals``, ``affirms`` or ``denies``."""
         return tuple(map(str, self.wordings[name]))
 
 
@@ -83,12 +83,13 @@ def _read_yaml(path: str) -> Mapping:
     with refuse_unreadable(path, f"{path} is not YAML", f"give a file such as {PROMPTS.name}", yaml.YAMLError):
         wordings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     if not isinstance(wordings, Mapping):
-        raise UserError(f"{path} has no keys: give a file such as {PROMPTS.name}")
+        raise UserError(f"{path} has no keys with values: give a file such as {PROMPTS.name}")
     return wordings
 
 
 class Subject(NamedTuple):
-    """An image to ask about: source, row, rows of its regions, facts about the source, and pixels uint8 (S, S, 3)."""
+    """An image to ask about. ``source``: name of its source. ``image``: its row in the table of images. ``rows``: the
+    table rows of its regions. ``facts``: facts about the source. ``picture``: its pixels, uint8 (S, S, 3)."""
 
     source: str
     image: Mapping
@@ -98,16 +99,16 @@ class Subject(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A question, or its answer if it need not be asked. ``fields``: first fields of its output line."""
+    """A question, or a ready answer if the model need not be asked. ``fields``: first fields of the output line."""
 
     fields: dict
     question: Question | Answer
 
 
 class ModelSession:
-    """A job's language model, which is loaded at the first question that is not in the cache of answers. The cache is a
-    folder ``answers`` beside the output of a single shard, or above the folders of several shards. Raises UserError if
-    the model cannot be reached."""
+    """The language model of a job. It is loaded at the first question whose answer is not in the cache. The cache is
+    the folder ``answers/{shard}`` beside the output of a single shard, or ``answers/all`` above the folders of several
+    shards. Asking raises UserError if the model cannot be reached."""
 
     def __init__(
         self, options: AskingOptions, execution: dict, outputs: Sequence[str], code: str,
@@ -120,7 +121,8 @@ class ModelSession:
         self.generate = cache_replies(generate, folder=folder, digest=answer_digest(options, code))
 
     def list_shards(self, sources: Sequence[str], images: Sequence[str], regions: Sequence[str]) -> list[tuple]:
-        """Return (source, shard, table of the source's images, table of regions) for each of the job's shards."""
+        """Return (source, paths of a shard, of its source's table of images, of its table of regions) for each
+        shard."""
         names = self.options.shard_sources
         table_by_source = dict(zip(dict.fromkeys(names), images, strict=True))
         return list(zip(names, sources, map(table_by_source.__getitem__, names), regions, strict=True))
@@ -128,8 +130,9 @@ class ModelSession:
     def ask(
         self, files: tuple, build: Callable[[Subject], Iterable[Request]], image_ids: Sequence[str] | None = None
     ) -> Iterator[dict]:
-        """Ask the questions that ``build`` returns for each image, and yield a line per answer. ``files``: an entry of
-        :meth:`list_shards`. ``image_ids``: None for all images with regions. Raises Broken if no answer is usable."""
+        """Ask the questions that ``build`` returns for each image of a shard, and yield an output line per answer.
+        ``files``: a tuple of :meth:`list_shards`. ``image_ids``: None for all images with regions. Raises Broken if no
+        answer is usable."""
         source, shard_path, images, regions = files
         row_by_image, rows_by_image = read_images(images), read_regions(regions)
         image_ids = sorted(rows_by_image) if image_ids is None else image_ids
@@ -146,11 +149,11 @@ class ModelSession:
                     answer_fields = {"answer": answer.value, "problem": answer.problem, "raw": answer.raw}
                     yield request.fields | answer_fields | {"attempts": answer.attempts, "model": self.options.name}
                 num_done, total = min(first + IMAGES_PER_BATCH, len(image_ids)), len(image_ids)
-                log.info("%d of %d images of %s are asked about", num_done, total, shard_path)
+                log.info("the model was asked about %d of %d images of %s", num_done, total, shard_path)
 
 
 def draw_boxes(picture: np.ndarray, rows: Sequence[Mapping], *, is_numbered: bool) -> PromptImage:
-    """Return an image, uint8 (S, S, 3), with boxes of some regions drawn on it, numbered or only outlined."""
+    """Draw the boxes of the regions ``rows`` on an image uint8 (S, S, 3), with their numbers or as mere outlines."""
     boxes = {row["region"] + 1: [row[side] for side in CORNERS] for row in rows}
     colours = {} if is_numbered else dict.fromkeys(boxes, MARKED)
     side = max(SIDE, *picture.shape[:2])
@@ -158,7 +161,7 @@ def draw_boxes(picture: np.ndarray, rows: Sequence[Mapping], *, is_numbered: boo
 
 
 def measurement_table(rows: Sequence[Mapping], classes: Mapping[str, Mapping], domain: str) -> str:
-    """Return the measurements of regions as text, one line per box."""
+    """Return a text for a prompt with one line per region, such as "3: nucleus, area 0.52 % of the picture, …"."""
     words, text = parse_class_words(classes), ""
     formats = {"elongation": ".2f", "solidity": ".2f"}
     formats |= {} if domain in DOMAINS_WITHOUT_APPEARANCE else {"contrast": "+.1f", "texture": ".2f"}

@@ -1,4 +1,4 @@
-"""Bar charts of MedGround's tables: the queries' language, and all runs' scores (the paper's Figure 6)."""
+"""Bar charts of MedGround: measures of the queries' language, and the scores of all models (the paper's Figure 6)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -25,18 +25,18 @@ HATCHES = ("", "//", "..", "xx", "\\\\")  # hatches of the blind baselines that 
 
 
 def run_language(*, language: str, chart: str, dpi: int) -> None:
-    """Draw the bars of the table ``language`` to ``chart``; ``dpi``: dots per inch."""
+    """Draw the table ``language`` as a bar chart, and write the PNG file ``chart`` with ``dpi`` dots per inch."""
     save_png(draw_language(read_table(language)), chart, dpi)
 
 
 def run_scores(*, comparison: str, chart: str, dpi: int) -> None:
-    """Draw the bars of the table ``comparison`` to ``chart``; ``dpi``: dots per inch."""
+    """Draw the table ``comparison`` as a bar chart, and write the PNG file ``chart`` with ``dpi`` dots per inch."""
     save_png(draw_scores(read_table(comparison)), chart, dpi)
 
 
 def _draw_bars(axes: Axes, bars: Sequence[tuple[Sequence[Mapping], dict]], spread: float) -> None:
-    """Draw groups of bars that are ``spread`` wide. ``bars`` has (rows, style) for each colour, and ``rows`` has
-    {value, low, high} for each group."""
+    """Draw groups of bars at x = 0, 1, …, each ``spread`` wide. ``bars`` has (rows, style) for each colour, and
+    ``rows`` has {value, low, high} for each group, where ``low`` and ``high`` are the ends of the error bar."""
     width = spread / max(1, len(bars))
     for at, (rows, style) in enumerate(bars):
         places = [group + (at - (len(bars) - 1) / 2) * width for group in range(len(rows))]
@@ -48,7 +48,8 @@ def _draw_bars(axes: Axes, bars: Sequence[tuple[Sequence[Mapping], dict]], sprea
 
 
 def draw_language(table: pl.DataFrame) -> Figure:
-    """Return a figure with a row for each split, a panel for each measure and a group of bars for each domain."""
+    """Return a figure with a row of panels per split, a panel per measure, and in each panel a group of bars per image
+    domain. The colours are the sets of texts, which are the queries and the baselines of class names."""
     domains = [name for name in table["domain"].unique(maintain_order=True) if name != "total"]
     sets = table["set"].unique(maintain_order=True).to_list()
     figure = Figure(figsize=(10, 5.4), layout="constrained")
@@ -68,8 +69,8 @@ def draw_language(table: pl.DataFrame) -> Figure:
 
 
 def draw_scores(table: pl.DataFrame) -> Figure:
-    """Return a figure with a panel for each measure and a bar for each run and blind baseline. The paper's values are
-    left out, because they belong to other sources."""
+    """Return a figure with a panel per measure. Each source has a bar per run (model) and per blind baseline, which
+    never reads the query. The paper's values are left out, because they belong to other sources."""
     figure = Figure(figsize=(10, 7), layout="constrained")
     for axes, (name, label) in zip(figure.subplots(len(SCORES), 1), SCORES.items(), strict=True):
         part = table.filter(pl.col("table") == name, pl.col("by") != "paper")
@@ -93,7 +94,7 @@ def draw_scores(table: pl.DataFrame) -> Figure:
 
 
 def _bar_style(by: str, model: str, runs: Sequence[str], at: int) -> dict:
-    """Return the style of a bar: a run in its colour, its blind baselines hatched in that colour, others grey."""
+    """Return a bar's style. A run has a colour, its own baseline is hatched in it, and other baselines are grey."""
     if by == "ours":
         return {"color": RUN_COLOURS[runs.index(model) % len(RUN_COLOURS)], "label": model}
     label, run = f"blind: {model}", model.partition(": ")[0]

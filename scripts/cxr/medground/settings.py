@@ -17,12 +17,12 @@ class MedgroundSettings(Section):
 
     sources: SourcesSettings = key(SourcesSettings, "Images and masks.")
     regions: RegionsSettings = key(RegionsSettings, "Boxes and attributes of regions.")
-    llm: ModelsSettings = key(ModelsSettings, "Requests to the language models (engine vllm and judge vllm).")
+    llm: ModelsSettings = key(ModelsSettings, "Requests to the models that write and judge queries (vllm).")
     queries: QueriesSettings = key(QueriesSettings, "Referring queries.")
     verification: VerificationSettings = key(VerificationSettings, "Verification of the queries.")
     dataset: DatasetSettings = key(DatasetSettings, "The dataset and its exports.")
     scoring: ScoringSettings = key(ScoringSettings, "Scores of models.")
-    audit: str = key("", "audit.parquet of an expert review; only queries accepted there are scored; empty: all.")
+    audit: str = key("", "File audit.parquet of a review; only queries that experts accepted are scored; empty: all.")
 
     @constraint
     def _engines_have_their_input(self) -> None:

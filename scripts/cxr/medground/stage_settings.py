@@ -10,10 +10,10 @@ from cxr.llm.settings import LanguageModel
 class RegionsSettings(Section):
     """Regions, which are the connected components of masks, with their boxes and attributes."""
 
-    min_px: int = key(20, "Minimum area of a component; smaller ones are dropped (kind ils: 64).", unit="px", ge=1)
+    min_px: int = key(20, "Area below which a component is dropped; sources of kind ils: always 64.", unit="px", ge=1)
     outline_px: int = key(
         1,
-        "Distance by which outlines are shifted outwards and inwards to test queries; 0: no test.",
+        "Shift of outlines, outwards and inwards, after which robust queries keep their answers; 0: no test.",
         unit="px",
         ge=0,
         le=10,
@@ -25,11 +25,11 @@ class ModelsSettings(Section):
 
     max_tokens: int = redefine(LanguageModel, "max_tokens", 2048)
     picture_tokens: int = key(1600, "Maximum tokens per image in the model's input.", unit="tokens", ge=1)
-    prompts: str = key("", "YAML file of your own prompts, with the keys of resources/medground/prompts.yaml.")
+    prompts: str = key("", "YAML file of prompts that replace those of resources/medground/prompts.yaml; empty: none.")
 
 
 class ImageModelSettings(Section):
-    """A language model that takes images. There is no default: the paper names no generator and a closed judge."""
+    """A language model that takes images. There is no default, because the paper names no model that is available."""
 
     model: str = key("", "Hugging Face id or folder of a model that takes images; required.")
     revision: str = redefine(LanguageModel, "revision", "")
@@ -56,19 +56,19 @@ class QueriesSettings(Section):
     """Referring queries."""
 
     engine: Literal["rules", "vllm", "table"] = key(
-        "rules", "Writer of the queries. rules: a grammar; vllm: a language model that sees the image; table: you."
+        "rules", "Writer of the queries. rules: a grammar; vllm: a model that sees the image; table: the file `table`."
     )
     selection: Literal["ours", "model"] = key(
-        "ours", "Choice of the regions to ask for (engine vllm). ours: at random; model: by the model (paper)."
+        "ours", "How the regions to ask for are chosen (engine vllm). ours: at random; model: by the model (paper)."
     )
     llm: GeneratorSettings = key(GeneratorSettings, "The language model of the engine vllm.")
     table: str = key(
-        "", "Engine `table`: its queries, JSON Lines (image_id, query, regions or boxes) or a folder of {image_id}.txt."
+        "", "Your queries (engine table): JSON Lines (image_id, query, regions or boxes) or a folder of {image_id}.txt."
     )
     per_image: int = key(3, "Queries per image; twice as many if more than five regions may be answers.", ge=1, le=100)
-    fragile: Share = key(0.25, "Maximum fraction of an image's queries that become ambiguous if outlines are shifted.")
+    fragile: Share = key(0.25, "Maximum fraction of an image's queries that a shift of outlines makes ambiguous.")
     families: list[Family] = key(
-        lambda: list(get_args(Family)), "Families of attributes that queries may use.", min_length=1
+        lambda: list(get_args(Family)), "Kinds of attributes that queries may use.", min_length=1
     )
 
 
@@ -77,7 +77,7 @@ class VerificationSettings(Section):
 
     judge: Literal["rules", "vllm", "none"] = key(
         "rules",
-        "Judge of stage III. rules: pixel measurements; vllm: a language model; none: stage III is skipped.",
+        "Judge of the last stage. rules: pixel measurements; vllm: a language model; none: no judge.",
         source=PAPER,
     )
     mode: Literal["confirm", "select", "both"] = key(
@@ -89,7 +89,7 @@ class VerificationSettings(Section):
 
 
 class ProcessorSettings(Section):
-    """Image processor of a Qwen model. It determines the size of the resized image in which pixels are counted."""
+    """Image processor of a Qwen model. Coordinates ``pixels_resized`` count pixels of the image that it has resized."""
 
     patch: int = key(14, "Side of the model's patches; 14 for Qwen2.5-VL.", unit="px", ge=1)
     max_pixels: int = key(12_845_056, "Maximum area of the resized image.", unit="px", ge=1)
@@ -100,7 +100,7 @@ class ScispacySettings(Section):
 
     pipeline: str = key("", "Folder of a saved spaCy pipeline that finds entities (`config.cfg` and weights).")
     linker: str = key(
-        "", "Folder of a scispaCy linker and its knowledge base; empty: none. Its pickle may run any code."
+        "", "Folder of a scispaCy linker and its knowledge base; empty: no linker. Its pickle may run any code."
     )
 
 
@@ -117,12 +117,12 @@ class DatasetSettings(Section):
     )
     coordinates: Literal["grid1000", "pixels_original", "pixels_resized"] = key(
         "grid1000",
-        "Unit of boxes in texts: 1/1000 of a side, original pixels, or pixels after resizing for Qwen models.",
+        "Unit of boxes in texts: 1/1000 of a side, original pixels, or pixels of the resized image (`resized`).",
     )
-    resized: ProcessorSettings = key(ProcessorSettings, "Image processor whose output size defines pixels_resized.")
+    resized: ProcessorSettings = key(ProcessorSettings, "Image processor that resizes images for pixels_resized.")
     withhold: list[Literal["pixels"]] = key(list, "Content that exports omit. pixels: the images; empty: nothing.")
     allow_nd: bool = key(False, "Whether exports with pixels include sources whose licence forbids derivatives (ND).")
-    audited: bool = key(False, "Whether exports limit the test split to queries that experts accepted (audit).")
+    audited: bool = key(False, "Whether exports' test split has only queries that experts accepted (medground.audit).")
 
     @constraint
     def _a_pipeline_is_given(self) -> None:
@@ -138,6 +138,6 @@ class ScoringSettings(Section):
 
 
 class ScoringOptions(ScoringSettings):
-    """Settings that affect the scores, with the number of bootstrap replicates for their intervals."""
+    """Settings that affect the scores, and the number of bootstrap replicates for their intervals."""
 
     replicates: int = 1000

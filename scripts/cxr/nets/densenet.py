@@ -12,7 +12,7 @@ SIDE, RANGE = 224, 1024.0  # side of the input, px; its largest value (inputs ra
 
 
 class _DenseLayer(nn.Sequential):
-    """Norm, ReLU, 1 x 1 convolution, norm, ReLU, 3 x 3 convolution; the output is concatenated to the input."""
+    """Norm, ReLU, 1 x 1 convolution, norm, ReLU and 3 x 3 convolution, whose result is appended to the input."""
 
     def __init__(self, channels: int):
         wide = BOTTLENECK * GROWTH
@@ -26,7 +26,7 @@ class _DenseLayer(nn.Sequential):
 
 
 class DenseNet121(nn.Module):
-    """Map grey images (B, 1, 224, 224) in -1024..1024 to logits (B, outputs)."""
+    """Net that maps grey images (B, 1, 224, 224) in -1024..1024 to logits (B, outputs)."""
 
     def __init__(self, outputs: int):
         super().__init__()
@@ -51,7 +51,6 @@ class DenseNet121(nn.Module):
         self.classifier = nn.Linear(channels, outputs)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the logits."""
         return self.classifier(self.pool_features(x))
 
     def pool_features(self, x: torch.Tensor) -> torch.Tensor:
@@ -66,5 +65,5 @@ def prepare_frame(frame: np.ndarray) -> torch.Tensor:
 
 
 def normalise_scores(scores: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-    """Rescale scores (…, outputs) in 0..1 so that each operating point (outputs,) maps to 0.5; 0 and 1 are fixed."""
+    """Rescale scores (…, outputs) so that the operating ``points`` (outputs,) become 0.5, and 0 and 1 do not change."""
     return torch.where(scores < points, scores / (2 * points), 1 - (1 - scores) / (2 * (1 - points)))

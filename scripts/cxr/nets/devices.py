@@ -21,7 +21,7 @@ DRIVER_VERSION_PATH = Path("/proc/driver/nvidia/version")  # file in which the l
 
 
 def select_device(device_setting: str, num_requested: int | None = None) -> torch.device:
-    """Return the device for ``compute.device``. Raises UserError like :func:`count_gpus`, Broken for a faulty GPU."""
+    """Return the device of ``compute.device``. Raises UserError as :func:`count_gpus`, and Broken for a faulty GPU."""
     if not count_gpus(device_setting, num_requested):
         return torch.device("cpu")
     if num_requested is not None:
@@ -30,10 +30,10 @@ def select_device(device_setting: str, num_requested: int | None = None) -> torc
 
 
 def count_gpus(device_setting: str, num_requested: int | None = None) -> int:
-    """Return the number of GPUs that a job uses under ``compute.device``, 0 for the CPU, without touching a GPU.
+    """Return the number of GPUs that a job uses under ``compute.device``, 0 for the CPU, without using a GPU.
 
-    ``num_requested``: number that the job requested; None outside a job, where ``auto`` uses one GPU if present. Raises
-    UserError if fewer are visible, but only logs a warning on a machine without a batch system and without a GPU.
+    ``num_requested``: number that the job requested, or None outside a job. Then ``auto`` uses one GPU if there is one.
+    Raises UserError if fewer GPUs are visible. A machine without a GPU and a batch system only causes a warning.
     """
     if device_setting == "cpu" or (device_setting == "auto" and num_requested == 0):
         return 0
@@ -72,7 +72,7 @@ def _describe_software() -> str:
 
 
 def _read_driver_version() -> str:
-    """Return the version of the loaded NVIDIA driver, "" if none is loaded."""
+    """Return the version of the loaded NVIDIA driver, or "" if none is loaded."""
     try:
         text = DRIVER_VERSION_PATH.read_text(encoding="utf-8", errors="replace")
     except OSError:

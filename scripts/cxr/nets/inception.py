@@ -29,7 +29,7 @@ class _Norm(nn.Module):
 
 
 class _Conv(nn.Module):
-    """Convolution, norm, ReLU. Stride 1 preserves the size unless ``valid``."""
+    """Convolution, norm and ReLU. With stride 1, the size is preserved, unless ``valid`` leaves out the padding."""
 
     def __init__(self, inputs: int, outputs: int, size: int | tuple[int, int], stride: int = 1, valid: bool = False):
         super().__init__()
@@ -45,8 +45,8 @@ class _Conv(nn.Module):
 class _Mixed(nn.Module):
     """Parallel paths of convolutions with concatenated outputs. A path may end in two layers that share their input.
 
-    ``paths``: {name: layers, each (channels, kernel size)}. With the pooling :data:`SHRINK`, the last layer of each
-    path and the pooling halve the size.
+    ``paths``: {name: list of layers as (channels, kernel size)}. With the pooling :data:`SHRINK`, the last layer of
+    each path and the pooling halve the size.
     """
 
     def __init__(self, inputs: int, pooled: int, kind: str, paths: dict[str, list]):
@@ -105,7 +105,7 @@ def _block_e(inputs: int, kind: str) -> _Mixed:
 
 
 class Inception(nn.Module):
-    """Map images (B, 3, H, W) with values 0..255 to features (B, 2048)."""
+    """Net that maps images (B, 3, H, W) with values 0..255 to features (B, 2048)."""
 
     def __init__(self):
         super().__init__()
@@ -123,7 +123,6 @@ class Inception(nn.Module):
         self.Mixed_7b, self.Mixed_7c = _block_e(1280, AVERAGE), _block_e(2048, MAXIMUM)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
-        """Return the features."""
         x = (resize_like_tensorflow(image, SIDE) - 128) / 128
         x = F.max_pool2d(self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x))), 3, 2)
         x = F.max_pool2d(self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(x)), 3, 2)
@@ -134,7 +133,7 @@ class Inception(nn.Module):
 
 
 def resize_like_tensorflow(image: torch.Tensor, side: int) -> torch.Tensor:
-    """Resize images (B, C, H, W) to ``side``, bilinearly with aligned corners, as TensorFlow 1 did."""
+    """Resize images (B, C, H, W) to ``side``, bilinearly as in TensorFlow 1: pixel i is sampled at i * size / side."""
     for axis in (2, 3):
         size = image.shape[axis]
         at = torch.arange(side, dtype=image.dtype, device=image.device) * (size / side)

@@ -17,15 +17,13 @@ STAGES_BY_FILE = {
     "boxes/lite.onnx": ("boxes",),
     "rosalia/model.safetensors": ("training",),
 }
-"""{file in ``resources/``: stages whose ``lite`` engine reads the file}; the model card is in the same folder."""
+"""{file in ``resources/``: stages whose ``lite`` engine reads it}. The model card is in the same folder."""
 
 
 def list_weights(engines: Mapping[str, str], manifests: Iterable[str | Path], files: str) -> list[dict]:
-    """Return the weights files that a run reads, this repository's files first.
-
-    engines: {stage: engine}; manifests: files in ``results/weights``; files: key of the list in each manifest, ``used``
-    or ``published``. A weights file is a dict of artefact, licence, used_by, source, name, file, bytes and sha256.
-    """
+    """Return the weights files that a run reads, those of this repository first, each as a dict of artefact, licence,
+    used_by, source, name, file, bytes and sha256. ``engines``: {stage: engine}. ``manifests``: files in
+    ``results/weights``. ``files``: key of the list of files in each manifest, ``used`` or ``published``."""
     own_files = [
         (file, [stage for stage in stages if engines.get(stage) == "lite"], "CARD.md")
         for file, stages in STAGES_BY_FILE.items()

@@ -1,4 +1,4 @@
-"""Run a small ONNX net that segments a frame into one region per label."""
+"""Run a small ONNX net that segments a frame (image of fixed size) into one region per label."""
 
 import json
 from pathlib import Path
@@ -30,11 +30,9 @@ def clean_mask(probability: np.ndarray) -> np.ndarray:
 
 
 class MapNet:
-    """A net that returns one probability map per label of a frame.
-
-    The ONNX file's metadata contain ``labels`` (joined by ``|``), ``size`` (side of its square input, px) and
-    ``percentiles`` (see :func:`prepare_frame`). Safe to call from several threads.
-    """
+    """A net that returns one probability map per label of a frame. Several threads may use it. The ONNX file's metadata
+    are ``labels`` (joined by ``|``), ``size`` (side of its square input, px) and ``percentiles`` (of
+    :func:`prepare_frame`)."""
 
     def __init__(self, path: str | Path):
         metadata = onnx.read_metadata(path)
@@ -43,11 +41,11 @@ class MapNet:
         self._size, self._percentiles = int(metadata["size"]), tuple(json.loads(metadata["percentiles"]))
 
     def maps(self, image: np.ndarray) -> np.ndarray:
-        """Return float32 (K, H, W) probabilities of a frame uint8 (H, W)."""
+        """Return the probability of each label, float32 (K, H, W), for a frame uint8 (H, W)."""
         small = prepare_frame(image, self._size, self._percentiles)
         probabilities = onnx.run_model(self.path, image=small[None, None])[0][0]
         return np.stack([cv2.resize(p, image.shape[::-1], interpolation=cv2.INTER_LINEAR) for p in probabilities])
 
     def masks(self, image: np.ndarray) -> np.ndarray:
-        """Return bool (K, H, W): one connected region per label, empty if no probability exceeds 0.5."""
+        """Return bool (K, H, W), one connected region per label, which is empty if no probability exceeds 0.5."""
         return np.stack([clean_mask(p) for p in self.maps(image)])

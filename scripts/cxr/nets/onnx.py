@@ -1,4 +1,4 @@
-"""Run small ONNX nets; results do not depend on the number of threads.
+"""Run small ONNX nets. The results do not depend on the number of threads.
 
 Each process opens one session per file, and each session uses one thread. A thread pool may process several images at
 once, but a matrix product is never split: a different order of summation would change the last digits.
@@ -52,7 +52,7 @@ def run_model(path: str | Path, **inputs: np.ndarray) -> list[np.ndarray]:
 
 
 def compute_layer(path: str | Path, name: str, **inputs: np.ndarray) -> np.ndarray:
-    """Run a model on named inputs; return the output of its layer ``name``. Raises UserError if it lacks the layer."""
+    """Run a model on named inputs. Return the output of its layer ``name``. Raises UserError without such a layer."""
     return _layer_session(str(path), name).run([name], inputs)[0]
 
 

@@ -32,14 +32,14 @@ class ComputeSettings(Section):
         8, "Images (vlm.answers: samples) per batch; halved if memory is low.", unit="images", ge=1, le=1024
     )
     batches: dict[Batched, Annotated[int, Limits(ge=1, le=1024)]] = key(
-        dict, "{engine: images per batch}, replaces `batch`; default of autoencoder and sam: 4.", unit="images"
+        dict, "{engine: images per batch}, in place of `batch`; autoencoder and sam: 4 by default.", unit="images"
     )
     channels_last: bool = key(False, "Whether diffusion models use the memory layout channels_last.")
     compile: bool = key(False, "Whether to compile the U-Net of diffusion models (takes minutes in each job).")
     cudnn: Literal["deterministic", "fastest"] = key(
         "deterministic", "cuDNN's algorithms in diffusion models. fastest: results may differ by rounding."
     )
-    gpus: int = key(1, "GPUs of a deepspeed training; other jobs use one; 0: no GPUs.", unit="GPUs", ge=0, le=8)
+    gpus: int = key(1, "GPUs of a deepspeed training; other jobs use one; 0: all use the CPU.", unit="GPUs", ge=0, le=8)
     keep_features: bool = key(False, "Whether trainings keep frozen encoders' outputs on disk, to encode images once.")
     failures_in_row: int = key(
         5, "Number of consecutive images with the same error after which a job ends.", unit="images", ge=2, le=1_000_000
@@ -48,8 +48,8 @@ class ComputeSettings(Section):
     checkpoint_every: int = key(
         100, "Steps between two checkpoints of a training (RadVLM's authors: 200).", unit="steps", ge=1, le=1_000_000
     )
-    time_to_stop: int = key(600, "Time before a job's limit to save a training.", unit="seconds", ge=30, le=1800)
-    time_to_answer: int = key(600, "Time after which a silent process is an error.", unit="seconds", ge=10, le=86_400)
-    max_runtime: int = key(1440, "Maximum time of jobs (your partitions' limit).", unit="minutes", ge=60, le=100_000)
-    max_memory_mb: int = key(180_000, "Maximum memory of jobs (`sinfo -o %m`).", unit="MB", ge=2000, le=10_000_000)
+    time_to_stop: int = key(600, "Time before a job's limit at which trainings save.", unit="seconds", ge=30, le=1800)
+    time_to_answer: int = key(600, "Time until a silent process counts as hanging.", unit="seconds", ge=10, le=86_400)
+    max_runtime: int = key(1440, "Longest time that jobs request (partition limit).", unit="minutes", ge=60, le=100_000)
+    max_memory_mb: int = key(180_000, "Most memory a job requests (`sinfo -o %m`).", unit="MB", ge=2000, le=10_000_000)
     container: str = key("", "Apptainer image, for --sdm conda apptainer (docs/how-to/containers.md); empty: none.")

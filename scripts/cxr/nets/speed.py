@@ -16,11 +16,9 @@ log = logging.getLogger("cxr")
 
 @dataclass(frozen=True)
 class Speed:
-    """Speed options. channels_last: memory layout of images; compiled: use torch.compile; cudnn: choice of algorithms.
-
-    ``deterministic`` algorithms give the same results in every run. With ``fastest``, cuDNN tries all algorithms and
-    uses the fastest, so that the order of summation may change from run to run.
-    """
+    """Options for speed. ``channels_last``: whether images have this memory layout. ``compiled``: whether torch.compile
+    is used. ``cudnn``: ``deterministic`` algorithms give the same results in every run. With ``fastest``, cuDNN tries
+    all algorithms and uses the fastest one, so that the order of summation may change from run to run."""
 
     channels_last: bool = False
     compiled: bool = False
@@ -35,7 +33,7 @@ class Speed:
 
 @contextmanager
 def fast_inference(speed: Speed, *, tf32: bool = False) -> Iterator[None]:
-    """Run nets without gradients, with the algorithms of ``speed``; ``tf32``: allow matrix products in TF32."""
+    """Run nets without gradients, with the algorithms of ``speed``. ``tf32``: whether matrix products may use TF32."""
     fastest = speed.cudnn == "fastest"
     previous_tf32 = torch.backends.cuda.matmul.allow_tf32
     flags = torch.backends.cudnn.flags(enabled=True, benchmark=fastest, deterministic=not fastest, allow_tf32=tf32)
@@ -53,20 +51,19 @@ def memory_format(speed: Speed) -> torch.memory_format:
 
 
 def optimize_net(net: torch.nn.Module, speed: Speed, net_name: str) -> Callable:
-    """Return the net in the memory layout of ``speed``, compiled if requested; ``net_name``: its name in the log."""
+    """Return the net in the memory layout of ``speed``, compiled if requested. ``net_name``: its name in the log."""
     net = net.to(memory_format=memory_format(speed))
     return CompiledNet(net, net_name) if speed.compiled else net
 
 
 class CompiledNet:
-    """A net that torch compiles at the first call. If the compiler, and not the machine, fails, it runs uncompiled."""
+    """A net that torch compiles at the first call. If the compiler fails, and not the machine, it runs uncompiled."""
 
     def __init__(self, net: torch.nn.Module, net_name: str):
         self.net, self.net_name = net, net_name
         self.call: Callable = torch.compile(net, dynamic=False)
 
     def __call__(self, *args, **kwargs):
-        """Call the net."""
         try:
             return self.call(*args, **kwargs)
         except Exception as error:

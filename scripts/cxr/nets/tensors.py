@@ -1,4 +1,4 @@
-"""Weights in safetensors files with facts about the net in the header. Needs torch: lite engines do not import it."""
+"""Weights in safetensors files, with facts in the header. This module needs torch: lite engines do not import it."""
 
 import json
 import math
@@ -59,7 +59,7 @@ def stream_tensors(
 
 
 def write_weights(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], facts: dict) -> dict[str, int]:
-    """Write tensors (floats as float32), and ``facts`` in the header; return the numbers of tensors and values."""
+    """Write tensors (floats as float32), and ``facts`` in the header. Return the numbers of tensors and values."""
     kinds = floats_as_float32(kinds)
     stream_tensors(path, kinds, get, {FACTS: json.dumps(facts, sort_keys=True)})
     return count_values(kinds)
@@ -71,18 +71,18 @@ def tensor_kinds(tensors: dict[str, torch.Tensor]) -> Kinds:
 
 
 def floats_as_float32(kinds: Kinds) -> Kinds:
-    """Return the kinds with every floating-point dtype replaced by float32."""
+    """Return the shapes and dtypes of tensors with float32 in place of every floating-point dtype."""
     float32 = torch.float32
     return {name: (shape, float32 if dtype.is_floating_point else dtype) for name, (shape, dtype) in kinds.items()}
 
 
 def count_values(kinds: Kinds) -> dict[str, int]:
-    """Return the numbers of tensors and of values."""
+    """Return {"tensors": number of tensors, "values": number of all their elements}."""
     return {"tensors": len(kinds), "values": sum(math.prod(shape) for shape, _ in kinds.values())}
 
 
 def read_weights(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], dict]:
-    """Read tensors and facts that :func:`write_weights` wrote. Raises UserError for a file of another ``kind``."""
+    """Read (tensors, facts) from a file of :func:`write_weights`. Raises UserError for facts of another ``kind``."""
     try:
         with safe_open(path, "pt") as file:
             facts = json.loads((file.metadata() or {}).get(FACTS, "{}"))
@@ -108,7 +108,7 @@ def fill_net(net: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path,
 
 
 def load_strict(net: nn.Module, path: str | Path) -> None:
-    """Load a safetensors file into a net (the device may be ``meta``). Raises UserError unless it matches exactly."""
+    """Load a safetensors file into a net (also on the device ``meta``). Raises UserError unless all tensors match."""
     try:
         tensors = load_file(path)
     except (SafetensorError, OSError) as error:
@@ -118,8 +118,7 @@ def load_strict(net: nn.Module, path: str | Path) -> None:
 
 
 def describe_misfit(net_shapes: dict[str, tuple[int, ...]], file_shapes: dict[str, tuple[int, ...]]) -> str:
-    """Return a clause that describes how a file's tensors differ from a net's, both {name: shape}; "" if they are
-    equal."""
+    """Return how a file's tensors differ from a net's, such as "it lacks bias", or "". Both are {name: shape}."""
     missing, unknown = net_shapes.keys() - file_shapes.keys(), file_shapes.keys() - net_shapes.keys()
     differing = {name for name in net_shapes.keys() & file_shapes.keys() if net_shapes[name] != file_shapes[name]}
     for clause, names in (("it lacks", missing), ("the net has no", unknown), ("the shape differs for", differing)):

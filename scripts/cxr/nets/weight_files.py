@@ -22,7 +22,7 @@ _PATTERNS = ("*.safetensors", "pytorch_model*.bin", "*.pth", "*.pt")  # the firs
 
 
 class WeightFiles:
-    """Read the tensors of safetensors or torch files, one at a time; ``shapes``: {name: shape}. Use inside ``with``."""
+    """Tensors of safetensors or torch files, read one at a time inside ``with``. ``shapes``: {name: shape}."""
 
     def __init__(self, *sources: str | Path):
         """``sources``: files, or folders that hold them."""
@@ -72,12 +72,11 @@ class WeightFiles:
         self._stack.close()
 
     def get(self, name: str) -> torch.Tensor:
-        """Return one tensor."""
+        """Return the tensor ``name``."""
         return self._get[name]()
 
     def select_prefix(self, prefix: str) -> "WeightFiles":
-        """Return a view of the tensors whose names begin with ``prefix``, which is removed. It closes with this
-        object."""
+        """Return a view of the tensors whose names begin with ``prefix``, without it. This object closes the view."""
         part = WeightFiles(*self.sources)
         full_names = {name.removeprefix(prefix): name for name in self.shapes if name.startswith(prefix)}
         part.shapes = {short: self.shapes[name] for short, name in full_names.items()}
@@ -93,11 +92,11 @@ def _list_weight_files(source: Path) -> list[Path]:
             for index in source.glob("*.index.json"):
                 _check_complete(index, {path.name for path in paths}, pattern)
             return paths
-    raise UserError(f"{source} holds no weights ({', '.join(_PATTERNS)}): correct the path or download them")
+    raise UserError(f"{source} holds no weights ({', '.join(_PATTERNS)}): correct the path or download weights")
 
 
 def _check_complete(index: Path, file_names: set[str], pattern: str) -> None:
-    """Raise UserError if the index of a checkpoint lists a shard of the pattern's file type that is missing."""
+    """Raise UserError if a checkpoint's index lists a shard, with ``pattern``'s ending, that ``file_names`` lacks."""
     with refuse_unreadable(index, f"{index} is damaged", "download it again", KeyError, AttributeError):
         listed_shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     missing = sorted(name for name in listed_shards - file_names if Path(name).suffix == Path(pattern).suffix)
@@ -137,11 +136,11 @@ def write_json(path: Path, content: dict) -> None:
 
 
 def fill_module(part: torch.nn.Module, weights: WeightFiles, where: str, name_of: Callable[[str], str] = str) -> None:
-    """Load a module's tensors one at a time; ``name_of``: maps their names to those in the files. Raises UserError."""
+    """Load a module's tensors one at a time. ``name_of`` returns a tensor's name in the files. Raises UserError."""
     module_tensors = part.state_dict()
     expected_shapes = {name_of(name): tuple(tensor.shape) for name, tensor in module_tensors.items()}
     if fault := describe_misfit(expected_shapes, weights.shapes):
-        raise UserError(f"{where} holds the weights of another model ({fault}): download it, or make it, again")
+        raise UserError(f"{where} holds the weights of another model ({fault}): download or make the file again")
     with torch.no_grad():
         for name, tensor in module_tensors.items():
             tensor.copy_(weights.get(name_of(name)))

@@ -1,1 +1,1 @@
-"""The stage medground_dataset: joins the verified queries of all sources."""
+"""The stage medground_dataset, which joins the verified queries of all sources."""

@@ -1,4 +1,4 @@
-"""Export of the dataset in formats of other tools: one folder per format, with the images as PNG."""
+"""Export of the dataset in formats of other tools, such as COCO. Each format has a folder with the images as PNG."""
 
 import json
 import shutil
@@ -25,9 +25,9 @@ from cxr.plotting.encoding import encode_image
 from cxr.vlm.conventions import InputSize, find_convention, localization_question
 
 MERGE, MIN_PIXELS = 2, 3136
-"""Qwen's image processors: patches per side that become one token, and smallest area of an image in pixels."""
+"""Qwen's image processors join MERGE × MERGE patches to a token. A resized image has at least MIN_PIXELS pixels."""
 COPIED_FIELDS = ("source", "split", "domain", "modality", "licence", "kind", "trivial")
-"""Fields of a line that every conversation includes."""
+"""Fields of a query's line that are copied into its conversation."""
 PARQUET = {
     "query_id": pl.String,
     "image": pl.Struct({"bytes": pl.Binary, "path": pl.String}),
@@ -36,11 +36,11 @@ PARQUET = {
     "grid": pl.List(pl.List(pl.Int64)),
     **dict.fromkeys(("source", "domain", "modality", "licence", "kind", "image_id"), pl.String),
 }
-"""{column of the format hf: its type}. ``boxes`` are in pixels of the exported image."""
+"""{column: type} of the format ``hf``. ``boxes`` are pixels of the exported image, ``grid`` 1/1000 of its sides."""
 
 
 class ExportedLine(NamedTuple):
-    """A query's line with its image's width and height (px), its boxes in pixels, and their classes."""
+    """The line of a query, its image's width and height (px), the boxes of its answer in pixels, and their classes."""
 
     line: Mapping
     width: int
@@ -54,15 +54,15 @@ class ExportedLine(NamedTuple):
 
 
 def forbids_derivatives(licence: str) -> bool:
-    """Return whether a licence forbids to distribute derivatives of the images, as CC BY-NC-ND does."""
+    """Return whether a licence forbids the distribution of derived images, as CC BY-NC-ND does."""
     return "ND" in licence.upper().replace("-", " ").split()
 
 
 def resized_sides(
     width: int, height: int, patch: int, max_pixels: int, merge: int = MERGE, min_pixels: int = MIN_PIXELS
 ) -> InputSize:
-    """Return the size, in multiples of ``patch * merge``, to which Qwen's processors resize an image. Each side is
-    rounded. An area outside the limits is scaled to the limit."""
+    """Return the (width, height) in pixels to which Qwen's processors resize an image. Each side is rounded to a
+    multiple of ``patch * merge``. An area outside ``min_pixels`` to ``max_pixels`` is scaled to the nearer limit."""
     unit = patch * merge
     sides = np.array([width, height], np.float64)
     resized = np.maximum(unit, np.round(sides / unit) * unit)
@@ -77,8 +77,8 @@ def run(
     *, lines: list[str], regions: list[str], sources: list[str], folder: str, format: str, options: DatasetSettings,
     source_names: list[str], audit: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write one format to ``folder``, which appears only when it is complete. ``audit``: table of experts' votes. With
-    ``options.audited``, the test split is limited to the queries that they accepted."""
+    """Write the dataset in one format to ``folder``, which appears only when it is complete. ``audit``: path of the
+    table of experts' votes. With ``options.audited``, the test split has only queries that the experts accepted."""
     lines_by_split = {Path(path).stem: list(read_lines(path)) for path in lines}
     has_pixels = "pixels" not in options.withhold
     num_unaudited = num_nd = 0
@@ -121,7 +121,7 @@ def _read_samples(
     lines_by_split: Mapping[str, list[dict]], regions: Sequence[str], sources: Sequence[str],
     source_names: Sequence[str], folder: Path, has_pixels: bool,
 ) -> dict[str, list[ExportedLine]]:  # fmt: skip
-    """Return {split: lines with their boxes in pixels}, and write the images as PNG if ``has_pixels``."""
+    """Return {split: queries with their boxes in pixels}. If ``has_pixels``, write the images as PNG to ``folder``."""
     keys = {(line["source"], line["image_id"]) for split_lines in lines_by_split.values() for line in split_lines}
     image_by_key: dict[tuple[str, str], tuple[int, int, dict[int, dict]]] = {}
     for key, picture, rows in read_pictures(source_names, regions, sources, keys):
@@ -141,7 +141,7 @@ def _read_samples(
 
 
 def to_conversation(sample: ExportedLine, options: DatasetSettings) -> Conversation:
-    """Return a line as a question and an answer, whose boxes have the coordinates that ``options`` name."""
+    """Return a query as a question and an answer, whose boxes are in the unit ``options.coordinates``."""
     line = sample.line
     convention = find_convention("grid1000" if options.coordinates == "grid1000" else "pixels_resized")
     if options.coordinates == "pixels_original":
@@ -157,7 +157,7 @@ def to_conversation(sample: ExportedLine, options: DatasetSettings) -> Conversat
 
 
 def _write_instances(path: Path, samples: Sequence[ExportedLine]) -> dict[tuple[str, int], tuple[int, int, int]]:
-    """Write one file of COCO annotations. Return {(image file, region): ids of (annotation, image, category)}."""
+    """Write boxes as a COCO file. Return {(image file, region): (annotation id, image id, category id)}."""
     kinds = make_categories(sorted({label for sample in samples for label in sample.labels}), "region")
     categories = {kind["name"]: kind["id"] for kind in kinds}
     samples_by_image: dict[str, list[ExportedLine]] = defaultdict(list)
@@ -216,7 +216,7 @@ def _write_hf(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]], 
 
 
 def _readme(samples_by_split: Mapping[str, list[ExportedLine]], notes: list[str], format: str, coordinates: str) -> str:
-    """Return the README of the folder: counts, licences, coordinates, and ``notes`` on excluded lines."""
+    """Return the README of the folder: counts, licences, coordinates, and ``notes`` on queries that were left out."""
     counts = ", ".join(f"{name} {len(samples)}" for name, samples in samples_by_split.items())
     all_lines = (sample.line for sample in chain(*samples_by_split.values()))
     licences = Counter((line["source"], line["licence"] or "none stated") for line in all_lines)

@@ -1,4 +1,4 @@
-"""Images for people: a gallery of queries and sensitivity pairs, and the units of the experts' review."""
+"""Images for people: a gallery of queries and of pairs of queries about one image, and items for expert review."""
 
 import hashlib
 from collections import defaultdict
@@ -23,11 +23,12 @@ MAX_OBSERVED = 120  # longest observation of a language model in a caption, in c
 WIDTH = 520  # side of a picture of the gallery, px
 EACH = 3  # images per source (accepted and pairs) and per reason (rejected)
 QUESTION = "Does this query mean exactly the marked boxes?"
-FRAME = 256  # a box's line is 1 px wide for each so many pixels of the image's side
+FRAME = 256  # pixels of the image's side for each pixel of a box's line width
 
 
 Case = tuple[str, Sequence[Mapping], Mapping[str, str]]
-"""(kind, lines, captions) of one image of the gallery. Its kind is accepted, rejected or pair; a pair has two lines."""
+"""(kind, query lines, captions) of a gallery image. The kind is ``accepted``, ``rejected`` or ``pair`` (two
+queries)."""
 
 
 def run(
@@ -57,7 +58,7 @@ def run(
 
 
 def _sample_by_group(rows: Sequence[Mapping], names: tuple[str, ...], seed: int) -> Iterator[Mapping]:
-    """Yield up to :data:`EACH` random rows of every group, at most one per image. ``names``: grouping columns."""
+    """Yield up to :data:`EACH` random rows per group, at most one per image. A group shares the values of ``names``."""
     groups: dict[tuple, list] = defaultdict(list)
     for row in sorted(rows, key=lambda row: stable_hash(seed, "gallery", row.get("query_id", row.get("first")))):
         group = groups[tuple(row[name] for name in names)]
@@ -70,7 +71,7 @@ def _sample_by_group(rows: Sequence[Mapping], names: tuple[str, ...], seed: int)
 def _list_cases(
     accepted: Sequence[Mapping], rejected: Sequence[Mapping], pairs: Sequence[Mapping], lines: Mapping, seed: int
 ) -> Iterator[Case]:
-    """Yield the cases: accepted queries, rejected queries, then pairs. ``lines``: {query id: its line}."""
+    """Yield the gallery's images: accepted queries, rejected queries, then pairs. ``lines``: {query id: its line}."""
     for line in _sample_by_group([line for line in accepted if not line["trivial"]] or accepted, ("source",), seed):
         captions = {name: line["checks"][name] for name in ("verdict", "judge")}
         yield "accepted", (line,), captions | {"reason": _describe_checks(line["checks"])}
@@ -85,7 +86,7 @@ def _list_cases(
 
 
 def _describe_checks(checks: Mapping) -> str:
-    """Return the claims and measurements of the checks in words."""
+    """Return a caption with the claims that a query's verification read, and the measurements of its boxes."""
     observed = checks["observed"]
     effects = [f"{each['effect']:+.1f}" for each in observed if each.get("effect") is not None]
     parts = {
@@ -98,7 +99,7 @@ def _describe_checks(checks: Mapping) -> str:
 
 
 def draw_case(image: np.ndarray, rows: Sequence[Mapping], answers: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return an image uint8 (WIDTH, WIDTH, 3) with numbered candidates (from 1), each answer in its colour."""
+    """Draw the numbered boxes of the candidates on an image, uint8 (WIDTH, WIDTH, 3), with a colour for each answer."""
     colours = {region + 1: colour for answer, colour in zip(answers, ANSWERS, strict=False) for region in answer}
     boxes = {row["region"] + 1: [row[side] for side in CORNERS] for row in rows if row["candidate"]}
     return draw_numbered_boxes(image, boxes, colours, WIDTH, show_numbers=True)
@@ -108,8 +109,8 @@ def run_units(
     *, lines: str, images: list[str], regions: list[str], sources: list[str], units: str, source_names: list[str],
     queries: int, seed: int,
 ) -> None:  # fmt: skip
-    """Write the table of units for the experts' review, with ``queries`` random test queries, or all for 0. Raises
-    UserError if the test split has no query."""
+    """Write the table ``units`` of items that experts review: ``queries`` random test queries, or all if it is 0.
+    Raises UserError if the test split has no query."""
     all_lines = sorted(read_lines(lines), key=lambda line: stable_hash(seed, "audit", line["query_id"]))
     if not all_lines:
         raise UserError(f"{lines} has no query, so there is nothing to review: add a source with a test split")
@@ -137,6 +138,6 @@ def run_units(
 
 
 def _png(image: np.ndarray) -> bytes:
-    """Return a PNG of an image (H, W, 3: R, G, B), or of one bit per pixel (H, W)."""
+    """Encode an image (H, W, 3: R, G, B), or a mask (H, W) with one bit per pixel, as PNG."""
     bits = (cv2.IMWRITE_PNG_BILEVEL, 1) if image.ndim == 2 else ()
     return encode_image(".png", image[..., ::-1] if image.ndim == 3 else image, [cv2.IMWRITE_PNG_COMPRESSION, 6, *bits])

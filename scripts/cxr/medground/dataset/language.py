@@ -1,4 +1,4 @@
-"""Variety and clinical content of the queries' language, compared with class names as texts (paper, Section 3.5)."""
+"""Variety and clinical content of the queries' language, and of texts that are class names (paper, Section 3.5)."""
 
 import re
 from collections import Counter, defaultdict
@@ -24,8 +24,8 @@ SLOTS = ("class", "attribute", "number", "order", "place")
 
 
 class Lexicon:
-    """Known phrases of a source. ``phrases``: {phrase: (slot, concept)}. A slot is the phrase's role in the sentence,
-    one of :data:`SLOTS` or "". A concept is its clinical meaning or ""."""
+    """Phrases that are known in the texts of a source. ``phrases``: {phrase: (slot, concept)}. The slot is the phrase's
+    role in a sentence, one of :data:`SLOTS` or "". The concept is its clinical meaning, such as "size:small", or ""."""
 
     def __init__(self, facts: Facts, domain: str):
         logic, language = map(load_resource, RESOURCE_FILES[:2])
@@ -61,14 +61,14 @@ class Lexicon:
         self.longest = max(len(phrase.split()) for phrase in entry_by_phrase)
 
     def read(self, text: str) -> list[tuple[str, str, str]]:
-        """Split a text into phrases, the longest known ones first, and return (phrase, slot, concept) of each."""
+        """Split a text into the longest known phrases and unknown words. Return (phrase, slot, concept) of each."""
         parts = re.findall(r"[\w&'-]+", text.lower())
         return [(phrase, *(entry or ("", ""))) for phrase, entry in split_phrases(parts, self.phrases, self.longest)]
 
 
 class TextMeasures(NamedTuple):
-    """Measures of a query. ``skeleton``: its text with slots in place of phrases. ``words``, ``concepts``,
-    ``morphology`` and ``spatial``: numbers of words, of clinical concepts, and of words on appearance and on place."""
+    """Measures of a query. ``skeleton``: its text with slots, such as "<class>", in place of known phrases. The other
+    fields count its words, its distinct clinical concepts, and its phrases on appearance and on place."""
 
     text: str
     skeleton: str
@@ -79,7 +79,7 @@ class TextMeasures(NamedTuple):
 
 
 def measure_text(text: str, lexicon: Lexicon, concepts: int | None = None) -> TextMeasures:
-    """Return the measures of one text. ``concepts``: number of concepts if another engine counted them."""
+    """Return the measures of a text. ``concepts``: number of its concepts by scispaCy, or None to count them here."""
     phrases = lexicon.read(text)
     distinct_concepts = {concept for _, _, concept in phrases if concept}
     distinct_concepts |= {phrase for phrase, _, concept in phrases if phrase in lexicon.morphology and not concept}
@@ -91,7 +91,7 @@ def measure_text(text: str, lexicon: Lexicon, concepts: int | None = None) -> Te
 
 
 def summarise(queries: Sequence[TextMeasures]) -> dict:
-    """Return the means and percentages of the measures of a group of queries."""
+    """Return means and percentages of the measures of a group of queries, by column of :data:`LANGUAGE`."""
     count, words = len(queries), sum(query.words for query in queries)
     common = Counter(query.skeleton for query in queries)
     return {
@@ -111,8 +111,8 @@ def run(
     *, lines: list[str], labels: list[str], sources: list[str], entities: list[str], language: str, words: str,
     source_names: list[str],
 ) -> None:  # fmt: skip
-    """Write the measures of queries and label baselines. ``entities``: table of concept counts by scispaCy, or
-    nothing."""
+    """Write the tables ``language`` (measures of queries and of label baselines, whose texts are class names) and
+    ``words`` (frequent words). ``entities``: [scispaCy's table of concept counts] or []."""
     concepts_by_query = dict(read_table(entities[0]).iter_rows()) if entities else {}
     facts = {name: Facts.read(paths[0]) for name, paths in paths_by_source(source_names, sources)}
     files = [(QUERIES, path) for path in lines]

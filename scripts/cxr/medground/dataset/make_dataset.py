@@ -1,4 +1,5 @@
-"""Join the verified queries of all sources, and write splits, baselines, pairs, statistics and the check of counts."""
+"""Join the verified queries of all sources. Write the splits, baselines of class names, pairs of queries for the
+measure Semantic Sensitivity, statistics, and a check that all counts add up."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,21 +24,21 @@ STATISTICS = read_columns("medground_dataset", "statistics")
 CONSERVATION = read_columns("medground_dataset", "conservation")
 UNITS = read_columns("medground_dataset", "units")
 LABEL_FIELDS = ("source", "image_id", "subject_id", "split", "domain", "modality")
-"""Fields that the lines of the baselines generic and class copy from a query's line."""
+"""Fields that lines of the baselines ``generic`` and ``class`` copy from a query about their image."""
 PAIR_OVERLAP = 0.1  # largest IoU of the two answers of a sensitivity pair
 PAIRS_PER_IMAGE = 3  # most sensitivity pairs of an image
 
 
 def answer_words(labels: Iterable[str], facts: Facts) -> str:
-    """Return the class names of an answer's regions, such as "nuclei and rod", from their classes ``labels``."""
+    """Return an answer in words, such as "nuclei and rod". ``labels``: the classes of its regions."""
     nouns, counts = parse_class_words(facts.classes), Counter(labels)
     return " and ".join(nouns[name].many if counts[name] > 1 else nouns[name].one for name in sorted(counts))
 
 
 def make_baseline_lines(source: SimpleNamespace, kind: str) -> Iterator[dict]:
-    """Yield the lines of a label baseline, in which class names stand in place of queries. ``kind`` is generic (the
-    word "region" for all candidates of an image), class (a line per class of an image) or replaced (a line per
-    query)."""
+    """Yield the lines of a label baseline, whose texts are class names in place of queries. ``kind`` is ``generic``
+    (per image one text "region" for all candidates), ``class`` (per image one text for the candidates of each class) or
+    ``replaced`` (per query the class names of its answer)."""
     rows_by_image = group_by_image(source.regions.filter("candidate").iter_rows(named=True))
     for line in source.accepted if kind == "replaced" else ():
         labels = {row["region"]: row["label"] for row in rows_by_image[line["image_id"]]}
@@ -55,8 +56,8 @@ def make_baseline_lines(source: SimpleNamespace, kind: str) -> Iterator[dict]:
 
 
 def sensitivity_pairs(lines: Sequence[Mapping], labels: Mapping[tuple, Mapping], seed: int) -> Iterator[dict]:
-    """Yield pairs of queries, each for one region, about the same test image. Their boxes hardly overlap. ``labels``:
-    {image: {region: its class}}."""
+    """Yield pairs of test queries about the same image, for the measure Semantic Sensitivity. Each query selects one
+    region, and the two boxes hardly overlap. ``labels``: {(source, image id): {region: its class}}."""
     by_image: dict[tuple[str, str], list] = defaultdict(list)
     for line in lines:
         if line["split"] == "test" and line["kind"] == "single" and not line["trivial"]:
@@ -76,15 +77,15 @@ def sensitivity_pairs(lines: Sequence[Mapping], labels: Mapping[tuple, Mapping],
 
 
 def check_conservation(source: SimpleNamespace, split: str) -> list[dict]:
-    """Return the numbers of images, components and queries that entered and left the stages, for one source and split.
-    Raises AssertionError if they differ."""
+    """Return the numbers of images, components and queries that entered the stages and that left them, for one source
+    and split. Raises AssertionError if the two numbers differ."""
     images, rejected, unasked = (part.filter(split=split) for part in (source.images, source.rejected, source.unasked))
     tables, names = (source.without, source.regions, source.dropped), images.select("image_id")
     without_regions, regions, dropped = (table.join(names, on="image_id", how="semi") for table in tables)
     candidate_lines = [line for line in source.queries if line["split"] == split]
     accepted = [line for line in source.accepted if line["split"] == split]
     queried, stages = {line["image_id"] for line in accepted}, Counter(rejected["stage"])
-    # counted from the queries' fates, not as a remainder, so that a lost image is in none of the three
+    # counted, not taken as the remainder, so that a lost image is noticed
     silent = {*unasked["image_id"], *rejected["image_id"]} - queried
     num_candidates, num_made = int(regions["candidate"].sum()), len(candidate_lines)
     num_distractors, num_dropped = len(regions) - num_candidates, len(dropped)
@@ -100,7 +101,8 @@ def check_conservation(source: SimpleNamespace, split: str) -> list[dict]:
 
 
 def _num_requested(per_image: int | None, regions: pl.DataFrame, candidate_lines: Sequence[Mapping]) -> int:
-    """Return the number of queries requested for images with regions. Further ones of a user's table count as well."""
+    """Return how many queries were requested: one per image with regions if ``per_image`` is None, otherwise
+    :func:`count_queries` per image, or the number in a user's table if it is larger."""
     if per_image is None:
         return regions["image_id"].n_unique()
     num_by_image = Counter(line["image_id"] for line in candidate_lines)
@@ -119,9 +121,9 @@ def _conservation_row(source: str, split: str, quantity: str, num_in: int, parts
 def _read_sources(
     source_names: Sequence[str], per_image: int, stated: Sequence[str], files: Mapping[str, list[str]]
 ) -> Iterator[SimpleNamespace]:
-    """Yield a namespace for each source with its name, facts, tables and lines. Its ``per_image`` is None if
-    descriptions are its queries (``stated``). ``files``: {name: paths}, with one path per source for images, and one
-    per source and shard for all other names."""
+    """Yield a namespace for each source with its name, facts, tables and queries. Its ``per_image`` is None if the
+    source is in ``stated``, because its queries are the images' descriptions. ``files``: {name of an input: paths},
+    with one path per source for ``images``, and one path per shard for all other names."""
     parts_by_file = {name: dict(paths_by_source(source_names, paths)) for name, paths in files.items()}
     for source in source_names:
         paths = {name: parts[source] for name, parts in parts_by_file.items()}
@@ -137,8 +139,9 @@ def run(
     *, lines: list[str], labels: list[str], sensitivity: str, units: str, statistics: str, counts: str,
     source_names: list[str], uses: dict[str, str], stated: list[str], per_image: int, seed: int, **files: list[str],
 ) -> None:  # fmt: skip
-    """Write the dataset. Raises AssertionError if counts do not add up. ``uses``: {source: dataset or zero_shot}.
-    ``stated``: sources whose queries are the images' descriptions. ``files``: {name: paths of all shards}."""
+    """Write the dataset. Raises AssertionError if counts do not add up. ``uses``: {source: ``dataset`` or
+    ``zero_shot``}. ``stated``: sources whose queries are the images' descriptions. ``files``: {name of an input: paths
+    for all sources}."""
     lines_by_file: dict[str, list[dict]] = {name: [] for name in FILES}
     baselines: dict[str, list[dict]] = {Path(path).parent.name: [] for path in labels}
     classes, conservation_rows = {}, []

@@ -26,7 +26,8 @@ def _row(table: str, row: str, column: str, paper: object, ours: object, unit: s
 def count_sources(
     names: Sequence[str], images: Sequence[pl.DataFrame], regions: Sequence[pl.DataFrame], excluded: Sequence[int]
 ) -> list[dict]:
-    """Return the rows of :data:`SOURCE_COUNTS` per source and split, and for all. ``excluded``: images per source."""
+    """Return the rows of :data:`SOURCE_COUNTS`: one per source and split, for all splits, and for all sources. Each
+    argument has an entry per source: name, table of images, table of regions, number of excluded images."""
     splits, rows = (*PRINTED_SPLITS.values(), "all"), []
     for name, table, part, num_excluded in zip(names, images, regions, excluded, strict=True):
         split_by_image = dict(table.select("image_id", "split").iter_rows())
@@ -54,7 +55,7 @@ def table1_rows(tables: Mapping, queries: int) -> Iterator[dict]:
 
 
 def table2_rows(tables: Mapping, statistics: pl.DataFrame, domains: Mapping[str, str]) -> Iterator[dict]:
-    """Yield the rows of Table 2: sizes, words per query, and percentages of the domains."""
+    """Yield the rows of Table 2: numbers of images and queries, words per query, and percentages of image domains."""
     printed = tables["table2"]
     total = {row["split"]: row for row in statistics.filter(source="total").to_dicts()}
     for split in ("train", "test"):
@@ -83,7 +84,7 @@ def table5_rows(tables: Mapping, rows: Sequence[Mapping]) -> Iterator[dict]:
 
 
 def table6_rows(tables: Mapping, rates: pl.DataFrame) -> Iterator[dict]:
-    """Yield the rows of Table 6: queries kept by each stage, as a percentage of all candidate queries."""
+    """Yield the rows of Table 6: percentage of candidate queries that are left after each stage of the verification."""
     printed = tables["table6"]
     ours = {(row["source"].lower(), row["split"], row["stage"]): row for row in rates.to_dicts()}
     for name, printed_row in printed["rows"].items():
@@ -104,7 +105,7 @@ def run(
     *, statistics: str, rates: str, images: list[str], excluded: list[str], regions: list[str], source_counts: str,
     comparison: str, source_names: list[str],
 ) -> None:  # fmt: skip
-    """Write the counts of the sources, and the comparison with the paper's tables."""
+    """Write the numbers of images of each source, and the comparison with the paper's tables."""
     printed_tables, statistics_table = load_resource(RESOURCE_FILES[0]), read_table(statistics)
     region_tables = [read_tables(paths) for _, paths in paths_by_source(source_names, regions)]
     num_excluded = [len(read_table(path)) for path in excluded]

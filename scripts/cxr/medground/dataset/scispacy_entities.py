@@ -1,4 +1,4 @@
-"""Clinical concepts found by a user's spaCy pipeline, and linked by scispaCy's linker if the user has its files. spaCy
+"""Clinical concepts in texts, found by a user's spaCy pipeline and, if the user has one, a linker of scispaCy. spaCy
 reads settings and weights of a pipeline folder and runs none of its code. Published linkers contain a pickle
 (``tfidf_vectorizer.joblib``), which may run any code. Nothing is downloaded."""
 
@@ -18,14 +18,14 @@ KEY = "medground.dataset.scispacy"
 LINKER = "scispacy_linker"  # factory of the linker; as a part of a pipeline it would download its files
 LINKED = "kb_ents"  # extension attribute in which the linker stores an entity's [(concept, score)], best first
 FILES = ("nmslib_index.bin", "tfidf_vectorizer.joblib", "tfidf_vectors_sparse.npz", "concept_aliases.json")
-"""Files of a linker, besides the knowledge base ``*.jsonl``."""
-REPLACED_SETTINGS = ("factory", "linker_name", "candidate_generator")  # of a linker, replaced by its files
+"""Files in the folder of a linker, besides its knowledge base ``*.jsonl``."""
+REPLACED_SETTINGS = ("factory", "linker_name", "candidate_generator")  # settings of a linker that its files replace
 RESOURCE_FILES = ("columns/medground_dataset.toml",)
 ENTITIES = read_columns("medground_dataset", "entities")
 
 
 def load_pipeline(path: str, linker: str = "") -> Callable[[Iterable[str]], Iterator[set[str]]]:
-    """Return a function that yields the distinct concepts of each text. ``path``: folder that spaCy saved. ``linker``:
+    """Return a function that yields the set of concepts of each text. ``path``: folder that spaCy saved. ``linker``:
     folder of a linker's files, or "". With a linker, concepts are ids of its knowledge base, and unlinked entities are
     ignored. Without one, a concept is the entity's id or lower-case text. Raises UserError for an unreadable folder."""
     import spacy  # not at the top: the columns are read without spaCy
@@ -37,13 +37,13 @@ def load_pipeline(path: str, linker: str = "") -> Callable[[Iterable[str]], Iter
     if not (folder / "config.cfg").is_file():
         raise UserError(f"{KEY}.pipeline: {folder} has no config.cfg: give a folder to which spaCy saved a pipeline")
     problem = f"{KEY}.pipeline: {folder} cannot be read by spaCy"
-    with refuse_unreadable(folder, problem, "give a pipeline that it can read", KeyError, ImportError):
+    with refuse_unreadable(folder, problem, "give a pipeline of the installed spaCy version", KeyError, ImportError):
         components = spacy.util.load_config(folder / "config.cfg").get("components", {})
         linkers = {name: component for name, component in components.items() if component.get("factory") == LINKER}
         pipeline = spacy.load(folder, exclude=list(linkers))
     if linkers and not linker:
         problem = f"{folder} has the component {next(iter(linkers))!r}, whose files scispaCy would download"
-        raise UserError(f"{KEY}.pipeline: {problem}: place them in a folder and name it in {KEY}.linker")
+        raise UserError(f"{KEY}.pipeline: {problem}: name a folder that has these files in {KEY}.linker")
     link = _linker(linker, pipeline, next(iter(linkers.values()), {})) if linker else lambda doc: doc
     linked = Span.has_extension(LINKED)
 
@@ -60,7 +60,7 @@ def load_pipeline(path: str, linker: str = "") -> Callable[[Iterable[str]], Iter
 def run(
     *, lines: list[str], labels: list[str], model: list[str], entities: str, pipeline: str, linker: str = ""
 ) -> None:
-    """Write the number of concepts of every distinct text; ``model``: files on which the table depends."""
+    """Write the number of concepts in each distinct text. ``model``: the pipeline's files; a change reruns this job."""
     del model
     texts = sorted({line["query"] for path in (*lines, *labels) for line in read_lines(path)})
     counts = [len(concepts) for concepts in load_pipeline(pipeline, linker)(texts)]
@@ -68,7 +68,7 @@ def run(
 
 
 def _linker(path: str, pipeline: "Language", keys: dict) -> Callable[["Doc"], "Doc"]:
-    """Return scispaCy's linker, with the files of the folder ``path`` and the pipeline's settings ``keys`` for it."""
+    """Return scispaCy's linker. ``path``: folder of its files. ``keys``: its settings in the pipeline's config.cfg."""
     from scispacy.candidate_generation import CandidateGenerator, LinkerPaths
     from scispacy.linking import EntityLinker
     from scispacy.linking_utils import KnowledgeBase

@@ -21,7 +21,7 @@ TOKENS = read_columns("medground_dataset", "tokens")
 
 
 def load_tokenizer(path: str) -> "PreTrainedTokenizerBase":
-    """Return the tokenizer of a model's folder, or of a tokenizer.json. Raises UserError if it cannot be read."""
+    """Return the tokenizer in a model's folder or a file tokenizer.json. Raises UserError if it cannot be read."""
     from transformers import AutoTokenizer  # not at the top: the columns are read without it
 
     folder = Path(path).parent if Path(path).is_file() else Path(path)
@@ -31,7 +31,7 @@ def load_tokenizer(path: str) -> "PreTrainedTokenizerBase":
 
 
 def run(*, lines: list[str], tokens: str, tokenizer: str) -> None:
-    """Write the table of token counts of all lines. ``tokenizer``: a model's folder, or its tokenizer.json."""
+    """Write the table ``tokens`` of token counts. ``tokenizer``: a model's folder, or its tokenizer.json."""
     tokenize, convention, rows = load_tokenizer(tokenizer), find_convention(CONVENTION), []
     for path in lines:
         for line in read_lines(path):

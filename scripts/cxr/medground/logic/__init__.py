@@ -1,1 +1,1 @@
-"""The logic of queries: atoms, which are statements about a region, and whether a query has exactly one answer."""
+"""The logic of queries: which regions have an attribute ("size:small"), and whether a query has exactly one answer."""

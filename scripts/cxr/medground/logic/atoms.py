@@ -9,7 +9,7 @@ from cxr.medground.logic.scene import Scene
 
 NO, UNCLEAR, YES = 0, 1, 2  # values of an atom for a region. A conjunction of atoms is their minimum
 DOMAINS_WITHOUT_APPEARANCE = ("cxr",)
-"""Domains whose contrast is not related to findings, so that no query mentions appearance."""
+"""Image domains in which contrast says little about findings, so that no query mentions appearance."""
 OPPOSITE_SIDE = {"left": "right", "right": "left"}
 
 
@@ -20,7 +20,7 @@ class LogicOptions:
     tiny: float = 0.005  # areas below this fraction of the image are tiny
     small: float = 0.03  # areas from tiny up to this fraction are small
     medium: float = 0.15  # areas from small up to this fraction are medium-sized; above it, large
-    size_margin: float = 0.15  # areas this near to a threshold, as a fraction of it, are unclear
+    size_margin: float = 0.15  # sizes are unclear within this fraction of a threshold
     relative_from: int = 4  # fewest regions of a class for which "larger" and "smaller" are defined
     round: float = 0.25  # elongation below which a region is round
     elongated: float = 0.5  # elongation from which a region is elongated; below it, oval
@@ -37,20 +37,20 @@ class LogicOptions:
     relation_gap: float = 0.05  # smallest distance of two centroids for left of and the like, fraction of the side
     nearest_gap: float = 0.2  # fraction by which the next region must be farther away than the nearest one
     contrast_yes: float = 0.8  # contrast from which a region is bright, or dark if negative
-    contrast_no: float = 0.3  # contrast below which it is neither; between the two it is unclear
+    contrast_no: float = 0.3  # contrast below which it is neither bright nor dark; between the two limits it is unclear
     texture_rough: float = 1.3  # texture from which a region is heterogeneous
     texture_even: float = 0.77  # texture up to which a region is homogeneous; between the two it is unclear
 
 
 def atom_family(atom: str) -> str:
-    """Return the family of an atom, which is written ``family:value``; a side of the patient is of the family zone."""
+    """Return the family of an atom "family:value". An atom "side:value" (side of the patient) is in the family zone."""
     name = atom.partition(":")[0]
     return "zone" if name == "side" else name
 
 
 def atom_in_range(value: np.ndarray, low: float, high: float, margins: tuple[float, float]) -> np.ndarray:
-    """Return whether low <= value < high, as NO, UNCLEAR or YES, uint8 (N,). It is unclear for NaN, and for values
-    within a margin of a finite bound. ``margins``: (of low, of high)."""
+    """Return NO, UNCLEAR or YES for each value, uint8 (N,): whether low <= value < high. NaN, and values within a
+    margin of a finite bound, are UNCLEAR. ``margins``: (margin around ``low``, margin around ``high``)."""
     under, over = margins
     sure = (value >= low + under) & (value < high - over)
     ruled_out = (value < low - under) | (value >= high + over)
@@ -63,7 +63,7 @@ def atom_at_least(value: np.ndarray, no: float, yes: float) -> np.ndarray:
 
 
 def evaluate_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
-    """Return {atom: its value for each region, uint8 (N,)} for all atoms that do not relate a region to another one."""
+    """Return {atom: NO, UNCLEAR or YES for each region, uint8 (N,)}, for all atoms about a single region."""
     words = {word for noun in scene.classes.values() for word in (noun.one, *noun.parents)}
     atoms = {f"class:{word}": np.where(scene.of_class(word), YES, NO).astype(np.uint8) for word in sorted(words)}
     parts = (_size_atoms, _shape_atoms, _place_atoms, _appearance_atoms)
@@ -128,8 +128,8 @@ def _appearance_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarr
 
 
 def evaluate_relation(kind: str, reference: int, scene: Scene, numbers: LogicOptions) -> np.ndarray:
-    """Return whether each region has the relation ``kind``, such as left_of, to the region ``reference``, uint8 (N,).
-    The value for the reference itself is NO."""
+    """Return NO, UNCLEAR or YES for each region, uint8 (N,): whether it has the relation ``kind``, such as ``left_of``,
+    to the region with the number ``reference``. The value of the reference itself is NO."""
     if kind != "inside":
         place = scene.cx if kind in ("left_of", "right_of") else scene.cy
         distance = (place - place[reference]) * (-1 if kind in ("left_of", "above") else 1)

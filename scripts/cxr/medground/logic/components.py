@@ -1,4 +1,4 @@
-"""Components of a class's mask, or its instances, and their measurements: centroid, shape, contrast, texture."""
+"""Components of a mask (its connected parts, or its instances) and their measurements: position, shape, contrast."""
 
 import math
 from dataclasses import dataclass
@@ -25,12 +25,12 @@ class Component:
 
     @cached_property
     def points(self) -> tuple[np.ndarray, np.ndarray]:
-        """(rows, columns) of the component's pixels, counted from the corner of the box, int64 (area,) each."""
+        """(rows, columns) of the component's pixels from the upper left corner of the box, two int64 arrays (area,)."""
         return np.nonzero(self.pixels)
 
     @cached_property
     def means(self) -> tuple[float, float]:
-        """(mean row, mean column) of the component's pixels, counted from the corner of the box."""
+        """(mean row, mean column) of the component's pixels, counted from the upper left corner of the box."""
         y, x = self.points
         return int(y.sum()) / self.area, int(x.sum()) / self.area
 
@@ -95,7 +95,7 @@ def find_components(mask: np.ndarray) -> list[Component]:
 
 
 def find_instances(numbers: np.ndarray, mask: np.ndarray) -> list[Component]:
-    """Return the instances that have most of their pixels in the mask of a class, in the same order. ``numbers``:
+    """Return the instances with most of their pixels in the mask of a class, ordered by y1, x1, y2, x2. ``numbers``:
     number of the instance at each pixel, (H, W), 0 outside."""
     rows, columns = np.nonzero(numbers)
     order = np.argsort(numbers[rows, columns], kind="stable")
@@ -111,10 +111,10 @@ def find_instances(numbers: np.ndarray, mask: np.ndarray) -> list[Component]:
 
 
 def contrast_and_texture(component: Component, grey: np.ndarray, taken: np.ndarray) -> tuple[float, float]:
-    """Return (contrast, texture) of a component compared with a surrounding ring of equal area; NaN without a ring.
+    """Return (contrast, texture) of a component compared with a ring of equal area around it; NaN without space for it.
 
     Contrast is the mean grey level inside minus that of the ring, divided by the pooled SD. Texture is the SD inside
-    divided by that of the ring. The ring has the nearest pixels outside all components (``taken``, bool (H, W))."""
+    divided by that of the ring. The ring has the nearest pixels that no component has ``taken``, bool (H, W)."""
     reach = math.ceil(math.sqrt(component.area)) + 3
     x1, y1, x2, y2 = component.box
     y_min, x_min = max(0, y1 - reach), max(0, x1 - reach)

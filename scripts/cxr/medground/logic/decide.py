@@ -1,4 +1,4 @@
-"""The answer of a query, which is the regions that it selects. A query is decidable if it has exactly one answer."""
+"""The answer of a query is the set of regions that it selects. A query is decidable if it has exactly one answer."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ RELATIONS = ("left_of", "right_of", "above", "below", "inside")
 
 @dataclass(frozen=True)
 class Reference:
-    """The region that a relation refers to, described by atoms and at most one ordinal."""
+    """The region to which a relation refers, such as "the largest nucleus": its atoms and at most one ordinal."""
 
     atoms: tuple[str, ...]
     ordinal: str = ""
@@ -33,7 +33,7 @@ class Reference:
 class Query:
     """A query in logical form: a conjunction of atoms, at most one relation to a reference, and at most one ordinal.
 
-    ``ordinal``: a key of :data:`AXES`, or "nearest", which refers to ``reference`` and excludes a ``relation``.
+    ``ordinal``: a key of :data:`AXES`, or "nearest" for the region nearest to ``reference``, without a ``relation``.
     ``nth``: 2 in "the second from the left". ``number``: number of regions that the text states, or 0."""
 
     atoms: tuple[str, ...]
@@ -51,7 +51,7 @@ class Query:
 
 
 class Answer(NamedTuple):
-    """Answer of a query: the numbers of the regions, and the reason why it is not decidable, "" if it is decidable."""
+    """Answer of a query. ``selected``: numbers of regions. ``reason``: why the query is undecidable, or ""."""
 
     selected: tuple[int, ...]
     reason: str = ""
@@ -63,15 +63,15 @@ class Answer(NamedTuple):
 
 
 def answer_from_values(values: np.ndarray) -> Answer:
-    """Return the answer of a conjunction from its value for each region, ``values`` (N,). It is decidable if at least
-    one value is YES and none is UNCLEAR."""
+    """Return the answer of a conjunction of atoms, whose value for each region is in ``values`` (N,). It is decidable
+    if at least one value is YES and none is UNCLEAR."""
     selected = tuple((values == YES).nonzero()[0].tolist())
     return Answer(selected, "doubtful" if (values == UNCLEAR).any() else "" if selected else "empty")
 
 
 def nth_region(value: np.ndarray, regions: Sequence[int], sign: int, nth: int, gap: float, ratio: bool) -> int | None:
-    """Return the nth of ``regions`` in the order of ``sign * value``, or None if its place in this order is uncertain,
-    because a neighbour differs by less than ``gap``. With ``ratio``, ``gap`` is a fraction of the smaller value."""
+    """Return the nth of ``regions`` in the order of ``sign * value``. Return None if there are too few, or if the one
+    before or after it differs by less than ``gap``. With ``ratio``, ``gap`` is a fraction of the smaller value."""
     if len(regions) < max(2, nth) or any(math.isnan(value[region]) for region in regions):
         return None
     order = sorted(regions, key=lambda region: (sign * value[region], region))
@@ -83,19 +83,19 @@ def nth_region(value: np.ndarray, regions: Sequence[int], sign: int, nth: int, g
 
 
 class Decider:
-    """Logic of one image, which finds the answers of queries about it."""
+    """Logic of one image: it decides which regions of a scene a query about the image selects."""
 
     def __init__(self, scene: Scene, numbers: LogicOptions = NUMBERS):
         self.scene, self.numbers = scene, numbers
         self.atoms: Mapping[str, np.ndarray] = evaluate_atoms(scene, numbers)
 
     def conjunction(self, atoms: tuple[str, ...]) -> np.ndarray:
-        """Return a conjunction's value for each region, uint8 (N,). Raises KeyError if the scene lacks an atom."""
+        """Return NO, UNCLEAR or YES per region for all atoms, uint8 (N,). Raises KeyError for an unknown atom."""
         return np.minimum.reduce([np.full(len(self.scene), YES, np.uint8), *(self.atoms[atom] for atom in atoms)])
 
     def is_closed(self, atoms: tuple[str, ...]) -> bool:
-        """Return whether the atoms allow no open class. A class is open if regions of it were dropped because they are
-        too small."""
+        """Return whether all regions that the atoms may mean are known. This is not the case for an open class, of
+        which some regions were dropped because they are too small."""
         class_names = [atom.partition(":")[2] for atom in atoms if atom.startswith("class:")]
         open_classes = [self.scene.classes[name] for name in self.scene.open_classes]
         return not any(all(map(words.includes, class_names)) for words in open_classes)
@@ -106,13 +106,13 @@ class Decider:
         return answer.selected[0] if answer.decidable and len(answer.selected) == 1 else None
 
     def nearest_region(self, regions: tuple[int, ...], reference: int) -> int | None:
-        """Return the region whose centroid is nearest to the reference's; None if another one is nearly as near."""
+        """Return the one of ``regions`` that is nearest to ``reference``, or None if another one is nearly as near."""
         scene, other_regions = self.scene, tuple(region for region in regions if region != reference)
         distance = np.hypot(scene.cx - scene.cx[reference], scene.cy - scene.cy[reference])
         return nth_region(distance, other_regions, 1, 1, self.numbers.nearest_gap, ratio=True)
 
     def ordinal_region(self, regions: tuple[int, ...], name: str, nth: int) -> int | None:
-        """Return the nth of ``regions`` by the ordinal ``name``, such as leftmost, or None if it is uncertain."""
+        """Return the nth of ``regions`` by the ordinal ``name``, such as leftmost, or None if that is uncertain."""
         if nth > self.numbers.farthest_nth:
             return None
         attribute, direction = AXES[name]
@@ -121,7 +121,7 @@ class Decider:
         return nth_region(getattr(self.scene, attribute), regions, direction, nth, gap, ratio=is_area)
 
     def supports(self, query: Query) -> bool:
-        """Return whether the scene has every atom of a query."""
+        """Return whether the scene has every atom of a query and of its reference."""
         return {*query.atoms, *(query.reference.atoms if query.reference else ())} <= self.atoms.keys()
 
     def answer(self, query: Query) -> Answer:
@@ -152,13 +152,13 @@ class Decider:
         return answer
 
 
-ROBUST = 2  # grade of a query that keeps its answer for both shifts
-ANSWER_CHANGES = -1  # grade of a query with another answer for one shift: it is never asked
+ROBUST = 2  # grade of a query that keeps its answer for both shifts of the outlines
+ANSWER_CHANGES = -1  # grade of a query that has another answer after a shift, and is never asked
 
 
 class Outlines:
-    """Grades of one image's queries, by whether their answer stays the same when all outlines are shifted outwards or
-    inwards. ``shifted_rows``: the image's rows in the table of shifted regions. If it is empty, all queries are
+    """Robustness of one image's queries: whether their answers stay the same when all outlines are shifted outwards and
+    inwards. ``shifted_rows``: the image's rows in the table of shifted regions. Without them, all queries are
     robust."""
 
     def __init__(self, image: Mapping, shifted_rows: Sequence[Mapping], facts: Facts, side: int):
@@ -170,8 +170,8 @@ class Outlines:
             self._deciders.append((Decider(build_scene(image, rows, facts, side)), twins))
 
     def grade(self, query: Query, target: tuple[int, ...]) -> int:
-        """Return after how many shifts a query still has the answer ``target``, or ANSWER_CHANGES if a shift gives it
-        another answer."""
+        """Return for how many of the two shifts a query still has the answer ``target`` (ROBUST: both), or
+        ANSWER_CHANGES if a shift gives another answer."""
         grade = self._least
         for decider, twins in self._deciders:
             if not decider.supports(query) or not (answer := decider.answer(query)).decidable:

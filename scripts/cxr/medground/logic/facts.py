@@ -1,4 +1,4 @@
-"""Facts about a source, which its shards store, and readers of tables that several stages share."""
+"""Facts about a source (one set of images with masks), and readers of tables that several stages share."""
 
 import json
 from collections import defaultdict
@@ -23,9 +23,10 @@ MANY = 5  # number of candidates above which an image gets twice as many queries
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about a source. ``labels``: classes in the order of the field ``mask``. ``classes``: {class: {one, many,
-    parents, ask}}. ``fields``: further fields of the shards. ``zones``: labels of the field ``zones``. ``allow``: words
-    that queries may use although they belong to another domain."""
+    """Facts about a source, stored in its shards. ``labels``: its classes in the order of the array ``mask``.
+    ``classes``: {class: {one, many, parents, ask}}. ``fields``: further arrays of the shards. ``zones``: lung zones in
+    the order of the array ``zones``. ``allow``: words that queries may use although they belong to another image
+    domain."""
 
     labels: Sequence[str]
     classes: Mapping[str, Mapping]
@@ -37,12 +38,12 @@ class Facts:
 
     @classmethod
     def from_shard(cls, shard: Shard) -> "Facts":
-        """Return the facts of an open shard."""
+        """Return the facts that an open shard stores."""
         return cls(**json.loads(shard.attrs[FACTS]))
 
     @classmethod
     def read(cls, path: str) -> "Facts":
-        """Return the facts of a shard."""
+        """Return the facts that the shard at ``path`` stores."""
         with Shard(path) as shard:
             return cls.from_shard(shard)
 
@@ -59,7 +60,7 @@ class Planes:
 
 
 def read_planes(shard: Shard, facts: Facts, image_id: str) -> Planes:
-    """Read the arrays of an image from a shard. Raises StoreError for a damaged chunk."""
+    """Read the arrays of an image from a shard. Raises StoreError if they are damaged."""
     masks = dict(zip(facts.labels, shard.get("mask", image_id), strict=True))
     instances = shard.get("instances", image_id) if "instances" in facts.fields else None
     zones = dict(zip(facts.zones, shard.get("zones", image_id), strict=True)) if "zones" in facts.fields else {}
@@ -67,7 +68,7 @@ def read_planes(shard: Shard, facts: Facts, image_id: str) -> Planes:
 
 
 def count_queries(num_candidates: int, per_image: int) -> int:
-    """Return the number of queries for an image: ``per_image``, or twice as many above :data:`MANY` candidates."""
+    """Return how many queries an image gets: ``per_image``, or twice as many above :data:`MANY` possible answers."""
     return 2 * per_image if num_candidates > MANY else per_image
 
 
@@ -90,7 +91,7 @@ def read_regions(path: str | Path) -> dict[str, list[dict]]:
 
 
 def paths_by_source(names: Sequence[str], paths: Sequence[File]) -> Iterator[tuple[str, Sequence[File]]]:
-    """Yield (source, its files). ``paths``: files of all sources, in the order of ``names``, equally many of each."""
+    """Yield (source, its files). ``paths`` lists equally many files for each source, in the order of ``names``."""
     count = len(paths) // max(1, len(names))
     return ((name, paths[at * count : (at + 1) * count]) for at, name in enumerate(names))
 
@@ -108,8 +109,8 @@ def read_pictures(
 
 
 def find_answer(answers: Mapping[str, dict], subject: str, name: str, stage: str) -> dict:
-    """Return the line with a model's answer about the image or query ``name``. ``subject`` is "image" or "query".
-    Raises UserError if there is no answer."""
+    """Return the line with a model's answer about an image or query. ``subject`` is "image" or "query", and ``name``
+    its id. Raises UserError if there is no answer; ``stage``, "queries" or "verification", is for this message."""
     if name not in answers:
         rule = f"medground_{stage}_told"
         raise UserError(f"{rule} has no answer for the {subject} {name}: ask again with `snakemake --forcerun {rule}`")

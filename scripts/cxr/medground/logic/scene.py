@@ -1,4 +1,4 @@
-"""Scenes: the regions of one image as arrays, on which atoms are evaluated, and the words of their classes."""
+"""Scenes, which are the regions of one image as arrays, and the words for their classes."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ MEASURES = ("area", "area_ratio", "cx", "cy", "elongation", "solidity", "contras
 
 @dataclass(frozen=True)
 class ClassWords:
-    """Words of a class: its singular, its plural, and {broader term: its plural} in ``parents``. ``ask``: whether
-    queries may ask for the class. ``inside``: whether queries may say that it lies inside another region."""
+    """Words for a class: its noun as singular and plural, and {broader term: its plural} in ``parents``. ``ask``:
+    whether queries may ask for the class. ``inside``: whether queries may say that it lies inside another region."""
 
     one: str
     many: str
@@ -38,10 +38,10 @@ class Scene:
     the centroid ``cx`` and ``cy``; ``elongation``, ``solidity``, ``contrast`` and ``texture``, NaN if unknown;
     ``edge_gap``, the distance from the box to the image's edge; ``candidate``, whether the region may be an answer.
 
-    ``shares``: fraction of each region in each of ``zones``, (N, Z), or None. ``within``: {(region, other): fraction of
-    the region's pixels inside the other}, None without masks. ``radiological``: whether the image's left is the
-    patient's right, None if unknown. ``open_classes``: classes of which regions were dropped because they are too
-    small. ``extent``: box of the image without padding."""
+    ``label``: class of each region. ``shares``: fraction of each region's area in each of ``zones``, (N, Z), or None.
+    ``within``: {(region, other region): fraction of the first one's area inside the other}, None without masks.
+    ``radiological``: whether the image's left is the patient's right, None if unknown. ``open_classes``: classes of
+    which regions were dropped because they are too small. ``extent``: box of the image without padding."""
 
     label: Sequence[str]
     area: np.ndarray
@@ -67,7 +67,7 @@ class Scene:
         return len(self.label)
 
     def of_class(self, name: str) -> np.ndarray:
-        """Return for each region whether the word ``name`` is the noun of its class or a broader term, bool (N,)."""
+        """Return for each region, bool (N,), whether the word ``name`` is the noun of its class or a broader term."""
         return np.array([self.classes[label].includes(name) for label in self.label], bool)
 
 
@@ -84,7 +84,7 @@ def parse_class_words(classes: Mapping[str, Mapping]) -> dict[str, ClassWords]:
 
 
 def zone_phrases(zone: str) -> tuple[str, ...]:
-    """Return the wordings of a zone, the plainest first."""
+    """Return two wordings of a lung zone, such as "left upper lung zone" and "upper zone of the left lung"."""
     side, level, *_ = zone.split()
     is_base = zone == f"{side} lung base"
     names = (zone, "base") if is_base else (f"{side} {level} lung zone", f"{level} zone")
@@ -92,8 +92,8 @@ def zone_phrases(zone: str) -> tuple[str, ...]:
 
 
 def build_scene(image: Mapping, rows: Sequence[Mapping], facts: Facts, side: int) -> Scene:
-    """Return the scene of an image from its row in the table of images and the rows of its regions, in order. ``side``:
-    side of the frame, px."""
+    """Return the scene of an image. ``image``: its row in the table of images. ``rows``: the rows of its regions, by
+    number. ``side``: side of the frame, px."""
 
     def column(name: str) -> np.ndarray:
         return np.array([np.nan if row[name] is None else row[name] for row in rows], np.float64)
@@ -131,6 +131,6 @@ def build_scene(image: Mapping, rows: Sequence[Mapping], facts: Facts, side: int
 
 
 def region_sides(image: Mapping, rows: Sequence[Mapping], side: int) -> list[str]:
-    """Return the patient's side of each region by its centroid. The image's left must be the patient's right."""
+    """Return the patient's side, "left" or "right", of each region. The image's left must be the patient's right."""
     middle = (image["extent"][0] + image["extent"][2]) / 2 / side
     return [patient_side(row["cx"], middle) for row in rows]

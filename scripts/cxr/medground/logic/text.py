@@ -19,7 +19,7 @@ from cxr.llm.guards import addresses_the_model, neutralize
 Entry = TypeVar("Entry")
 WORD_LIMITS = (4, 60)
 FIELDS = ("queries", "text", "targets", "bbox_2d", "observed", "grounded", "unambiguous")
-"""Field names of models' answers. A text with one in quotes before a colon is taken as an instruction to a model."""
+"""Field names of models' answers. A text with one of them in quotes and a colon counts as an instruction to a model."""
 COORDINATES = re.compile(r"\d|\bbox(?:es)? (?:number|no\.?|[a-z] )|\bbbox|\bcoordinates?\b|\bpixels?\b", re.IGNORECASE)
 MARKS = re.compile(r"[<>{}\[\]\\`*#|_~]|[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 SENTENCE = re.compile(r"[.!?](?=\s+\S)")
@@ -31,8 +31,8 @@ _DENSITY = re.compile(r"the nuclei density in the (upper|lower)?\s?(left|right)?
 
 
 class Description(NamedTuple):
-    """Content of a description. ``number``: number of infected areas, None if it is not stated. ``places``: (levels,
-    side) of each place. In LViT's form, sides are the patient's."""
+    """Content of an image's description. ``number``: number of infected areas, or None. ``places``: (levels, side) of
+    each place, such as (("upper", "middle"), "left"). In LViT's form, sides are the patient's."""
 
     number: int | None
     places: tuple[tuple[tuple[str, ...], str], ...]
@@ -44,7 +44,7 @@ class Description(NamedTuple):
 
 
 def parse_description(text: str) -> Description | None:
-    """Return the content of a description, or None if it has no known form."""
+    """Return the content of a description, or None if it has neither of the two known forms."""
     text = text.strip().lower()
     if match := _DENSITY.fullmatch(text):
         level, side = (part or "" for part in match.groups())
@@ -64,7 +64,7 @@ def parse_description(text: str) -> Description | None:
 
 def parse_statement(text: str, radiological: bool | None) -> Description | None:
     """Return the content of a description that states a number of areas and sides of the patient. Return None for any
-    other description, or if ``radiological`` is not true, so that the image's sides are unknown."""
+    other description, or if ``radiological`` is not true, because the patient's sides on the image are then unknown."""
     description = parse_description(text) if radiological else None
     return description if description is not None and description.number is not None and description.sides else None
 
@@ -75,14 +75,14 @@ def patient_side(x: float, middle: float) -> str:
 
 
 def description_faults(read: Description, sides: Sequence[str]) -> list[str]:
-    """Return the errors of a description: "side" if it names other sides than the regions have, and "number" if it
-    states another number of regions. ``sides``: the patient's side of each region."""
+    """Return the errors of a description ``read``: "side" if it names other sides than the regions have, and "number"
+    if it states another number of regions. ``sides``: the patient's side of each region."""
     return ["side"] * (read.sides != set(sides)) + ["number"] * (read.number != len(sides))
 
 
 def described_zones(read: Description, sides: Sequence[str]) -> Mapping[str, np.ndarray]:
-    """Return {zone: fraction of each region in the zone, float (N,)} that a description implies, with NaN if unknown.
-    The result is empty if the description contradicts the regions, or if no region is alone on its side.
+    """Return {lung zone: fraction of each region in the zone, float (N,)}, as far as a description tells, otherwise
+    NaN. The result is empty if the description contradicts the regions, or if no region is alone on its side.
 
     A region alone on its side lies in the level that the description names there. If it names several levels, these are
     unknown. Regions that share a side are only known to lie in no zone of the other side (fraction 0)."""
@@ -117,7 +117,7 @@ def clean_description(text: str) -> tuple[str, str]:
 
 
 def sides_disagree(text: str, masks: Mapping[str, np.ndarray], radiological: bool) -> bool | None:
-    """Return whether a description names other sides of the patient than the masks have, or None if it names none."""
+    """Return whether a description names other sides of the patient than those with masks, or None if it names none."""
     statement, sides = parse_statement(text, radiological), set()
     if statement is None:
         return None
@@ -128,8 +128,8 @@ def sides_disagree(text: str, masks: Mapping[str, np.ndarray], radiological: boo
 
 
 def split_phrases(parts: list[str], entries: Mapping[str, Entry], longest: int) -> Iterator[tuple[str, Entry | None]]:
-    """Split a text into known phrases, and yield (phrase, its entry). Longer phrases are preferred. An unknown word
-    gives (word, None). ``longest``: number of words of the longest phrase."""
+    """Split a text, given as its words ``parts``, into the longest phrases that ``entries`` has, and yield (phrase, its
+    entry). An unknown word gives (word, None). ``longest``: number of words of the longest phrase in ``entries``."""
     at = 0
     while at < len(parts):
         counts = range(min(longest, len(parts) - at), 0, -1)
@@ -140,7 +140,7 @@ def split_phrases(parts: list[str], entries: Mapping[str, Entry], longest: int) 
 
 
 def find_text_fault(text: str) -> tuple[str, str] | None:
-    """Return (reason, detail) if a text cannot be a query, and None if it can."""
+    """Return (reason, detail), such as ("length", "3 words"), if a text cannot be a query, and None if it can."""
     count = len(text.split())
     if MARKS.search(text):
         return "markup", ""

@@ -1,8 +1,9 @@
-"""Ask a language model that sees images for the queries of shards, with one question per image.
+"""Ask a language model that sees images to write the queries of shards, with one question per image.
 
-Each image gives one line of JSON Lines: image_id; wanted, the number of requested queries; targets, [[number,
-regions]], or null if the model chose them; lost, [[number, reason]] of targets that could not be sampled; described,
-whether the description was sent; answer or null; problem; raw, an unusable answer; attempts; model."""
+The output has a JSON line per image. ``wanted``: number of requested queries. ``targets``: [[number of the query, its
+regions]], or null if the model chose the regions. ``lost``: [[number of the query, reason]] without regions to ask for.
+``described``: whether the image's description was sent. ``answer``: null if none is usable; then ``problem`` says why,
+and ``raw`` is the last answer. ``attempts``: how often the model was asked. ``model``: its name."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -24,13 +25,13 @@ from cxr.medground.queries.written_queries import parse_raw_queries
 
 QUERIES_FACTOR = 4  # most queries of a model that chooses targets, as a multiple of the requested number
 RETRIED_FAULTS = ("markup", "speaks_to_model", "coordinates")
-"""Faults of a text for which the model is asked again. The verification deals with all other faults."""
+"""Faults of a text for which the model is asked again. The verification rejects texts with other faults."""
 TRIES = 12  # draws until a target is new
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionOptions(asking.AskingOptions):
-    """The settings ``medground.queries`` that the questions depend on."""
+    """Options of the model, and the settings ``medground.queries`` that the questions depend on."""
 
     per_image: int
     families: Sequence[str]
@@ -39,8 +40,8 @@ class QuestionOptions(asking.AskingOptions):
 
 
 def build_request(subject: asking.Subject, options: QuestionOptions, prompts: asking.Prompts) -> asking.Request:
-    """Return the request for queries about an image. The model is not asked if there is no target to ask for, or if the
-    description contains instructions to a model."""
+    """Return the request for queries about an image. The model is not asked if no target (set of regions to ask for)
+    could be sampled, or if the description contains instructions to a model."""
     image, facts, source = subject.image, subject.facts, subject.source
     candidates = [row for row in subject.rows if row["candidate"]]
     num_queries = count_queries(len(candidates), options.per_image)
@@ -85,8 +86,8 @@ def build_request(subject: asking.Subject, options: QuestionOptions, prompts: as
 
 
 def answer_schema(numbers: list[int], targets: Sequence[tuple[int, Sequence[int]]] | None, num_queries: int) -> dict:
-    """Return the JSON schema of an answer. Each query has a sampled target, in order, or numbers of candidate boxes if
-    the model chooses. It has no coordinates."""
+    """Return the JSON schema of an answer, a list of texts, each with the numbers of its boxes. The numbers are those
+    of ``targets``, in this order. If it is None, the model chooses any of ``numbers``. An answer has no coordinates."""
     text = {"type": "string", "maxLength": asking.MAX_CHARACTERS}  # empty if the model declines
     if targets is None:
         regions = {"type": "array", "items": {"enum": numbers}, "minItems": 1, "maxItems": len(numbers)}
@@ -100,20 +101,21 @@ def answer_schema(numbers: list[int], targets: Sequence[tuple[int, Sequence[int]
 
 
 def find_contradiction(answer: dict, refusals: Sequence[str] = ()) -> str | None:
-    """Return why an answer that fits the schema is unusable, without quoting its text; None if it is usable."""
+    """Return why an answer is unusable although it fits the schema, or None. The reason does not quote the answer.
+    ``refusals``: beginnings of texts with which models decline."""
     seen_keys: set[tuple] = set()
     for number, query in enumerate(answer["queries"]):
         text = query["text"].strip()
         if len(set(query["targets"])) < len(query["targets"]):
-            return f"queries.{number}: a target twice"
+            return f"queries.{number} names a target twice"
         fault = find_text_fault(text) if text else None
         if fault and fault[0] in RETRIED_FAULTS:
-            return f"queries.{number}: {fault[0]}"
+            return f"queries.{number} has the fault {fault[0]}"
         if text.lower().replace("’", "'").startswith(tuple(refusals)):
-            return f"queries.{number}: a refusal"
+            return f"queries.{number} is a refusal"
         key = (text.lower(), *sorted(query["targets"]))
         if text and key in seen_keys:
-            return f"queries.{number}: a query twice"
+            return f"queries.{number} repeats an earlier query"
         seen_keys.add(key)
     return None
 
@@ -134,8 +136,8 @@ def run(
 def sample_targets(
     forms: FormSearch, num_queries: int, *key: object
 ) -> tuple[list[tuple[int, Target]], list[tuple[int, str]]]:
-    """Return ([(number, target)], [(number, reason)]) for the requested queries of an image. The first list has
-    distinct targets, and the second list the queries without a target. ``key``: parts of the seed."""
+    """Return ([(number, target)], [(number, reason)]) for the requested queries of an image. The targets (sets of
+    regions) are distinct. The second list has the queries without a target. ``key``: parts of the seed."""
     by_kind: dict[str, list[Target]] = defaultdict(list)
     for target in sorted(forms.by_target):
         by_kind[target_kind(target, forms.decider)].append(target)

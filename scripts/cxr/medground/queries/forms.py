@@ -1,5 +1,5 @@
-"""Search for the decidable queries about an image. A target is a set of regions, and a form is a query in logical form
-that selects the target."""
+"""Search for decidable queries about an image, which have exactly one answer. A target is a set of regions, and a form
+is a query in logical form that selects the target."""
 
 import random
 from collections import Counter
@@ -12,7 +12,7 @@ from cxr.medground.logic.atoms import NO, YES, atom_family, evaluate_relation
 from cxr.medground.logic.decide import AXES, RELATIONS, Decider, Query, Reference, answer_from_values
 
 KINDS = {"single": 0.6, "subset": 0.25, "all": 0.15}
-"""{kind: fraction of queries}. The answer is one region, several regions, or all of a class or of the image."""
+"""{kind of answer: fraction of queries}. single: one region; subset: several; all: all of a class or of the image."""
 MAX_ATOMS = 4  # most atoms of a form; atoms that only lengthen its text are added later
 BUDGET = 20_000  # most combinations of atoms that are tried per image
 REFERENCES = 5  # most references tried per image
@@ -26,8 +26,8 @@ Target = tuple[int, ...]
 
 
 def find_references(decider: Decider, draw: random.Random) -> list[tuple[Reference, int]]:
-    """Return up to :data:`REFERENCES` pairs (reference, region). Each reference means one region, by its class and
-    possibly an ordinal."""
+    """Return up to :data:`REFERENCES` pairs (reference, region). A reference describes one region by its class and at
+    most one ordinal, such as "the largest nucleus"."""
     words = [atom for atom in decider.atoms if atom.startswith("class:") and _may_name(atom, decider)]
     reference_by_region: dict[int, Reference] = {}
     options = [Reference((word,), name) for word in words for name in ("", *AXES)]
@@ -39,14 +39,14 @@ def find_references(decider: Decider, draw: random.Random) -> list[tuple[Referen
 
 
 def _may_name(atom: str, decider: Decider) -> bool:
-    """Return whether queries may ask for every class that a class word includes."""
+    """Return whether queries may ask for every class that the word of an atom "class:word" includes."""
     word = atom.partition(":")[2]
     return all(noun.ask for noun in decider.scene.classes.values() if noun.includes(word))
 
 
 class FormSearch:
-    """Search that adds atoms family by family, and drops a conjunction as soon as it selects no region. ``by_target``:
-    {target: its logical forms}. ``spent``: whether :data:`BUDGET` ended the search."""
+    """Search that adds atoms family by family, and drops a conjunction of atoms as soon as it selects no region.
+    ``by_target``: {target: its logical forms}. ``spent``: whether :data:`BUDGET` ended the search."""
 
     def __init__(self, decider: Decider, families: Sequence[str], draw: random.Random, max_atoms: int = MAX_ATOMS):
         self.decider, self.max_atoms, self.families, self.draw = decider, max_atoms, families, draw
@@ -59,7 +59,7 @@ class FormSearch:
         self._relations: dict[tuple[str, int], np.ndarray] = {}
 
     def run(self) -> "FormSearch":
-        """Find the forms of every target, and return this search."""
+        """Find the forms of every target, and return this object."""
         start = np.full(len(self.decider.scene), YES, np.uint8)
         for query, values in self._grown(0, Query(()), start):
             answer = answer_from_values(values)
@@ -99,7 +99,7 @@ class FormSearch:
         if len(query.atoms) + len(option) > self.max_atoms:
             return None
         narrowed = np.minimum(values, self.decider.conjunction(option))
-        # an atom that excludes no region adds nothing here; it may lengthen the query later
+        # an atom that excludes no region may only lengthen the query's text later
         if not (narrowed == YES).any() or (narrowed == values).all():
             return None
         grown = replace(query, atoms=(*query.atoms, *option))
@@ -183,8 +183,8 @@ def mirror_query(query: Query) -> Query:
 
 
 def target_kind(target: Target, decider: Decider) -> str:
-    """Return the kind of a target: single, subset or all. The kind is "" for all candidates of a class that also has
-    distractors or dropped regions, because "all" would include these."""
+    """Return the kind of a target, ``single``, ``subset`` or ``all``. Return "" if the target has all candidates of a
+    class, but "all" would include further regions that may not be answers or were dropped."""
     scene = decider.scene
     if len(target) == 1:
         return "single"

@@ -16,11 +16,11 @@ MIN_WORDS = 4  # fewest words of a query
 FRAMES = (("imperatives", 0.5), ("questions", 0.26), ("phrases", 0.24))
 BARE = 0.5  # probability that a position omits "of the image", in images without sides of the patient
 FRONTED = (0.15, 0.4)
-"""Probabilities that a position begins the sentence. The second is for an ordinal that counts within the position."""
+"""Probabilities that a sentence begins with a position, without and with an ordinal that counts within the position."""
 AMONG = 0.2  # probability that a query with an ordinal names the group first although it need not
 COMPARING = ("higher", "lower than", "nearest", "closest", "contained")
-"""Beginnings of relations that follow "is", not "lies"."""
-NUM_SYNONYMS = 3  # synonyms of a size or shape that queries use; further ones of the lexicon are only understood
+"""Beginnings of relations that follow "is", as in "is higher than", in place of "lies"."""
+NUM_SYNONYMS = 3  # only the first synonyms of a size or shape are written; further ones are understood
 AGREEMENT = {
     "is": ("is", "are"), "box": ("box", "boxes"), "a_box": ("a box", "boxes"), "position": ("position", "positions"),
     "extent": ("extent", "extents"), "Position": ("Position", "Positions"), "Extent": ("Extent", "Extents"),
@@ -83,7 +83,7 @@ class QueryWriter:
         return self.draw.choice(self.grammar["among"]).format(group=group_phrase, which=which)
 
     def phrase(self, query: Query, many: bool, places: Sequence[str], *, image: bool) -> str:
-        """Return the noun phrase of a query, in the plural if ``many``. ``image``: whether to add "on the image"."""
+        """Return a query's noun phrase with its ``places``, as plural if ``many``. ``image``: add "on the image"."""
         adjectives, clause = self._adjectives(query), ""
         if adjectives and not query.ordinal and self.draw.random() < 0.2:
             clause = self.draw.choice(self.grammar["predicate"]["many" if many else "one"])

@@ -1,4 +1,4 @@
-"""Make the queries of one shard by rules, from a language model's answers (vllm), or from a user's table."""
+"""Make the queries of one shard by rules, from a language model's answers (``vllm``), or from a user's table."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -38,8 +38,8 @@ def query_id(image_id: str, query: str, regions: Iterable[int]) -> str:
 
 @dataclass(frozen=True)
 class ImageQueries:
-    """Maker of the queries of one image. ``image``: its row in the table of images. ``rows``: its regions. ``side``:
-    side of its frame, px."""
+    """Maker of the queries of one image. ``image``: its row in the table of images. ``rows``: the rows of its regions.
+    ``side``: side of its frame, px. ``engine`` and ``source`` are fields of the queries' lines."""
 
     image: Mapping
     rows: list[dict]
@@ -94,7 +94,7 @@ class ImageQueries:
         elif faults := description_faults(statement, region_sides(self.image, self.rows, self.side)):
             reason = f"{faults[0]}_disagrees"
         elif self.num_candidates < len(self.rows):
-            reason = "undecidable"  # a distractor is no answer
+            reason = "undecidable"  # "all" would include a distractor
         query = None if reason else written_queries.WrittenQuery(text, tuple(range(len(self.rows))))
         lines, missing = self.write([(0, query, reason)], is_described=True)
         return [line | {"engine": "statements"} for line in lines], missing
@@ -118,7 +118,7 @@ class ImageQueries:
         return line | {"families": sorted(query.query.families()), "logic": asdict(query.query)}
 
     def _line(self, name: str, text: str, kind: str, regions: list[int]) -> dict:
-        """Return the output line of a query, with its fields in order. ``name``: the query's id."""
+        """Return the output line of a query with the id ``name``. The fields have a fixed order."""
         image, region_rows = self.image, [self.rows[region] for region in regions]
         frame_boxes = np.array([[row[corner] for corner in CORNERS] for row in region_rows], np.float64)
         original_boxes = boxes_to_original(frame_boxes, np.reshape(image["to_original"], (2, 3))).tolist()
@@ -138,8 +138,8 @@ def run_shard(
     model_answers: list[str] | None = None,
 ) -> None:  # fmt: skip
     """Write the queries of one shard (JSON Lines) and the requested queries that could not be made. ``statements``:
-    whether the images' descriptions are the queries. ``text_files``: the user's file of the engine table.
-    ``model_answers``: the answers of the engine vllm. Raises UserError if an answer is missing."""
+    whether the images' descriptions are the queries. ``text_files``: [the user's file] for the engine ``table``.
+    ``model_answers``: [file of the model's answers] for ``vllm``. Raises UserError if an answer is missing."""
     queries_by_image = written_queries.read_written_queries(text_files[0]) if text_files else {}
     answers = {line["image_id"]: line for line in read_lines(model_answers[0])} if model_answers else {}
     rows_by_image, shifted_by_image, row_by_image = read_regions(regions), read_regions(shifted), read_images(images)

@@ -1,5 +1,5 @@
-"""Sampling of an image's queries by kind of answer and family of atoms. Robust queries, whose answer stays the same
-when outlines are shifted, come before fragile ones."""
+"""Sampling of an image's queries by kind of answer and by family of atoms, such as size or position. Robust queries,
+whose answer stays the same when outlines are shifted, come before fragile ones."""
 
 import random
 from collections import Counter
@@ -26,7 +26,7 @@ BEST = (ROBUST, True)
 
 
 class SampledQuery(NamedTuple):
-    """A query, its text and its answer. ``kind``: single, subset or all."""
+    """A query in logical form, its text and the regions of its answer, with their ``kind``: single, subset or all."""
 
     kind: str
     target: Target
@@ -52,7 +52,7 @@ class QuerySampler:
 
     def draw(self, number: int) -> SampledQuery | None:
         """Return a new query, robust if possible. Return None if no form is left, or if one more fragile query would
-        exceed the limit. ``number``: number of the query, part of the seed."""
+        exceed the fraction ``fragile``. ``number``: number of the query, part of the seed."""
         draw = make_rng(*self.key, number)
         best: tuple[tuple[int, bool], str, Target, Query] | None = None
         for kind, target, form in self._tried(draw):
@@ -75,7 +75,7 @@ class QuerySampler:
         return SampledQuery(kind, target, *self._worded(form, target, kind, draw))
 
     def _tried(self, draw: random.Random) -> Iterator[tuple[str, Target, Query]]:
-        """Yield (kind of answer, target, form) of unused forms, in the order in which they are tried."""
+        """Yield random unused forms as (kind of answer, target, form), with a preference for forms of few atoms."""
         kind = ""
         for at in range(TRIES if self.by_kind else 0):
             if at % TRIES_A_KIND == 0:
@@ -90,7 +90,8 @@ class QuerySampler:
                     yield kind, target, form
 
     def _rank(self, target: Target, form: Query) -> tuple[int, bool]:
-        """Return (grade of a form, whether left and right matter for its answer or do not occur in it)."""
+        """Return (grade, is_specific) of a form. It is specific unless it names left or right, but would have the same
+        answer with both exchanged. The grade is that of :meth:`Outlines.grade`."""
         if (target, form) not in self._ranks:
             mirrored_form = mirror_query(form)
             says = mirrored_form == form or self.decider.answer(mirrored_form).selected != target
@@ -124,7 +125,7 @@ class QuerySampler:
         return _drop_all(form), text
 
     def _counted(self, form: Query, target: Target, kind: str, draw: random.Random) -> Query:
-        """Return a form to which the number of regions may have been added. The number -1 stands for "all"."""
+        """Return the form, perhaps with the number of its regions. The number -1 stands for the word "all"."""
         may_state_number = "number" in self.options.families and self.decider.is_closed(form.atoms)
         if len(target) == 1 or not may_state_number or form.ordinal:
             return form
@@ -144,7 +145,7 @@ class QuerySampler:
 
 
 def _drop_all(form: Query) -> Query:
-    """Return a form with the number 0 in place of -1, which stands for "all"."""
+    """Return a form with the number 0, for no stated number, in place of -1 for the word "all"."""
     return replace(form, number=max(0, form.number))
 
 

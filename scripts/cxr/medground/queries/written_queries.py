@@ -1,5 +1,5 @@
-"""Queries that the rules did not write. They come from a user's table, which is JSON Lines or the paper's raw form, or
-from a language model's answers."""
+"""Queries that a user or a language model wrote. A user's table is a JSON Lines file, or a folder in the paper's raw
+form (``Question:`` and ``Answer:`` lines)."""
 
 import json
 import re
@@ -21,12 +21,12 @@ from cxr.medground.logic.facts import GRID_CORNERS
 KEY = "medground.queries.table"
 RESOURCE_FILES = ("columns/medground_queries.toml",)
 UNUSED = read_columns("medground_queries", "unused")
-"""Columns of the table of unused texts."""
+"""Columns of the table of texts that did not become queries."""
 _RAW = re.compile(r"Question:\s*(.+?)\s*\n\s*Answer:\s*(.+?)\s*(?=\n\s*Question:|\Z)", re.DOTALL)
 
 
 class WrittenQuery(NamedTuple):
-    """A text with its answer: numbers of regions, or boxes on the grid of 1000."""
+    """A text with its answer: numbers of regions, or, if they are None, boxes on the grid of 1000."""
 
     text: str
     regions: tuple[int, ...] | None
@@ -71,8 +71,8 @@ def parse_raw_queries(text: str) -> Iterator[WrittenQuery]:
 
 
 def match_regions(query: WrittenQuery, rows: Sequence[Mapping]) -> tuple[tuple[int, ...], list[list[int]]]:
-    """Return (regions, boxes on the grid of 1000) of a query. There are no regions if one of its boxes is not exactly
-    the box of a candidate."""
+    """Return (numbers of the regions, boxes on the grid of 1000) of a query's answer. There are no regions if one of
+    its boxes is not exactly that of a region that may be an answer. ``rows``: the rows of the image's regions."""
     if query.regions is not None:
         row_by_region = {row["region"]: row for row in rows}
         region_rows = [row_by_region[region] for region in query.regions if region in row_by_region]
@@ -115,8 +115,8 @@ def run_unused(
 
 
 def parse_answer(line: Mapping) -> Iterator[Request]:
-    """Yield a request for each query that a model was asked for, and for each further query that it wrote, from the
-    line of its answer."""
+    """Yield a request for each query that a model was asked for, and for each further one that it wrote. ``line``: a
+    line of the file of :mod:`cxr.medground.queries.ask_model`."""
     for number, reason in line["lost"]:
         yield number, None, reason
     numbers = range(line["wanted"]) if line["targets"] is None else [at for at, _ in line["targets"]]

@@ -1,1 +1,1 @@
-"""The stage medground_regions: connected components become boxes with attributes."""
+"""The stage medground_regions, in which connected components become boxes with attributes."""

@@ -38,8 +38,8 @@ OPEN_FRACTION = 0.01  # a class is open if more than this fraction of its area w
 
 
 def box_on_grid(box: Sequence[int], side: int) -> tuple[int, int, int, int]:
-    """Return a box in frame pixels on the grid of 1000 cells per ``side``. Both boxes are half-open (x1, y1, x2, y2).
-    The result is rounded outwards and never empty."""
+    """Convert a box from pixels of a frame with this ``side`` to the grid of 1000 cells per side. Both boxes are
+    half-open (x1, y1, x2, y2). The result is rounded outwards and never empty."""
     x1, y1, x2, y2 = (int(edge) for edge in box)
     low = [max(0, min(GRID - 1, GRID * edge // side)) for edge in (x1, y1)]
     high = [min(GRID, -(-GRID * edge // side)) for edge in (x2, y2)]
@@ -56,7 +56,7 @@ def measure_image(row: Mapping, planes: Planes, options: RegionsSettings, seed: 
         twin_by_region = _match_twins(components, shifted_components, planes.picture.shape[0])
         for shifted_row in rows_at_px:
             twin = twin_by_region.get(shifted_row["region"], len(rows))
-            # a dropped component that grew matches no region
+            # indices from len(rows) on are dropped components, not regions
             shifted_rows.append(shifted_row | {"px": px, "twin": twin if twin < len(rows) else None})
     return rows, dropped_rows, shifted_rows
 
@@ -65,7 +65,7 @@ Components = list[tuple[str, Component]]  # (class, component) of all components
 
 
 def _number_planes(components: Components, side: int) -> dict[str, np.ndarray]:
-    """Return {class: int32 (side, side)}: the number of the component plus 1 at each pixel, 0 without a component."""
+    """Return {class: int32 (side, side)}, the index of the component at each pixel plus 1, or 0 without a component."""
     planes: dict[str, np.ndarray] = {}
     for number, (label, component) in enumerate(components, 1):
         plane = planes.setdefault(label, np.zeros((side, side), np.int32))
@@ -74,7 +74,8 @@ def _number_planes(components: Components, side: int) -> dict[str, np.ndarray]:
 
 
 def _match_twins(before: Components, after: Components, side: int) -> dict[int, int]:
-    """Return {index of a shifted component: index of the original one} for pairs that overlap only each other."""
+    """Return {index in ``after``: index in ``before``} of components of an image before and after a shift of the
+    outlines. Only pairs that overlap no other component of their class are matched."""
     planes, nothing = _number_planes(before, side), np.zeros((side, side), np.int32)
     pixels = (planes.get(label, nothing)[component.window][component.pixels] for label, component in after)
     overlaps = [np.setdiff1d(values, [0]).tolist() for values in pixels]

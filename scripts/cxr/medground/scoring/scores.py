@@ -1,4 +1,4 @@
-"""Scores of each run's answers to the test split, and a table of all runs, blind baselines and the paper's models."""
+"""Scores of each run (a model's answers to the test split), compared with blind baselines and the paper's models."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,8 +50,9 @@ NO_BOXES = np.zeros((0, 4), np.int64)
 
 
 def read_baselines(regions: Sequence[str], train: str) -> tuple[dict[Key, np.ndarray], dict[str, np.ndarray]]:
-    """Return the boxes that blind baselines answer: {(source, image id): candidates, largest first} and {source: mean
-    box of the training lines}."""
+    """Return the boxes with which blind baselines answer: {(source, image id): boxes of the candidates, which are
+    regions that may be answers, largest first} and {source: mean box of the training queries}. ``train``: file of
+    training queries."""
     candidates: dict[Key, np.ndarray] = {}
     for path in regions:
         table = read_table(path).filter("candidate")
@@ -99,8 +100,8 @@ def score_queries(
 
 
 def _read_answer_line(line: Mapping | None) -> dict:
-    """Return the content of an answer. ``found``: its boxes in the model's convention. ``paper``: its boxes if every
-    number is read on a grid of 1000, as in the paper."""
+    """Return the content of a model's answer. ``found``: its boxes, with coordinates in the model's own convention.
+    ``paper``: its boxes if every number is read as 1/1000 of a side, as in the paper."""
     if line is None or line["failure"]:
         reason, convention = (line["failure"], line["convention"]) if line else ("not_given", "")
         answer = {"convention": convention, "outcome": "failed", "reason": reason, "notes": []}
@@ -113,8 +114,8 @@ def _read_answer_line(line: Mapping | None) -> dict:
 
 
 def scores(table: pl.DataFrame, options: ScoringOptions, seed: int) -> Iterator[dict]:
-    """Yield a row of :data:`SCORES` for each source, and for all sources together. There is one row for each of
-    :data:`PARTS` that has a query."""
+    """Yield rows of :data:`SCORES` for each source and for all sources together: one for each part of the queries in
+    :data:`PARTS` that is not empty."""
     columns = ["iou", "acc", "matched", "paper", "unreadable", *BLIND]
     table = table.with_columns(
         acc=(pl.col("iou") > options.tau).cast(pl.Float64),
@@ -143,8 +144,8 @@ def _nulls(values: np.ndarray) -> list[float | None]:
 def sensitivity(
     pairs: Sequence[Mapping], table: pl.DataFrame, truth: Mapping[str, np.ndarray], options: ScoringOptions, seed: int
 ) -> Iterator[dict]:
-    """Yield a row of :data:`SENSITIVITY` for each source, kind of pair and threshold. Semantic Sensitivity is the
-    percentage of pairs of which both answers are correct. ``truth``: {query id: its true boxes}."""
+    """Yield a row of :data:`SENSITIVITY` for each source, kind of pair (:data:`CLASSES`) and threshold. Semantic
+    Sensitivity is the percentage of pairs of which both answers are correct. ``truth``: {query id: its true boxes}."""
     rows = {row["query_id"]: row for row in table.iter_rows(named=True)}
     ious = {query_id: row["iou"] for query_id, row in rows.items() if row["iou"] is not None}
     scored_pairs = [pair for pair in pairs if {pair["first"], pair["second"]} <= ious.keys()]
@@ -175,13 +176,13 @@ def run_scores(
     pairs_scored: str, options: ScoringOptions, seed: int, audit: Sequence[str] = (), sampled: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Score the ``answers`` to the test ``lines``, and write tables of queries, scores and Semantic Sensitivity.
-    ``train``: lines for the mean box. ``audit``: votes of experts; only accepted queries are scored. ``sampled``: the
-    queries that were asked, if not all were. Raises UserError for answers to other queries."""
+    ``train``: training lines, for the mean box. ``audit``: [experts' votes]; only accepted queries are scored.
+    ``sampled``: [the queries that were asked], if not all were. Raises UserError for answers to queries of no line."""
     refuse_empty(lines, "to score")
     test_lines = list(read_lines(lines))
     answer_by_id = {line["sample_id"]: line for line in read_lines(answers)}
     if unknown := answer_by_id.keys() - {line["query_id"] for line in test_lines}:
-        raise UserError(f"{answers} answers the query {min(unknown)}, which is not in {lines}: ask again")
+        raise UserError(f"{answers} answers the query {min(unknown)}, which {lines} lacks: delete {answers} and rerun")
     scored_lines = keep_audited(test_lines, audit[0]) if audit else test_lines
     if sampled:
         sampled_ids = {line["query_id"] for line in read_lines(sampled[0])}
@@ -196,8 +197,8 @@ def run_scores(
 
 
 def matched_iou(predicted: np.ndarray, reference: np.ndarray) -> float:
-    """Return the largest sum of IoU over one-to-one matches of boxes, divided by the larger number of boxes. It is 0
-    without boxes."""
+    """Return the largest sum of IoU over one-to-one matches of boxes, divided by the larger number of boxes, or 0 if
+    there is no box on one side."""
     if not len(predicted) or not len(reference):
         return 0.0
     table = box_iou(predicted.astype(np.float64), reference.astype(np.float64))
@@ -207,8 +208,8 @@ def matched_iou(predicted: np.ndarray, reference: np.ndarray) -> float:
 def mean_with_interval(
     values: np.ndarray, subjects: Sequence[str], *, replicates: int, level: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (mean, lower end, upper end) of each column of ``values`` (N, K), each (K,). NaN is ignored. The interval
-    is a bootstrap over subjects."""
+    """Return (means, lower ends, upper ends) of the columns of ``values`` (N, K), three arrays (K,). NaN is ignored.
+    The ends are those of a bootstrap interval over ``subjects``, which has the subject of each row."""
     has_value = ~np.isnan(values)
     _, subject = np.unique(np.asarray(subjects, str), return_inverse=True)
     count = int(subject.max(initial=-1)) + 1
@@ -220,7 +221,7 @@ def mean_with_interval(
 
 
 def both_correct(pairs: Sequence[Mapping], ious: Mapping[str, float], tau: float) -> np.ndarray:
-    """Return for each pair whether both IoUs exceed ``tau``, as 1 or 0, float64 (N,)."""
+    """Return 1 for each pair of queries of which both IoUs exceed ``tau``, otherwise 0, float64 (N,)."""
     return np.array([float(min(ious[pair["first"]], ious[pair["second"]]) > tau) for pair in pairs])
 
 
@@ -229,7 +230,7 @@ def _row(by: str, table: str, model: str, source: str, number: int | None, *valu
 
 
 def run_rows(run: str, scores: pl.DataFrame, pairs: pl.DataFrame, tau: float) -> Iterator[dict]:
-    """Yield the rows of a run: mean IoU and Semantic Sensitivity at ``tau``, each with its blind baselines."""
+    """Yield a run's rows of the comparison: mean IoU and Semantic Sensitivity at ``tau``, each with blind baselines."""
     for row in scores.filter(part="all").iter_rows(named=True):
         yield _row("ours", "iou", run, row["source"], row["queries"], row["iou"], row["iou_low"], row["iou_high"])
         for name in (name for name in BLIND if row[name] is not None):
@@ -266,7 +267,7 @@ def run_comparison(
     tau: float, zero_shot: list[str] | None = None,
 ) -> None:  # fmt: skip
     """Write one table with the scores of the runs, of the blind baselines and of the paper's models. ``zero_shot``:
-    scores of ``zero_shot_runs`` on zero-shot sources."""
+    score tables of ``zero_shot_runs`` on sources that no training uses."""
     rows = []
     for run, scores, pairs in zip(runs, scored, pairs_scored, strict=True):
         rows += run_rows(run, read_declared(scores, SCORES), read_declared(pairs, SENSITIVITY), tau)

@@ -1,1 +1,1 @@
-"""The stage medground_sources: reads each source into shards of images and masks."""
+"""The stage medground_sources, which reads each source into shards of images and masks."""

@@ -1,4 +1,4 @@
-"""The source cells, which draws synthetic microscopy images with exact instances. It needs no files."""
+"""The source ``cells``: synthetic microscopy images with exact instance masks. It needs no files."""
 
 from collections.abc import Iterator
 from functools import partial

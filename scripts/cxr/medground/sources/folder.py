@@ -1,4 +1,4 @@
-"""Sources of the kinds folder and boxes, which are tables of images with masks or with boxes."""
+"""Sources of kind ``folder`` (a table of images with masks) and of kind ``boxes`` (a table of images with boxes)."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ PATHS = ("image_path", "mask_path")
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the manifest. ``line`` is its line number, and ``files`` has the resolved path of each path column."""
+    """A row of the manifest. ``line``: its line number. ``files``: {path column: the path, resolved}."""
 
     line: int
     cells: Mapping[str, str]
@@ -76,22 +76,23 @@ def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
         image_id = row["image_id"] or clean_id(Path(image.replace("\\", "/")).stem)
         same = rows_of[image_id]
         if same and (image, split) != (same[0].files["image_path"].path, same[0]["split"]):
-            raise UserError(f"{key}: lines {same[0].line} and {line} give {image_id!r} two files or splits: rename one")
+            raise UserError(f"{key}: lines {same[0].line} and {line} give {image_id!r} two files or splits: keep one")
         if kind == "folder" and any(row["class"] == earlier["class"] for earlier in same):
-            raise UserError(f"{key}: line {line} repeats the class {row['class']!r} of {image_id!r}: remove one row")
+            raise UserError(f"{key}: line {line} repeats the class {row['class']!r} of {image_id!r}: remove a line")
         same.append(row)
         subject = row["subject_id"] or image_id
         first_split, first_line = subjects.setdefault(subject, (split, line))
         if first_split != split:
             lines = f"lines {first_line} and {line}"
-            raise UserError(f"{key}: {lines} put {subject!r} into {first_split} and {split}: use one split")
+            raise UserError(f"{key}: {lines} put the subject {subject!r} into {first_split} and {split}: use one split")
     for note, differing_lines in differences.items():
         log.warning("%s: %s, and that file is used: %s", key, note, listed_lines(differing_lines))
     return dict(sorted(rows_of.items()))
 
 
 def read_folder_image(image_id: str, rows: list[Row], options: Mapping) -> Image:
-    """Read the image that some rows of a manifest describe. Raises Rejected if it cannot be used."""
+    """Read an image with its masks or boxes. ``rows``: its rows of the manifest. ``options``: settings of the source.
+    Raises Rejected if a file or row cannot be used."""
     first = rows[0]
     picture = pixels.read_image(first.file("image_path"))
     masks, instances, boxes = {}, None, None

@@ -1,7 +1,8 @@
-"""Results of the system ILS. Its lesion masks are the source ``ils``, and its anatomy serves other radiographs.
+"""Results of ILS, the lesion segmentation of this project. Its lesion masks are the source ``ils``, and its anatomy
+(lung zones, organs, anomaly map) serves other sources of radiographs.
 
-The anatomy (lung zones, organs, anomaly map) comes from an ILS run over the same images. An image is looked up by its
-file, otherwise by its id. The pixels are compared, so that a different image with the same name is never used."""
+The anatomy comes from an ILS run over the same images. An image is looked up by its file, otherwise by its id. The
+pixels are compared, so that a different image with the same name is never used."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,8 +61,8 @@ def _image(row: Mapping, findings: list[dict], lesions: Shard, frames: Shard, or
 
 
 class IlsResults:
-    """Results of an ILS run over another source's radiographs. ``inputs`` names the files of each stage as
-    ``film_{stage}``. The files stay open until ``stack`` is closed."""
+    """Results of an ILS run over another source's radiographs. ``inputs``: {"film_{stage}": files of this ILS stage}.
+    The files stay open until ``stack`` is closed."""
 
     def __init__(self, inputs: Mapping, stack: ExitStack):
         self._image_by_path: dict[str, str] = {}
@@ -76,8 +77,8 @@ class IlsResults:
 
     def add_anatomy(self, image: Image, shape: tuple[int, int]) -> Image:
         """Return an image with zones, organs and anomaly map of the same radiograph, resampled to the image's frame. If
-        there are none, only the image's state ``anatomy`` is set. ``shape``: (rows, columns) before the image was
-        fitted to the frame."""
+        ILS has none, only the field ``anatomy`` is set, to ABSENT or DIFFERENT. ``shape``: (rows, columns) before the
+        image was fitted to the frame."""
         name = self._image_by_path.get(os.path.realpath(image.path), image.image_id)
         if name not in self._shards_by_image:
             return replace(image, anatomy=ABSENT)

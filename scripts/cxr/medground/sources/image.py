@@ -79,8 +79,8 @@ def cut_tiles(image: Image, side: int) -> list[Image]:
 
 
 def fit_to_frame(image: Image, side: int, *, is_tile: bool = False) -> Image:
-    """Return an image in a square frame of ``side`` pixels, with its ``extent``. An image is scaled and centred. A tile
-    is placed at the upper left without scaling."""
+    """Place an image in a square frame of ``side`` pixels and set its ``extent``. A whole image is scaled and centred.
+    A tile keeps its scale and is placed at the upper left."""
     height, width = image.picture.shape[:2]
     scale = side / max(height, width)
     new = (width, height) if is_tile else (max(1, round(width * scale)), max(1, round(height * scale)))

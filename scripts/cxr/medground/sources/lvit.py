@@ -1,4 +1,5 @@
-"""Sources in LViT's layout, with descriptions of images: ``{Train,Val,Test}_Folder/{img,labelcol,*_text.xlsx}``."""
+"""Sources of kind ``lvit``. Each folder ``{Train,Val,Test}_Folder`` has images (``img``), masks (``labelcol``) and a
+workbook with descriptions of the images."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -25,7 +26,7 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except Exception as error:  # openpyxl raises KeyError, BadZipFile, ValueError ...
         refuse_machine_fault(path, error)
-        message = f"{key}: {path.name} cannot be read as a workbook ({type(error).__name__}): save it as .xlsx again"
+        message = f"{key}: {path.name} cannot be read as a workbook ({type(error).__name__}): save an .xlsx file"
         raise UserError(message) from None
     try:
         for sheet in book.worksheets:
@@ -39,7 +40,7 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
                 cells = ["" if cell is None else str(cell).strip() for cell in row] + [""] * len(head)
                 stem = clean_id(Path(cells[image].replace("\\", "/")).stem)
                 if stem in description_by_stem:
-                    raise UserError(f"{key}: row {line} of {path.name} repeats the image {stem!r}: remove one")
+                    raise UserError(f"{key}: row {line} of {path.name} repeats the image {stem!r}: remove a row")
                 description_by_stem |= {stem: cells[description]} if stem else {}
             return description_by_stem
     finally:
@@ -71,7 +72,7 @@ def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, I
         for image_id in sorted(images.keys() | text_by_image.keys()):
             if split_by_image.setdefault(image_id, split) != split:
                 raise UserError(
-                    f"{key}: {image_id!r} is in the splits {split_by_image[image_id]} and {split}: remove one"
+                    f"{key}: {image_id!r} is in the splits {split_by_image[image_id]} and {split}: keep one of them"
                 )
             stem, text = text_by_image.get(image_id, (image_id, ""))
             mask = next((masks[name] for name in (stem, PREFIX + image_id, image_id) if name in masks), None)

@@ -1,4 +1,4 @@
-"""Sources of the kind medsegbench, which are the published npz files. They are read image by image."""
+"""Sources of kind ``medsegbench``: the npz files that MedSegBench published. They are read image by image."""
 
 import hashlib
 import math
@@ -55,7 +55,7 @@ class Member:
             raise self.fault(f"is not uint8 stored by rows (type {dtype})", "give the published file")
 
     def fault(self, problem: str, remedy: str = "download the file again") -> UserError:
-        """Return the error that this array has a ``problem``."""
+        """Return a UserError that names the file, this array, the ``problem`` and the ``remedy``."""
         return UserError(f"{Path(str(self._archive.filename)).name}: the member {self.name} {problem}: {remedy}")
 
     @contextmanager

@@ -64,7 +64,7 @@ def read_mask(path: Path) -> np.ndarray:
 def _palette_indices(path: Path) -> np.ndarray | None:
     """Return the palette's index at each pixel, with 0 for background, or None if the image has no palette.
 
-    If a palette has black and one other colour, and black is not index 0, either may be the background. The colour with
+    If a palette has black and one other colour, and black is not index 0, either may be the background. The one with
     which the mask does not look inverted is chosen. Raises Rejected if both or none qualify, or for several pages."""
     indices = None
     try:
@@ -93,8 +93,8 @@ def _palette_indices(path: Path) -> np.ndarray | None:
 
 
 def _plane_from_colours(values: np.ndarray) -> np.ndarray:
-    """Return the plane (H, W) of a mask, of which all colour channels must be equal. In a mask of black and one other
-    colour, the coloured, visible pixels are foreground. Raises Rejected for more colours."""
+    """Reduce a mask file's pixels to one plane (H, W). Equal colour channels give their value. If a mask has black and
+    one other colour, the visible pixels of that colour are foreground. Raises Rejected for more colours."""
     if values.ndim == 2:
         return values
     if values.shape[2] == 4:
@@ -225,7 +225,7 @@ def read_dicom_values(path: Path) -> np.ndarray:
 
 def read_image(path: Path) -> np.ndarray:
     """Read an image as uint8 (H, W, 3). In a DICOM radiograph, bones become white and padding becomes 0. If values have
-    more than 8 bits, :data:`PERCENTILES` become 0 and 255. Raises Rejected with a reason of the stage frames if the
+    more than 8 bits, :data:`PERCENTILES` become 0 and 255. Raises Rejected with a reason of the stage ``frames`` if the
     file cannot be used, and UserError if DICOM decoders are not installed."""
     if not is_dicom(path):
         values = to_grey8(read_array(path))

@@ -1,7 +1,7 @@
 """Read one source, and write its shards of images and masks, its table of images and its table of excluded images.
 
-A shard is an HDF5 file with the key ``image_id``. Its fields are picture uint8 (S, S, 3) and mask bool (K, S, S),
-packed into bits. Some sources add instances uint16 (S, S), zones bool (Z, S, S), organs bool (3, S, S) or anomaly uint8
+A shard is an HDF5 file with the key ``image_id``. Its fields are picture uint8 (S, S, 3) and mask bool (K, S, S), for K
+classes, as bits. Some sources add instances uint16 (S, S), zones bool (Z, S, S), organs bool (3, S, S) or anomaly uint8
 (S, S), which are 0 if unknown. The attribute ``facts`` is :class:`cxr.medground.logic.facts.Facts` as JSON."""
 
 import hashlib
@@ -64,8 +64,8 @@ def _labels_and_words(source: Mapping) -> tuple[list[str], dict[str, dict]]:
 def _list_readers(
     name: str, source: Mapping, manifest: Mapping[str, list[Row]], options: SourcesSettings, seed: int, inputs: Mapping
 ) -> Iterator[tuple[str, ImageReader]]:
-    """Return (image id, function that reads the image) for each image of a source. ``source`` has the settings of the
-    source and the settings of all masks."""
+    """Return (image id, function that reads the image) for each image of a source. ``source``: the settings of the
+    source, with the settings that hold for the masks of all sources."""
     if source["kind"] == "cells":
         return read_cells(options.cells, seed)
     if source["kind"] == "ils":
@@ -130,8 +130,8 @@ def _image_digest(image: Image) -> str:
 
 
 def _find_duplicates(images: Sequence[tuple[str, str, str]]) -> dict[str, str]:
-    """Return {image id: reason} of the duplicates among (image id, digest, split). Of equal images the first one is
-    kept, or the first one of the test split if there is one."""
+    """Return {image id: reason} of the images to exclude as duplicates, from (image id, digest, split) of all images.
+    Of equal images the first one is kept, or the first one of the test split if there is one."""
     original_by_digest: dict[str, tuple[str, str]] = {}
     for image_id, digest, split in images:
         _, original_split = original_by_digest.setdefault(digest, (image_id, split))
@@ -207,7 +207,7 @@ def run(
 
 
 def _warn(name: str, results: str, rows: Sequence[dict]) -> None:
-    """Log a warning if most descriptions contradict the masks' sides, and one if radiographs lack ILS results."""
+    """Log a warning if most descriptions contradict the masks' sides, and one if radiographs lack ILS ``results``."""
     disagreements = [row["disagrees"] for row in rows if row["disagrees"] is not None]
     if sum(disagreements) > len(disagreements) / 2:
         log.warning(

@@ -17,7 +17,7 @@ class ClassSettings(Section):
     parents: dict[str, str] = key(dict, "Broader terms that queries may use: {singular: plural}.")
     ask: bool = key(True, "Whether a query may ask for the class.")
     opaque: bool = key(True, "Whether the class is brighter than healthy lung, so that the anomaly map can show it.")
-    inside: bool = key(True, "Whether a query may say that the class lies inside another region; false for organs.")
+    inside: bool = key(True, "Whether queries may say that a region of the class lies in another one; organs: false.")
 
 
 class SourceSet(Section):
@@ -29,22 +29,22 @@ class SourceSet(Section):
         "split; optional image_id, subject_id, class, domain, description, licence); boxes: as folder, with x, y, "
         "w, h, class in place of mask_path; medsegbench: a published npz file; lvit: a folder in LViT's layout.",
     )
-    manifest: str = key("", "CSV manifest (kinds folder and boxes).")
-    npz: str = key("", "MedSegBench file with its published name, such as fhpsaop_256.npz (kind medsegbench).")
-    folder: str = key("", "Folder that contains Train_Folder, Val_Folder or Test_Folder (kind lvit).")
+    manifest: str = key("", "Path of the CSV manifest (only for the kinds `folder` and `boxes`).")
+    npz: str = key("", "MedSegBench file with its published name, such as fhpsaop_256.npz (kind `medsegbench`).")
+    folder: str = key("", "Folder that contains Train_Folder, Val_Folder or Test_Folder (kind `lvit`).")
     use: Literal["dataset", "zero_shot"] = key(
-        "dataset", "dataset: queries are in the files of all splits; zero_shot: only in zero_shot.jsonl, for tests."
+        "dataset", "dataset: queries are in their split's file; zero_shot: all are in zero_shot.jsonl, for tests only."
     )
     queries: Literal["engine", "statements"] = key(
         "engine",
-        "engine: generated queries; statements: the images' descriptions (for zero_shot).",
+        "engine: queries are generated; statements: they are the images' descriptions (only with use: zero_shot).",
         source=PAPER,
     )
     anatomy: str = key("", "Folder of ILS results for the same radiographs (domain cxr); empty: no lung zones.")
     anomaly: Literal["none", "results"] = key(
         "none", "results: the judge `rules` also uses the anomaly maps in `anatomy`; none: it uses no anomaly maps."
     )
-    thresholds: str = key("default", "Name of the threshold set whose lesion masks are used (kind ils).")
+    thresholds: str = key("default", "Name of the threshold set whose lesion masks are used (kind `ils`).")
     domain: Domain = key("other", "Image domain, if the manifest has no column domain.", source=PAPER)
     modality: str = key("", "Name of the imaging modality.")
     licence: str = key("", "Licence of images and masks, if the manifest has no column licence.")
@@ -54,8 +54,8 @@ class SourceSet(Section):
     mask_kind: Literal["semantic", "instances"] = key(
         "semantic", "semantic: connected components are regions; instances: each mask value is one region."
     )
-    mask_values: dict[str, str] = key(dict, "{mask value: class}; empty: all foreground has the manifest row's class.")
-    classes: dict[str, ClassSettings] = key(dict, "Classes of the manifest and their nouns; empty: one class `region`.")
+    mask_values: dict[str, str] = key(dict, "{mask value: class}; empty: foreground has the class in the manifest.")
+    classes: dict[str, ClassSettings] = key(dict, "{class: its nouns} of the manifest; empty: the class `region`.")
     tile: int | None = key(None, "Side of tiles into which images are cut; null: no tiles.", unit="px", ge=32, le=4096)
     allow: list[str] = key(list, "Words that queries may use although they belong to another image domain.")
 
@@ -63,7 +63,7 @@ class SourceSet(Section):
     def _values_have_classes(self) -> None:
         for value, name in self.mask_values.items():
             if not re.fullmatch(r"\d+", value):
-                raise ValueError(f"mask_values names {value!r}, which is not a whole number: correct it")
+                raise ValueError(f"mask_values names {value!r}, which is not a whole number: change the key")
             if name not in (self.classes or {"region": None}):
                 raise ValueError(f"mask_values names the class {name!r}, which is not in classes: add it there")
 
@@ -89,7 +89,7 @@ class SourcesSettings(Section):
     """Sources of images and masks."""
 
     sets: dict[str, SourceSet] = key(dict, "Sources by name; empty: `ils`; with cohort.source embedded also `cells`.")
-    size: int = key(512, "Side of frames, a multiple of 8; not used for cells and tiles.", unit="px", ge=64, le=2048)
+    size: int = key(512, "Side of frames, a multiple of 8; cells and tiles have their own.", unit="px", ge=64, le=2048)
     shards: int | None = key(
         None,
         "Shards per source; null: the cohort's number if a source is ils, 1 if all are cells, otherwise 8.",
@@ -99,7 +99,7 @@ class SourcesSettings(Section):
     mask_threshold: float = key(0, "Value above which a mask pixel is foreground; 0: masks must be binary.", ge=0)
     most_foreground: Share = key(0.8, "Maximum fraction of an image that a binary mask may cover; 1: no limit.")
     resize_masks: Literal["none", "nearest"] = key(
-        "none", "Masks of another size than their image. nearest: they are resized; none: the image is excluded."
+        "none", "Masks whose size is not their image's. nearest: they are resized; none: the image is excluded."
     )
     cells: int = key(48, "Number of synthetic microscopy images.", ge=1, le=100_000)
 
@@ -114,7 +114,7 @@ class SourcesSettings(Section):
             if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
                 raise ValueError(f"sets has the name {name!r}: use a letter, then letters, digits and _")
             if source.kind in EMBEDDED and source.manifest:
-                raise ValueError(f"sets.{name}.manifest is {source.manifest!r}, but {source.kind} reads none: clear it")
+                raise ValueError(f"sets.{name}.manifest is {source.manifest!r}, but {source.kind} needs none: clear it")
         refuse_equal_names("medground.sources.sets", self.sets)
         if self.size % 8:
-            raise ValueError(f"size is {self.size}, which is not a multiple of 8: give one")
+            raise ValueError(f"size is {self.size}, which is not a multiple of 8: change it")

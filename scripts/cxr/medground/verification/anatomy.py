@@ -1,6 +1,5 @@
-"""Stage III by rules on chest X-rays. It checks the position of boxes in the anatomy, and the anomaly map inside boxes.
-
-Contrast on radiographs says little, so the judge uses results of ILS. Lungs and zones test a position that a text
+"""Verification of chest X-rays by rules (the judge, stage III in the paper). Contrast on radiographs says little, so
+the judge uses results of ILS, the lesion segmentation of this project. Lungs and zones test a position that a text
 names. The anomaly map is brighter in lesions. The source's masks are not used."""
 
 from collections import defaultdict
@@ -34,8 +33,8 @@ class JudgeThresholds:
 @dataclass(frozen=True)
 class Anatomy:
     """ILS results for a radiograph. ``zones`` and ``organs``: {name: bool (S, S)}. There are no organs if the source's
-    masks derive from them. ``anomaly``: anomaly map, uint8 (S, S), or None. ``opaque``: classes that the map can
-    show."""
+    masks derive from them. ``anomaly``: anomaly map, uint8 (S, S), or None. ``opaque``: classes that the anomaly map
+    can show."""
 
     zones: Mapping[str, np.ndarray]
     organs: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -49,7 +48,7 @@ class Anatomy:
 
 
 def zone_fractions(film: Anatomy, box: Sequence[int], least: float) -> dict[str, float]:
-    """Return {zone: fraction of the box's lung pixels inside it}, or {} if less than ``least`` of the box is lung."""
+    """Return {zone: fraction of the box's lung pixels in this zone}; {} if less than ``least`` of the box is lung."""
     x1, y1, x2, y2 = box
     lungs = film.lungs[y1:y2, x1:x2]
     lung_area = int(lungs.sum())
@@ -85,9 +84,9 @@ def measure_boxes(
 ) -> tuple[dict[str, int], tuple[dict, ...]]:  # fmt: skip
     """Return {check: verdict} for the regions of an answer, and the measurements of each region.
 
-    The check ``place`` is whether the boxes lie where the text says, ``organ`` whether they match an organ's box, and
-    ``anomaly`` whether the anomaly map is brighter inside. A verdict is NO, UNCLEAR or YES, the lowest of all boxes; a
-    check that does not apply is absent. ``boxes``: boxes of all regions of the image, px."""
+    The check ``place`` tests whether the boxes lie where the text says, ``organ`` whether they match an organ's box,
+    and ``anomaly`` whether the anomaly map is brighter inside. A verdict is NO, UNCLEAR or YES, the lowest of all
+    boxes. A check that does not apply is absent. ``boxes``: boxes of all regions of the image, px."""
     scene, numbers = decider.scene, decider.numbers
     region_boxes = [boxes[region] for region in regions]
     shares = [zone_fractions(film, box, thresholds.least_lung) for box in region_boxes]

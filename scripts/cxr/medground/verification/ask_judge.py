@@ -1,9 +1,9 @@
-"""Ask a language model that sees images to judge queries, by the task confirm, by the task select, or by both.
+"""Ask a language model that sees images to judge queries, by the task ``confirm``, by the task ``select``, or by both.
 
-In confirm, it sees the answer outlined, describes it, and says whether the query fits it (grounded) and nothing else
-(unambiguous). In select, it sees numbered candidates without the answer, and returns the numbers that the query means.
-Each query that passes stage I gives one line of JSON Lines: query_id; shown, the regions on the image; answer or null;
-problem; raw, an unusable answer; attempts; model."""
+In ``confirm``, the model sees the answer outlined, describes it, and says whether the query fits it (grounded) and
+nothing else (unambiguous). In ``select``, it sees numbered regions that may be answers, and returns the numbers that
+the query means. The output has a JSON line for each query that passes stage I, the check of its form. ``shown``:
+regions drawn on the image. ``answer``: null if none is usable; then ``problem`` says why, and ``raw`` is the last."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ _NEGATED = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeOptions(asking.AskingOptions):
-    """Options of the judge's model, and ``ways``, the tasks that a job asks for (confirm, select or both)."""
+    """Options of the judge's model. ``ways``: the tasks of the job, which are ``confirm``, ``select`` or both."""
 
     ways: Sequence[str] = ()
 
@@ -39,8 +39,8 @@ Views = Callable[..., PromptImage]  # takes a task and regions; returns the imag
 
 
 def make_views(picture: np.ndarray, rows: Mapping[int, Mapping]) -> Views:
-    """Return a function that draws the image with some boxes. Each view is drawn once, so that questions about the same
-    view share the beginning of their prompt."""
+    """Return a function that draws the image with some boxes, as a task needs it. It draws each view once, so that
+    questions about the same view share the beginning of their prompt."""
 
     @cache
     def draw(way: str, *regions: int) -> PromptImage:
@@ -50,8 +50,8 @@ def make_views(picture: np.ndarray, rows: Mapping[int, Mapping]) -> Views:
 
 
 def candidates_to_show(answer: Sequence[int], rows: Mapping[int, Mapping], most: int = SELECT_FROM) -> list[int]:
-    """Return the candidates that the task select shows: the answer and those nearest to it, ``most`` in total. If the
-    answer itself has ``most`` regions or more, all candidates are shown. The answer would otherwise be obvious."""
+    """Return the regions that the task ``select`` shows: the answer and the candidates nearest to it, ``most`` in
+    total. If the answer has ``most`` regions or more, all are shown, because the answer would otherwise be obvious."""
     candidates = [region for region, row in rows.items() if row["candidate"]]
     if len(candidates) <= most or len(answer) >= most:
         return sorted(candidates)
@@ -70,11 +70,11 @@ CONFIRM_SCHEMA = object_schema(
     unambiguous={"type": "boolean"},
     reason={"type": "string", "maxLength": asking.MAX_CHARACTERS},
 )
-"""JSON schema of an answer to the task confirm."""
+"""JSON schema of an answer to the task ``confirm``."""
 
 
 def select_schema(regions: Sequence[int]) -> dict:
-    """Return the JSON schema of an answer to the task select, which has numbers of boxes on the image."""
+    """Return the JSON schema of an answer to the task ``select``: a list of numbers that are drawn on the boxes."""
     numbers = [region + 1 for region in regions]
     return object_schema(targets={"type": "array", "items": {"enum": numbers}, "maxItems": len(numbers)})
 
@@ -82,7 +82,7 @@ def select_schema(regions: Sequence[int]) -> dict:
 def build_question(
     way: str, line: Mapping, views: Views, subject: asking.Subject, options: JudgeOptions, prompts: asking.Prompts
 ) -> asking.Request:
-    """Return the request to judge a query by the task ``way``. The model is not asked if a text instructs it."""
+    """Return the request to judge a query by the task ``way``. No model is asked if the query instructs a model."""
     regions, facts, domain = list(line["regions"]), subject.facts, subject.image["domain"]
     if way == "select":
         regions = candidates_to_show(regions, {row["region"]: row for row in subject.rows})
@@ -96,7 +96,7 @@ def build_question(
     def contradiction(answer: dict) -> str | None:
         if way == "confirm":
             return find_contradiction(answer, *words)
-        return "targets: a number twice" if len(set(answer["targets"])) < len(answer["targets"]) else None
+        return "targets has a number twice" if len(set(answer["targets"])) < len(answer["targets"]) else None
 
     schema = select_schema(regions) if way == "select" else CONFIRM_SCHEMA
     seed = options.seed_of(subject.source, line["query_id"], way)
@@ -109,8 +109,8 @@ def run(
     prompts: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Write the model's judgements of all queries that pass stage I. The model is loaded once for all shards.
-    ``answers``: output files, one for each shard and for each of ``options.ways``, tasks first. Raises UserError if the
-    model cannot be reached, and Broken if none of its answers can be used."""
+    ``answers``: output files, a file per shard for the first of ``options.ways``, then for the second. Raises UserError
+    if the model cannot be reached, and Broken if none of its answers can be used."""
     session = asking.ModelSession(options, execution, answers, code, compute, prompts)
     shards, outputs = session.list_shards(sources, images, regions), iter(answers)
 
@@ -130,13 +130,13 @@ def run(
 
 def find_contradiction(answer: Mapping, affirms: Sequence[str], denies: Sequence[str]) -> str | None:
     """Return why an answer {observed, grounded, unambiguous, reason} contradicts itself, or None if it does not.
-    ``affirms`` and ``denies``: phrases for and against a query. A reason with both kinds is no contradiction."""
+    ``affirms``, ``denies``: phrases that speak for or against a query. A reason with both kinds is no contradiction."""
     if not answer["observed"].strip():
-        return "observed: blank"
+        return "observed is blank"
     accepted = answer["grounded"] and answer["unambiguous"]
     reason = " ".join(answer["reason"].lower().replace("’", "'").split())
     if not accepted and not reason:
-        return "reason: blank"
+        return "reason is blank"
     phrases = [(word, speaks_for) for words, speaks_for in ((affirms, True), (denies, False)) for word in words]
     statements = set()
     for word, speaks_for in sorted(phrases, key=lambda phrase: -len(phrase[0])):
@@ -145,5 +145,5 @@ def find_contradiction(answer: Mapping, affirms: Sequence[str], denies: Sequence
             statements.add(speaks_for != bool(_NEGATED.search(reason[: match.start()])))
             reason = f"{reason[: match.start()]}; {reason[match.end() :]}"
     if statements == {not accepted}:
-        return f"reason: it speaks {'against what is accepted' if accepted else 'for what is rejected'}"
+        return f"reason speaks {'against an accepted query' if accepted else 'for a rejected query'}"
     return None

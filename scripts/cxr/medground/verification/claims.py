@@ -1,5 +1,5 @@
-"""Parser of stage II. It turns the text of a query into atoms, by the words of resources/medground/logic.yaml and of
-the source's classes, and lists the words that it does not understand."""
+"""Parser of stage II of the verification. It turns the text of a query into atoms, by the words of the file
+resources/medground/logic.yaml and of the source's classes, and lists the words that it does not understand."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,9 +29,9 @@ STOPS = {",", ".", "?", ";", ":"}
 
 @dataclass(frozen=True)
 class Token:
-    """A word or phrase of a text. ``kind``: class, atom, position, side, zone, ordinal, nth, from, relation, number,
-    all, image, negation, comparison, silent, end or unread. ``value``: its meaning. ``plural``: for a noun, else
-    None."""
+    """A word or phrase of a text. ``kind``: class (a noun), atom, position, side, both, zone, ordinal, nth ("second"),
+    from ("from the left"), relation, number, all, image, negation, comparison, silent (ignored), end (punctuation) or
+    unread. ``value``: its meaning, such as an atom. ``plural``: whether a noun is plural, None for other words."""
 
     kind: str
     value: str
@@ -44,9 +44,9 @@ END = Token("end", "", "")
 
 @dataclass
 class Claims:
-    """Claims of a text about its answer. ``query``: their logical form. ``number``: stated number of regions, 0 without
-    one. ``plural``: whether the noun is plural, None without one. ``every``: whether it says "all". ``both``: whether
-    it says both sides. ``nouns``: number of nouns. ``unread``: words that were not understood."""
+    """Claims of a text about its answer. ``query``: the claims in logical form. ``number``: stated number of regions,
+    or 0. ``plural``: whether the noun is plural, None without a noun. ``every``: whether the text says "all". ``both``:
+    whether it says both sides. ``nouns``: number of nouns. ``unread``: words that were not understood."""
 
     query: Query
     number: int = 0
@@ -150,7 +150,7 @@ def _reorder_nearest(tokens: list[Token]) -> list[Token]:
 
 def _resolve_relations(tokens: list[Token]) -> list[Token]:
     """Return tokens in which prepositions have one meaning. "In the right lung" after a noun is a relation only if the
-    right lung is a class, and "left of the image" is a position."""
+    right lung is a class. "Left of the image" is a position, not a relation."""
     new_tokens, has_noun, tokens = [], False, _reorder_nearest(tokens)
     for at, token in enumerate(tokens):
         after = next((later_token for later_token in tokens[at + 1 :] if later_token.text != "the"), END)
@@ -168,7 +168,7 @@ def _resolve_relations(tokens: list[Token]) -> list[Token]:
 
 def _split_reference(tokens: list[Token]) -> tuple[list[Token], list[Token] | None, str]:
     """Return (tokens without the first reference, tokens of that reference or None, relation). A reference is the noun
-    phrase that follows a relation, as in "left of the small rod"."""
+    phrase that follows a relation, such as "the small rod" in "left of the small rod"."""
     for at, token in enumerate(tokens):
         if token.kind != "relation":
             continue
@@ -186,8 +186,8 @@ def _split_reference(tokens: list[Token]) -> tuple[list[Token], list[Token] | No
 
 
 def _claims(tokens: Sequence[Token], scene: Scene, imaged: bool) -> Claims:
-    """Return the claims of tokens without a reference. ``imaged``: whether left and right are the image's sides, not
-    the patient's."""
+    """Return the claims of tokens without a reference. ``imaged``: whether left and right are those of the image, not
+    of the patient."""
     claims, atoms, ordinal, nth = Claims(Query(())), [], "", 1
     for at, token in enumerate(tokens):
         kind, value = token.kind, token.value

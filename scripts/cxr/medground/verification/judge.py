@@ -1,5 +1,5 @@
-"""Stage III, the judge. By rules it measures pixels inside the answer's boxes, or uses results of ILS on radiographs;
-it never uses masks. With a language model it reads the model's answers, and rejects a query without a usable one."""
+"""Stage III of the verification, the judge. By rules it measures pixels inside boxes, or on radiographs uses results of
+ILS (lesion segmentation), but never the source's masks. With a language model it reads the model's answers."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,8 +29,8 @@ Answers = Mapping[str, Mapping[str, Mapping]]  # {confirm or select: {query_id: 
 
 
 class Judgement(NamedTuple):
-    """Judgement of a query. ``verdict``: grounded, rejected, unjudged or not_run. ``reason``: code of a rejection, with
-    more in ``detail``. ``observed``: measurements, or observations of a model."""
+    """Judgement of a query. ``verdict``: grounded (passed), rejected, unjudged or not_run. ``reason``: code of a
+    rejection, with more in ``detail``. ``observed``: measurements of each region, or observations of a model."""
 
     verdict: str
     reason: str = ""
@@ -42,9 +42,9 @@ def measure_box(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Se
     """Return {effect, texture, blob_iou, blob} of a box, by a crop around it.
 
     ``effect`` is the difference of the mean grey levels inside and outside the box, divided by the pooled SD.
-    ``texture`` is the SD inside divided by the SD outside. ``blob`` is the component of the crop, thresholded by Otsu,
-    whose box overlaps the box most, with the IoU ``blob_iou``. ``enlarge``: margin of the crop as a fraction of the
-    box's longer side. ``extent``: the part of ``grey`` without padding."""
+    ``texture`` is the SD inside divided by the SD outside. ``blob`` is the component of the crop after Otsu's threshold
+    whose box has the largest IoU with the box, which is ``blob_iou``. ``enlarge``: margin of the crop as a fraction of
+    the box's longer side. ``extent``: the part of ``grey`` without padding."""
     x1, y1, x2, y2 = box
     first_x, first_y, last_x, last_y = extent or (0, 0, *grey.shape[::-1])
     reach = max(3, round(enlarge * max(x2 - x1, y2 - y1)))
@@ -71,7 +71,7 @@ def measure_box(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Se
 
 
 def _find_blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -> tuple[float, Component | None]:
-    """Return (IoU, component) of the component of a crop, thresholded by Otsu, whose box overlaps ``box`` most."""
+    """Threshold a crop by Otsu. Return (IoU, component) of the component whose box has the largest IoU with ``box``."""
     grey = cv2.GaussianBlur(np.clip(crop, 0, 255).astype(np.uint8), (3, 3), 0)
     mode = cv2.THRESH_BINARY if bright else cv2.THRESH_BINARY_INV
     _, mask = cv2.threshold(grey, 0, 1, mode + cv2.THRESH_OTSU)
@@ -82,8 +82,8 @@ def _find_blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -
 
 
 class ImageJudge:
-    """Measurements of the judge on one image ``grey``, uint8 (S, S). Each box is measured once. ``boxes``: boxes of all
-    regions, (N, 4), px. ``film``: anatomy of a radiograph. ``extent``: the part of ``grey`` without padding."""
+    """Measurements of one image by the judge. ``grey``: uint8 (S, S). ``boxes``: boxes of all regions, (N, 4), px, each
+    measured once. ``film``: anatomy of a radiograph. ``extent``: the part of ``grey`` without padding."""
 
     def __init__(
         self, grey: np.ndarray, boxes: Sequence[Sequence[int]], decider: Decider,
@@ -94,7 +94,7 @@ class ImageJudge:
         self._measurements: dict[int, dict] = {}
 
     def measurement(self, region: int) -> dict:
-        """Return :func:`measure_box` for a region. ``blob`` is None if it does not fit the box well enough."""
+        """Return :func:`measure_box` for a region. A ``blob`` that does not fit the box well enough becomes None."""
         if region not in self._measurements:
             measurement = measure_box(self.grey, self.boxes[region], self.thresholds.enlarge, self.extent)
             blob_fits = measurement["blob_iou"] >= self.thresholds.blob_iou
@@ -112,8 +112,8 @@ class ImageJudge:
 
     @cached_property
     def remeasured(self) -> Decider:
-        """The image's logic with the judge's measurements instead of those of masks. Size and shape are unclear for
-        distractors and for regions without a blob."""
+        """The decider of the image with the judge's measurements in place of those of masks. Size and shape are unclear
+        for regions that may not be answers, and for regions without a blob."""
         scene, side, slack = self.decider.scene, self.grey.shape[0], self.thresholds.slack
         measures = ("area", "elongation", "solidity", "contrast", "texture")
         values = {name: np.full(len(scene), np.nan) for name in measures}
@@ -189,8 +189,8 @@ DENSEST = 99.9  # percentile of the density that becomes 0, the darkest value
 
 
 def measured_plane(picture: np.ndarray, domain: str, extent: Sequence[int]) -> np.ndarray:
-    """Return the grey image, uint8 (H, W), in which the judge measures. It is the luminance. For nuclei in colour, it
-    is the amount of hematoxylin, with dense stain dark."""
+    """Return the grey image, uint8 (H, W), in which the judge measures. This is the luminance, or, for nuclei in
+    colour, the amount of the stain hematoxylin, where dense stain is dark."""
     grey = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
     coloured = bool((picture != picture[..., :1]).any())
     if domain != "nuclei" or not coloured:

@@ -1,5 +1,5 @@
-"""Stages I and II: the form of a query, and its text compared with the measurements. The logical form from which the
-text was made is never used."""
+"""Stages I and II of the verification: the form of a query, and its text compared with the regions' measurements. The
+logical form from which the text was made is never used."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ GROUPS = ("among ", "of ", "from ", "out of ")  # beginnings of a sentence that 
 
 
 def find_denied_word(text: str, domain: str, allowed: Sequence[str]) -> Fault | None:
-    """Return (reason, word) of the first word that belongs to another domain or that no image shows, or None.
+    """Return (reason, word) of the first word that belongs to another image domain or that no image shows, or None.
     ``allowed``: exempt words."""
     plain = text.lower()
     for words in sorted(allowed, key=len, reverse=True):
@@ -94,7 +94,8 @@ REQUIRED_FIELDS = ("query_id", "source", "image_id", "query", "kind", "regions",
 
 
 def find_form_fault(line: Mapping, rows: Sequence[Mapping]) -> Fault | None:
-    """Return (reason, detail) if the line of a query fails stage I, otherwise None. ``rows``: the image's regions."""
+    """Return (reason, detail) if the line of a query fails stage I, the check of its form, otherwise None. ``rows``:
+    the rows of the image's regions."""
     if missing := [name for name in REQUIRED_FIELDS if name not in line]:
         return "missing_field", missing[0]
     text, regions = line["query"], line["regions"]

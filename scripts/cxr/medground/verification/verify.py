@@ -1,4 +1,4 @@
-"""Verify the queries of one shard: form, text, judge. Each rejected query gets a row with its reason."""
+"""Verify the queries of one shard by form, text and judge. Each rejected query gets a row with its reason."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ RESOURCE_FILES = ("columns/medground_verification.toml",)
 REJECTED = read_columns("medground_verification", "rejected")
 PASSED = read_columns("medground_verification", "passed")
 GROUPED = read_columns("medground_verification", "grouped")
-"""Columns of the pass rates by kind and by family."""
+"""Columns of the table of pass rates by kind of answer and by family of attributes."""
 
 
 def verify_line(
@@ -58,7 +58,7 @@ def verify_line(
 
 
 def read_anatomy(shard: Shard, facts: Facts, image: Mapping) -> Anatomy | None:
-    """Return the ILS results for a radiograph, or None if there are none. ``image``: its row."""
+    """Return the ILS results for a radiograph, or None if there are none. ``image``: its row in the table of images."""
     if image["anatomy"] != "found":
         return None
     organs = shard.get("organs", image["image_id"]) if "organs" in facts.fields else ()
@@ -75,9 +75,9 @@ def run_shard(
     options: VerificationSettings, statements: bool = False, confirm: list[str] | None = None,
     select: list[str] | None = None,
 ) -> None:  # fmt: skip
-    """Write the accepted lines of one shard and its rejected queries. Raises AssertionError if a query is in neither.
-    ``statements``: whether the queries are images' descriptions. ``confirm``, ``select``: files of the judge vllm's
-    answers to these tasks, if it was asked."""
+    """Write the accepted and the rejected queries of one shard. Raises AssertionError if a query is neither.
+    ``statements``: whether the queries are images' descriptions. ``confirm``, ``select``: [file of the language model's
+    answers to this task], if it was asked."""
     cv2.setNumThreads(1)
     paths_by_way = {way: paths[0] for way, paths in (("confirm", confirm), ("select", select)) if paths}
     answers = {way: {line["query_id"]: line for line in read_lines(path)} for way, path in paths_by_way.items()}

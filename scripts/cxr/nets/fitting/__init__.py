@@ -1,1 +1,1 @@
-"""Training of large nets: runners for one or several processes, their launcher, checkpoints, signals."""
+"""Training of large nets in one or several processes, which write checkpoints and end on a stop signal."""

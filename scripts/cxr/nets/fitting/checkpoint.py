@@ -18,16 +18,14 @@ from cxr.nets import tensors
 FILE_NAME = "checkpoint.safetensors"
 WEIGHT, MOMENTS = "weight", ("exp_avg", "exp_avg_sq")  # parts of a tensor; the moments are named as in AdamW
 Gather = Callable[[str, str], torch.Tensor]
-"""Function that returns the whole float32 tensor of (name, part); all processes must call it in the same order."""
+"""Function of (name, part) that returns a whole float32 tensor. All processes must call it in the same order."""
 
 
 def write_checkpoint(
     folder: Path, shapes: dict[str, tuple[int, ...]], gather: Gather, state: dict, steps: int, is_writer: bool
 ) -> None:
-    """Write a checkpoint atomically; all processes must call this.
-
-    is_writer: whether this process writes the file; steps: number of AdamW's steps, 0 if no moments exist.
-    """
+    """Write a checkpoint into ``folder`` atomically. All processes must call this, but only the one with ``is_writer``
+    writes. ``shapes``: {name: shape of the tensor}. ``steps``: AdamW's number of steps, 0 if it has no moments yet."""
     parts = (WEIGHT, *MOMENTS) if steps else (WEIGHT,)
     kinds = {f"{part}/{name}": (shape, torch.float32) for part in parts for name, shape in shapes.items()}
 
@@ -44,7 +42,8 @@ def write_checkpoint(
 
 
 def read_checkpoint(folder: Path, take: Callable[[str, str, torch.Tensor], None]) -> tuple[dict, int] | None:
-    """Pass every tensor to ``take(name, part, full_tensor)``; return (state, steps), or None if none was saved."""
+    """Pass all tensors to ``take(name, part, full_tensor)``. Return (state, AdamW's steps), or None if none was
+    saved."""
     path = folder / FILE_NAME
     if not path.is_file():
         return None

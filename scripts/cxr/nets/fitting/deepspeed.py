@@ -1,7 +1,5 @@
-"""The runner ``deepspeed``: one process per GPU, with ZeRO-2 (as in ROSALIA's published code) or ZeRO-3.
-
-ZeRO-2 partitions gradients and AdamW's moments over the processes; ZeRO-3 partitions the weights too.
-"""
+"""The runner ``deepspeed``, with one process (rank) per GPU, and ZeRO-2 as in ROSALIA's published code, or ZeRO-3.
+ZeRO-2 partitions gradients and AdamW's moments over the processes. ZeRO-3 also partitions the weights."""
 
 import math
 import os
@@ -25,11 +23,9 @@ ZERO3_OPTIONS = {"stage3_param_persistence_threshold": 0, "stage3_gather_16bit_w
 
 
 class Runner:
-    """Compute and apply gradients in several processes; see :class:`cxr.nets.fitting.plain.Runner`.
-
-    With bfloat16, the model is bfloat16, and the optimiser keeps its own float32 weights. ``patience``: time that a
-    process waits for another process before it raises an error.
-    """
+    """Runner that computes and applies gradients in several processes. It has the methods of
+    :class:`cxr.nets.fitting.plain.Runner`. With bfloat16, the model is bfloat16, and the optimiser keeps its own
+    float32 weights. ``patience``: time that a process waits for another process before it raises an error."""
 
     def __init__(
         self,
@@ -78,7 +74,7 @@ class Runner:
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Gather the whole model in every process, to write it; all processes must call this."""
+        """Hold the whole model in every process inside this context, to write it. All processes must enter it."""
         if self.stage == 2:
             yield
             return
@@ -87,24 +83,24 @@ class Runner:
 
     @property
     def _flat_weights(self) -> list[torch.Tensor]:
-        """Return this process's partition of the float32 weights."""
+        """This process's partition of the float32 weights."""
         if self.stage == 2:
             return self.optimiser.single_partition_of_fp32_groups
         return self.optimiser.fp32_partitioned_groups_flat
 
     def forward(self, work: Callable[[nn.Module], dict]) -> dict:
-        """Return the result of ``work(model)``; gradients are gathered as they are computed."""
+        """Return the result of ``work(model)``, where ``model`` is DeepSpeed's wrapper of the model."""
         return work(self.engine)
 
     def backward(self, loss: torch.Tensor, parts: int, last: bool) -> None:
-        """Accumulate the gradient of one of the ``parts`` micro-batches of a step; ``last``: whether it is the last."""
+        """Add the gradient of one of the ``parts`` micro-batches of a step. ``last``: whether it is the last one."""
         self.engine.set_gradient_accumulation_boundary(last)
         self.engine.backward(loss * (self.engine.gradient_accumulation_steps() / parts))
         if not last:
             self.engine.step()  # only counts the micro-batch
 
     def take_step(self, rate: float) -> float:
-        """Take a step at the learning rate ``rate``, on all ranks or none; return the gradient norm before clipping."""
+        """Take a step at the learning rate ``rate``, on all ranks or none. Return the gradient norm before clipping."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("scale", 1.0)
         self.engine.step()
@@ -117,7 +113,7 @@ class Runner:
         return total.cpu()
 
     def wait(self) -> None:
-        """Wait for all ranks, up to :data:`WRITE_TIMEOUT`, because one may be writing gigabytes."""
+        """Wait for all ranks, up to :data:`WRITE_TIMEOUT`, because one of them may be writing gigabytes."""
         distributed.barrier(self._waiting_group)
 
     def save(self, folder: Path, state: dict) -> None:
@@ -130,7 +126,7 @@ class Runner:
         self.wait()
 
     def load(self, folder: Path) -> dict | None:
-        """Load the last checkpoint, written by any number of ranks; return its ``state``, None if there is none."""
+        """Load the last checkpoint, written by any number of ranks. Return its ``state``, or None if there is none."""
         for flat in self._flat_weights:
             # the same moments as AdamW creates at its first step
             moments = {part: torch.zeros_like(flat) for part in checkpoint.MOMENTS}
@@ -145,7 +141,6 @@ class Runner:
         return state_and_steps[0] if state_and_steps else None
 
     def _gather_tensor(self, name: str, part: str) -> torch.Tensor:
-        """Assemble a tensor from the partitions of all ranks."""
         if self.stage == 3:
             parameter = self.parameters[name]
             if part == checkpoint.WEIGHT:
@@ -171,7 +166,7 @@ class Runner:
             self.parameters[name].data.copy_(full_tensor)
 
     def _set_partitioned_tensor(self, parameter: nn.Parameter, part: str, full_tensor: torch.Tensor) -> None:
-        """Copy this rank's part of a whole tensor; all parts have the same size, so the last part is padded."""
+        """Copy this rank's part of a whole tensor. All parts have the same size, so the last one is padded."""
         count = parameter.ds_tensor.ds_numel
         flat = torch.nn.functional.pad(full_tensor.flatten(), (0, count * self.ranks - full_tensor.numel()))
         rank_part = flat.narrow(0, count * self.rank, count)
@@ -183,7 +178,7 @@ class Runner:
             parameter.data.copy_(full_tensor)
 
     def _find_piece(self, name: str, part: str) -> tuple[slice, torch.Tensor] | None:
-        """Return this rank's slice of a tensor and the float32 memory that holds it; None if the rank has no part."""
+        """Return (this rank's slice of a flat tensor, the float32 memory that holds it), or None if it has no part."""
         mapping = self.parameters[name]._hp_mapping
         if mapping is None:
             return None

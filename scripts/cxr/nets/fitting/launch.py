@@ -39,17 +39,16 @@ SILENCE_PATTERN = re.compile(
 WARNING_SIGNALS = (signal.SIGURG, signal.SIGTERM)  # SLURM sends the first (workflow.jobs.warning_options)
 
 Train = Callable[["TrainingJob", Callable[[], bool]], None]
-"""Function that does the work of one process of a training; its second argument returns whether to stop."""
+"""Function that does the work of one process of a training. It calls its second argument to ask whether to stop."""
 READ_SUFFIXES = (".jsonl", ".tsv", ".parquet")
-"""Inputs that are compared by content to decide whether a training can be resumed; other inputs only by size."""
+"""Endings of inputs that are compared by content to decide whether a training can be resumed; others only by size."""
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A training described by built-in types only, so that it can be passed to other processes.
-
-    inputs, outputs: {name: path or paths}; compute: settings without effect on results; folder: folder of checkpoints.
-    """
+    """A training described by built-in types only, so that it can be passed to other processes. ``inputs``,
+    ``outputs``: {name: path or paths}. ``compute``: settings without effect on results. ``folder``: folder of
+    checkpoints."""
 
     inputs: dict
     outputs: dict
@@ -60,7 +59,7 @@ class TrainingJob:
     threads: int = 1
 
     def prepare_folder(self) -> None:
-        """Create the folder of checkpoints; empty it if another training wrote them."""
+        """Create the folder of checkpoints. Remove those made with other settings, inputs or code."""
         facts = [self.options, self.attrs.get("code_digest", "")]
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
         for name, value in sorted(self.inputs.items()):
@@ -71,7 +70,7 @@ class TrainingJob:
         prepare_folder(Path(self.folder), digest.hexdigest(), pattern="checkpoint.*", warning=warning)
 
     def run(self, worker: str, recipe: SharedBatch, train: Train) -> None:
-        """Run ``train`` in this process; with the runner ``deepspeed``, run the module ``worker`` in one per GPU."""
+        """Run ``train`` in this process. The runner ``deepspeed`` runs the module ``worker`` in one process per GPU."""
         if recipe.runner == "deepspeed":
             num_requested = self.compute.get("asked", self.compute["gpus"])
             processes = max(1, count_gpus(self.compute["device"], num_requested))
@@ -85,12 +84,12 @@ class TrainingJob:
         shutil.rmtree(self.folder)
 
     def run_here(self, train: Train) -> None:
-        """Run ``train`` in this process; on a stop signal, it writes a checkpoint and ends."""
+        """Run ``train`` in this process. On a stop signal, it writes a checkpoint and ends."""
         with catch_warning_signals() as should_stop:
             train(self, should_stop)
 
     def _launch(self, worker: str, processes: int) -> None:
-        """Run the module ``worker`` in ``processes`` processes, whose output goes to the log. Raises UserError."""
+        """Run the module ``worker`` in ``processes`` processes, and log their output. Raises their UserError."""
         path, fault = Path(self.folder, "job.json"), Path(self.folder, FAULT_FILE)
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
         fault.unlink(missing_ok=True)
@@ -111,14 +110,14 @@ class TrainingJob:
         if launched.returncode and silence:
             raise UserError(
                 f"training: one of its {processes} processes no longer answers ({silence[:200]}): its GPU or its "
-                "connection hangs; run it again, if possible on another node: it resumes from its last checkpoint"
+                "connection hangs; run the training again, best on another node: it resumes from the last checkpoint"
             )
         if launched.returncode:
             raise RuntimeError(f"a process of the training ended with code {launched.returncode}")
 
 
 def run_worker(train: Train) -> None:
-    """Run ``train`` in one process of a training; the job's file is the first argument of the command line."""
+    """Run ``train`` in one process of a training. The first command-line argument is the file of the TrainingJob."""
     run_process(Path(sys.argv[1]), lambda text: TrainingJob(**json.loads(text)).run_here(train))
 
 
@@ -130,7 +129,7 @@ def _end_with_parent() -> None:
 
 
 def run_process(job: Path, work: Callable[[str], None]) -> None:
-    """Run ``work`` on the text of the file ``job`` in one process of a training; write a UserError into a file."""
+    """Run ``work`` on the text of the file ``job`` in one process of a training. Write a UserError to FAULT_FILE."""
     rank = int(os.environ["RANK"])
     # the launching job copies this output into its own log
     level = logging.INFO if rank == 0 else logging.WARNING
@@ -148,10 +147,8 @@ def run_process(job: Path, work: Callable[[str], None]) -> None:
 
 @contextmanager
 def catch_warning_signals(on_signal: Callable[[], object] = lambda: None) -> Iterator[Callable[[], bool]]:
-    """Catch :data:`WARNING_SIGNALS` inside this context; yield a function that returns whether one was received.
-
-    Each signal also calls ``on_signal``. Only the main thread can catch signals; in others the function returns False.
-    """
+    """Catch :data:`WARNING_SIGNALS` inside this context. Yield a function that returns whether one was received. Each
+    signal also calls ``on_signal``. Outside the main thread, no signal is caught, and the function returns False."""
     received_signals: list[int] = []
 
     def handle_signal(number: int, _: object) -> None:

@@ -19,13 +19,13 @@ NAN_LIMIT = 10  # a training stops after this number of skipped steps (the loss 
 
 
 def make_runner(name: str, *arguments: Any):
-    """Return the runner ``name``: the class ``Runner`` of the module ``plain`` or ``deepspeed``, with ``arguments``."""
+    """Return the object ``Runner(*arguments)`` of the module ``name``, which is ``plain`` or ``deepspeed``."""
     return importlib.import_module(f"cxr.nets.fitting.{name}").Runner(*arguments)
 
 
 @dataclass
 class TrainingLog:
-    """Progress and log of a training, with built-in types only, so that a checkpoint can hold it."""
+    """Progress of a training: steps taken, steps skipped, and a row per step, as built-in types for the checkpoint."""
 
     update: int = 0
     skipped: int = 0
@@ -35,7 +35,7 @@ class TrainingLog:
 class TrainingLoop:
     """A training of ``total`` steps. A subclass defines the micro-batches of a step, and the loss.
 
-    ``runner``: see :func:`make_runner`; ``folder``: folder of checkpoints, None for no checkpoints. A checkpoint is
+    ``runner``: result of :func:`make_runner`. ``folder``: folder of checkpoints, or None for none. A checkpoint is
     written every ``checkpoint_every`` steps, and when ``should_stop`` returns True in any process, which ends the
     training in all processes. Results do not depend on ``folder``, ``checkpoint_every`` and ``should_stop``.
     """
@@ -49,30 +49,29 @@ class TrainingLoop:
         self.log = TrainingLog()
 
     def updates(self, first: int) -> Iterator[Sequence[Any]]:
-        """Yield this rank's micro-batches of each step from step ``first`` (from 0) to the last."""
+        """Yield this rank's micro-batches of each step, from step ``first`` to the last one. Steps count from 0."""
         raise NotImplementedError
 
     def losses(self, micro_batch: Any, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss of one of a step's ``count`` micro-batches, and the values (K,) to sum for the log."""
+        """Return (loss, values (K,) whose sums are logged) of one of the ``count`` micro-batches of a step."""
         raise NotImplementedError
 
     def rate(self, update: int) -> float:
-        """Return the learning rate of a step."""
+        """Return the learning rate of the step ``update``."""
         raise NotImplementedError
 
     def row(self, update: int, values: list[float]) -> dict:
-        """Return the log's row of a step from the sums of the logged values."""
+        """Return the log's row of a step. ``values``: sums of the values from :meth:`losses`."""
         raise NotImplementedError
 
     def after_update(self) -> None:
-        """Do work after each step, such as changing the log, whose last row is that of the step. By default, do
-        nothing."""
+        """Run after each step, when the last row of the log is that of the step. By default, do nothing."""
 
     def after_resume(self) -> None:
-        """Restore the state that :meth:`after_update` uses, after a checkpoint was loaded. By default, do nothing."""
+        """Run after a checkpoint is loaded, to restore what :meth:`after_update` uses. By default, do nothing."""
 
     def run(self) -> TrainingLog:
-        """Train to the last step, starting from the last checkpoint if there is one; return the log."""
+        """Train to the last step, starting from the last checkpoint if there is one. Return the log."""
         self.log = type(self.log)(**(self.folder and self.runner.load(self.folder)) or {})
         if first := self.log.update:
             log.info("training resumes at step %d of %d", first, self.total)
@@ -94,7 +93,7 @@ class TrainingLoop:
         return self.log
 
     def _update(self, update: int, micro_batches: Sequence[Any]) -> tuple[dict, bool]:
-        """Take a step; return its row, and whether a process was asked to stop."""
+        """Take a step. Return its row of the log, and whether any process was asked to stop."""
         runner, count = self.runner, len(micro_batches)
         sums = torch.zeros(1, dtype=torch.float64)
         runner.model.train()

@@ -20,7 +20,7 @@ FILE_NAME = "checkpoint.pt"
 
 
 class Runner:
-    """Compute and apply gradients in one process. With bfloat16, passes use autocast and weights stay float32."""
+    """Runner that computes and applies gradients in one process. For bfloat16 it uses autocast on float32 weights."""
 
     rank, ranks = 0, 1
 
@@ -47,11 +47,11 @@ class Runner:
             return work(self.model)
 
     def backward(self, loss: torch.Tensor, parts: int, last: bool) -> None:
-        """Accumulate the gradient of one of the ``parts`` micro-batches of a step; ``last``: whether it is the last."""
+        """Add the gradient of one of the ``parts`` micro-batches of a step. ``last``: whether it is the last one."""
         (loss / parts).backward()
 
     def take_step(self, rate: float) -> float:
-        """Take a step at the learning rate ``rate`` if the gradient norm is finite; return the norm before clipping."""
+        """Take a step at the learning rate ``rate`` if the gradient norm is finite. Return the norm before clipping."""
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.recipe.clip))
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("scale", 1.0)
@@ -73,7 +73,7 @@ class Runner:
         write_state(folder / FILE_NAME, {"state": state, "weights": weights, "optimiser": self.optimiser.state_dict()})
 
     def load(self, folder: Path) -> dict | None:
-        """Load the last checkpoint that :meth:`save` wrote; return its ``state``, None if there is none."""
+        """Load the last checkpoint that :meth:`save` wrote. Return its ``state``, or None if there is none."""
         checkpoint = read_state(folder / FILE_NAME)
         if checkpoint is None:
             return None
@@ -85,13 +85,13 @@ class Runner:
 
 
 def write_state(path: Path, state: dict) -> None:
-    """Write tensors and builtins atomically."""
+    """Write a dict of tensors and built-in types atomically."""
     with atomic_file(path) as temporary:
         torch.save(state, temporary)
 
 
 def read_state(path: Path) -> dict | None:
-    """Read what :func:`write_state` wrote; None if the file is missing, or, with a warning, if it is damaged."""
+    """Read a file of :func:`write_state`. Return None if it is missing, and None with a warning if it is damaged."""
     try:
         return torch.load(path, map_location="cpu", weights_only=True) if path.is_file() else None
     except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
