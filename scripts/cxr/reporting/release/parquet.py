@@ -51,7 +51,7 @@ IMAGES = {
     "image": Column(IMAGE_TYPE, "PNG of the frame; no such column where `pixels` are withheld."),
 }
 CONFIGS = {"pairs": ("data", schema(PAIRS)), "images": ("images", schema(IMAGES))}
-"""{config: (folder, {column: type})}. A config is a table in the terms of ``datasets``."""
+"""{config: (folder, {column: type})}. ``datasets`` calls each table of a dataset a config."""
 PAIRS_PER_FILE, IMAGES_PER_FILE = 20_000, 1_000
 """Maximum number of rows of a Parquet file, which limits the memory of the job that writes it."""
 SPLIT_NAMES = {"train": "train", "validate": "validation", "test": "test"}
@@ -67,7 +67,7 @@ def encode_png(image: np.ndarray) -> bytes:
 
 
 def image_cell(data: bytes | None) -> dict | None:
-    """Return the cell of a table for an image from the bytes of its PNG, or None without an image."""
+    """Return a value of type :data:`IMAGE_TYPE` with ``data``, the bytes of a PNG, or None without an image."""
     return None if data is None else {"bytes": data, "path": None}
 
 
@@ -83,9 +83,7 @@ def card_features(columns: dict) -> list[dict]:
 
 class PartWriter:
     """A writer of the ``total`` rows of one table of a split, to files of ``size`` rows each.
-
-    A split without rows gets no file, because ``datasets`` refuses empty files.
-    """
+    A split without rows gets no file, because ``datasets`` refuses empty files."""
 
     def __init__(self, folder: Path, split: str, columns: dict, total: int, size: int):
         self._stem, self._columns, self._size = folder / SPLIT_NAMES[split], columns, size

@@ -1,4 +1,4 @@
-"""Write a page per expert from any system's table of units, and read the completed sheets into one table."""
+"""Write a page per expert from a table of units, which any system can provide, and read the sheets into one table."""
 
 from collections.abc import Mapping
 
@@ -62,7 +62,8 @@ def run_answers(
 ) -> None:
     """Write one row per expert, unit and question of the ``sheets``. Raises UserError for an incomplete sheet.
 
-    ``form`` and ``label_overrides`` are the ones of :func:`run_pages`. ``setting`` is the settings key of the sheets.
+    ``form`` and ``label_overrides`` are those with which :func:`run_pages` wrote the pages. ``setting`` is the settings
+    key that names the sheets, for errors.
     """
     form_of_pages = page.read_form(form, label_overrides)
     rows = [

@@ -28,7 +28,7 @@ TRUTH = {
     "trials": Column(pl.Int64, "Number of trials."),
 }
 Trial = tuple[str, str, float]
-"""(measure, lesion type, value). The value is True or False for a hit or a miss, or a Dice."""
+"""(measure, lesion type, value). The value is True for a hit and False for a miss, or it is a Dice."""
 MASK_MEASURES = ("mask Dice", "grounding precision", "grounding recall")
 TEXT_MEASURES = (
     "text precision", "text recall", "text labels", "text certainty", "text denial precision", "text denial recall",
@@ -41,9 +41,9 @@ def mask_measures(
     """Compare lesion masks and grounded zones with the painted lesions. Yield the trials of :data:`MASK_MEASURES`.
 
     ``mask`` returns a mask by its id. ``truth`` returns {name: mask} of an image's painted lesions and zones, or None
-    for an unknown image. Dice is of the union of all masks per image and lesion type with a grounded mask. The
-    precision and recall of grounding count all reported zones of all lesion types except cardiomegaly. A zone is
-    correct if it has at least :data:`MIN_LESION_PX` painted pixels of the type.
+    for an unknown image. Dice compares the union of an image's grounded masks of a lesion type (of all its masks for
+    cardiomegaly) with the painted lesion. The other measures count the reported zones of all types except cardiomegaly:
+    precision counts those that a mask confirms, recall those that contain the painted lesion.
     """
     dice, precision, recall = MASK_MEASURES
     rows = findings.filter(pl.col("target").is_not_null()).sort("image_id", "finding")
@@ -71,8 +71,9 @@ def mask_measures(
 def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> Iterator[Trial]:
     """Compare the findings read from each report with the plan of the report. Yield trials of :data:`TEXT_MEASURES`.
 
-    Precision and recall count (study, lesion type) with a stated finding. If both the report and the plan state the
-    lesion, labels and certainty are hits if they are equal. The denial measures count denied lesion types.
+    Text precision and recall compare which lesion types are stated in each study. If both the report and the plan state
+    the type, its zone labels and its certainty are hits if they are equal. The denial measures compare which lesion
+    types are denied.
     """
     for line in lines:
         truth = truths.get(line["study_id"])
