@@ -1,5 +1,5 @@
 """Add the absorption of a lesion to an X-ray. The lesion brightens the image, and detail fades where water replaces
-air. Vessels fade most. They are what a median filter removes, which preserves the edges of ribs."""
+air. Vessels fade most. They are the structures that a median filter removes, unlike the edges of ribs."""
 
 import cv2
 import numpy as np
@@ -45,8 +45,8 @@ def brighten(image: np.ndarray, density: np.ndarray, white: float) -> np.ndarray
 
 
 def add_absorption(image: np.ndarray, density: np.ndarray, white: float, flat: float, lost: float) -> np.ndarray:
-    """Return the image, float32 (H, W), with a lesion of ``density``, float (H, W), which approaches the brightness
-    ``white``. At the densest pixel, the fraction ``flat`` of all detail is lost, and also ``lost`` of the vessels."""
+    """Return the image, float32 (H, W), with a lesion of ``density``, float (H, W), whose brightness approaches
+    ``white``. The densest pixel loses the fraction ``flat`` of all detail, and in addition ``lost`` of the vessels."""
     weight = np.abs(density) / max(float(np.abs(density).max(initial=0.0)), 1e-6)
     base = cv2.GaussianBlur(image, (0, 0), BASE)
     detail = cv2.GaussianBlur(image, (0, 0), GRAIN) - base

@@ -87,7 +87,7 @@ def window_mask(chest: Chest, windows: Iterable["Window"]) -> np.ndarray:
 
 class Window:
     """The crop of an X-ray around a place, with a margin. Its boxes and arrays (h, w) are in pixels of the crop.
-    ``place_box`` is the place's box, and ``box`` the bounding box of the lung in it. ``empty``: there is no lung."""
+    ``place_box`` is the place's box, and ``box`` the bounding box of the lung in it. ``empty``: no lung is in it."""
 
     def __init__(self, chest: Chest, place: Place, margin: int = 2 * RIM):
         shape = chest.image.shape

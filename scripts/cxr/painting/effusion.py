@@ -103,7 +103,7 @@ def draw_fluid(window: Window, request: PaintRequest, parameters: dict, random: 
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint an effusion into each place of the request, which needs the ranges ``base`` and :data:`DRAWN_RANGES`."""
+    """Paint an effusion into each place. ``request.ranges`` must have ``base`` and the names :data:`DRAWN_RANGES`."""
     image, lesion, parts = chest.image.copy(), np.zeros(chest.image.shape, bool), []
     for place in request.places:
         window = Window(chest, place)

@@ -99,7 +99,7 @@ def _opacity(side: _Side, rng: np.random.Generator) -> np.ndarray:
 
 
 def _bronchogram(side: _Side, rng: np.random.Generator) -> np.ndarray:
-    """Return air-filled bronchi that run outwards from the medial side, 1 on a bronchus and 0 elsewhere."""
+    """Return a drawing of air-filled bronchi that run outwards from the medial side, 1 on a bronchus, 0 elsewhere."""
     tubes = np.zeros(side.region.shape, np.uint8)
     thick = side.reach / 60
     for _ in range(int(rng.integers(3, 7))):

@@ -103,7 +103,8 @@ def pleural_line(
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint a pneumothorax into each place. The request needs the ranges depth, grain and :data:`DRAWN_RANGES`."""
+    """Paint a pneumothorax into each place. ``request.ranges`` must have ``depth``, ``grain`` and the names
+    :data:`DRAWN_RANGES`."""
     image, lesion, parts = chest.image.copy(), np.zeros(chest.image.shape, bool), []
     windows = [Window(chest, place) for place in request.places]
     mask = window_mask(chest, (window for window in windows if not window.empty))

@@ -65,7 +65,7 @@ def write_offline_page(
     """Write a page as one file, whose content security policy blocks every other script and all requests.
 
     ``folder`` contains ``page.html``, ``page.css`` and the ``scripts``, which run in the given order. ``data`` is the
-    scripts' input, stored as JSON. ``values`` is the HTML for further names in ``page.html``.
+    scripts' input, stored as JSON. ``values`` has the HTML that replaces other names in ``page.html``.
     """
     files = ("page.html", "page.css", *scripts)
     page, style, *codes = ((folder / name).read_text(encoding="utf-8") for name in files)

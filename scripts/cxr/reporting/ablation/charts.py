@@ -1,4 +1,5 @@
 """Draw the effect of thresholds: curves of recall and yield per lesion type, and a map of recall over two thresholds.
+Yield is the number of findings with a grounded mask, one that confirms a reported location.
 
 The setting ``thresholds.grid`` lists values for some thresholds and names a base set. A threshold with at least two
 values is varied. While one or two thresholds vary, each other one has its *reference* value, which is its value in the
@@ -190,7 +191,7 @@ def _draw_cells(panel: Axes, rows: pl.DataFrame, down: Axis, across: Axis):
 
 
 def _describe_fixed(axes: Sequence[Axis]) -> str:
-    """Return "as in the base set", and which of the thresholds ``axes`` have another reference value than there."""
+    """Return "as in the base set", with the thresholds of ``axes`` whose reference value differs from this set."""
     shifted_axes = [axis for axis in axes if axis.reference != axis.base]
     if not shifted_axes:
         return "as in the base set"

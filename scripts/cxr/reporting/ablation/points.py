@@ -48,7 +48,7 @@ POINTS = {
     "masks": Column(pl.Int64, "Of these, findings with a mask."),
     "yield": Column(
         pl.Int64,
-        "Findings with a grounded mask. Each gives a positive instruction; instructions of one text are merged later.",
+        "Findings with a grounded mask. Each gives a positive instruction; those with equal texts are merged later.",
     ),
     "median_mask_px": Column(
         pl.Float64, "Median over images of the area of all grounded masks of the lesion; null without one.", "pixels"

@@ -31,7 +31,8 @@ def run_charts(*, scores: str, bars: str, curves: str, dpi: int) -> None:
 
 
 def draw_bars(table: pl.DataFrame) -> Figure:
-    """Draw a row of bar charts per reference: mask scores by threshold set, and hits of the anomaly map's maximum."""
+    """Draw a row of bar charts per reference: scores of the masks of each threshold set, and the pointing game (how
+    often the maximum of the anomaly map is in the annotated region)."""
     references = table["reference"].unique(maintain_order=True).to_list()
     columns = [*BAR_TITLES, "pointing"]
     figure = Figure(figsize=(3.1 * len(columns), 1 + 3 * len(references)), layout="constrained")

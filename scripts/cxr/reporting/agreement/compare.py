@@ -56,7 +56,7 @@ CONFIDENCE_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 """Minimum confidences of the detected boxes at which boxes are scored."""
 KEY_COLUMNS = {
     "reference": Column(pl.String, "Reference, by its name in `agreement.references`."),
-    "output": Column(pl.String, "`masks {thresholds}`, `anomaly map` or `boxes`."),
+    "output": Column(pl.String, "What is scored: `masks {thresholds}`, `anomaly map` or `boxes`."),
     "lesion": Column(pl.String, "Lesion type, or `any`: all except cardiomegaly."),
     "measure": Column(pl.String, "Name of the measure ([agreement.md](../how-to/agreement.md#what-is-measured))."),
     "at": Column(pl.Float64, "Threshold of the measure: tau_ano for the map, confidence for boxes; null for masks."),

@@ -18,7 +18,7 @@ RESOURCE_FILES = ("explain/page.css",)
 WIDTH = 110
 """Maximum width of the text, in characters."""
 COLOURS = {"positive": BLUE, "tentative": ORANGE, "negative": GREEN, "outside": GREY}
-"""Colours of findings marked in a report, {kind: colour}. ``outside``: it is none of the seven lesion types."""
+"""Colours of findings marked in a report, {kind: colour}. ``outside``: findings of none of the seven lesion types."""
 
 
 class Mark(NamedTuple):

@@ -22,7 +22,7 @@ from cxr.plotting.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELL
 
 OUTLINED_ORGANS = (*LUNGS, HEART)
 MASK_COLOURS = (YELLOW, SKY, VERMILION, GREEN, PURPLE, ORANGE, BLUE)
-"""Colours of the findings with a mask, used in turn."""
+"""Colours of the masks of findings, used in turn."""
 
 
 def draw_maps(arrays: Mapping, *, unedited: bool = False) -> dict[str, Figure]:
@@ -50,7 +50,7 @@ def draw_maps(arrays: Mapping, *, unedited: bool = False) -> dict[str, Figure]:
 
 
 def draw_outcome(image: np.ndarray, boxes: Sequence[tuple], masks: Mapping[str, np.ndarray]) -> Figure:
-    """Draw an image with ``boxes`` (x1, y1, x2, y2, number, whether productive), and beside it with {name: mask}."""
+    """Draw an image twice, with ``boxes`` (x1, y1, x2, y2, number, whether productive) and with ``masks`` by name."""
     figure = Figure(figsize=(8.8, 4.7), layout="constrained")
     box_axes, mask_axes = figure.subplots(1, 2)
     _draw_frame_with_sides(box_axes, image, "boxes")

@@ -66,7 +66,7 @@ def run(*, page: str, text: str, study: str, results_digest: str, dpi: int, resu
 
 
 def describe_study(study: Study, dpi: int) -> Document:
-    """Return the document that explains a study, whose figures have the resolution ``dpi``."""
+    """Return the document that explains a study. Its figures have the resolution ``dpi``."""
     document, first = Document(dpi), study.images[0]
     document.add_heading(f"Study {study.study_id}", 1)
     document.add_paragraph(f"Subject {first.row['subject_id']}, split {first.row['split'] or 'none'}.")

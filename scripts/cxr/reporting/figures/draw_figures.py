@@ -52,8 +52,8 @@ def run_panels(
     quality: int,
     seed: int,
 ) -> None:
-    """Draw panels of ``options.studies`` images into the folder ``panels``. ``lines`` has one file per split, all other
-    lists have one file per shard, in one order."""
+    """Draw panels of ``options.studies`` images into the folder ``panels``. ``lines`` has one file per split; the other
+    lists have one file per shard, in the same order."""
     tables = [read_table(path) for path in findings]
     selected_images = choose_images(tables, options.studies, seed)
     image_ids = {image_id for _, image_id in selected_images}
@@ -180,7 +180,7 @@ def run_charts(*, splits_table: str, distribution: str, shares: str, thresholds:
 
 
 def choose_images(findings: list[pl.DataFrame], number: int, seed: int) -> list[tuple[int, str]]:
-    """Choose ``number`` images that show masks of all lesion types. Return (index of the shard, image_id) of each.
+    """Choose ``number`` images, if possible with masks of all lesion types. Return (index of shard, image_id) of each.
 
     Each choice takes an image with a mask of the lesion type that has the fewest masks so far, if there is one. The
     choice depends only on the seed and the ids, not on the number of shards.

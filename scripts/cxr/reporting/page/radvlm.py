@@ -58,7 +58,7 @@ def build_section(comparison: str, check: str, conservation: str, gallery: str |
 def describe_result(scores: Sequence[dict], blind: Sequence[dict]) -> str:
     """Return a sentence on how many scores of the first run show that the model uses the images.
 
-    ``scores`` are the table cells of our runs, ``blind`` those of baselines that ignore the image. A score shows it if
+    ``scores`` are the table cells of our runs, ``blind`` those of baselines that ignore the image. A score counts if
     its whole interval is above the score without the image, or with another patient's image.
     """
     scores = [cell for cell in scores if cell["table"] not in ("table2", "table6")]

@@ -220,7 +220,7 @@ def describe_mask_metrics() -> str:
 
 
 def wording_rows(table: pl.DataFrame) -> list[dict]:
-    """Return a row per run and persona (style of rewording): the change of each total score, (points, interval)."""
+    """Return a row per run and persona (style of rewording). Its cells are (change of a total score, interval)."""
     rows = []
     totals = table.filter(pl.col("lesion") == "total")
     for (run, persona), part in totals.group_by("run", "persona", maintain_order=True):

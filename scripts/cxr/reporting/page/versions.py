@@ -28,7 +28,7 @@ def collect_versions(
     manifests: Sequence[str],
     engines: dict[str, str],
 ) -> dict:
-    """Return the versions of ``stages``, ``weights`` and packages (``pins``), and {set: ``thresholds``}.
+    """Return the versions of ``stages``, ``weights`` and packages (``pins``), and the ``thresholds`` of each set.
     ``maps`` is {stage: shards}. ``masks`` are the shards of all threshold sets."""
     rows: dict[tuple, dict] = {}
     # the first line is enough: the same code made all lines of a shard of reports

@@ -59,10 +59,10 @@ def run_package(
 ) -> None:
     """Assemble the parts in the folder ``package``, which appears only when complete.
 
-    ``layout`` has the folder with the dataset as the paper's authors publish it. It is empty if studies have several
-    images, which that layout cannot represent. ``lines`` has the dataset, one file per split. ``excluded`` are the
+    ``layout`` has the folder with our dataset in the format of the paper's authors. It is empty if studies have several
+    images, which that format cannot represent. ``lines`` has the dataset, one file per split. ``excluded`` are the
     tables of excluded images in the order of the stages. ``maps``, ``masks`` and ``reports`` are read only for their
-    digests. ``codes`` has the code digests of the stages whose files contain none.
+    code digests. ``codes`` has the code digests of the stages whose files do not contain them.
     """
     withheld, kept_pair_ids = Withheld(options.withhold, salt), read_kept_pairs(filtered)
     field_names = ("name", "version", "date", "licence", "creator", "cite", "url", "withhold")

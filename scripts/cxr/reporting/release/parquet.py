@@ -1,7 +1,7 @@
 """Write the Parquet files of a split, named and structured for Hugging Face ``datasets``.
 
-An image is a struct of ``bytes`` (PNG) and ``path`` (null). The tool ``datasets`` shows it as an image, because the
-card (README.md) of the package declares the column as one.
+An image is a struct of ``bytes`` (PNG) and ``path`` (null). The tool ``datasets`` shows the struct as an image, because
+the card of the package (README.md) declares its column as an image.
 """
 
 from pathlib import Path
@@ -37,7 +37,7 @@ PAIRS = {
     "quote": Column(pl.String, "Sentence that denies the lesion; no such column where `report_text` is withheld."),
     "quote_section": Column(pl.String, "Section of the quote."),
     "box_confidence": Column(pl.Float64, "Highest confidence of a box in the location that a negative names."),
-    "anomalous_fraction": Column(pl.Float64, "Anomalous fraction of that location; null without an anomaly map."),
+    "anomalous_fraction": Column(pl.Float64, "Anomalous fraction of this location; null without an anomaly map."),
     "reader": Column(pl.String, "Digest of the code and vocabulary that read the report."),
     "mask": Column(IMAGE_TYPE, "PNG with one bit per pixel, 512 × 512; `path` is null."),
 }

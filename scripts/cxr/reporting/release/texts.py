@@ -59,7 +59,7 @@ def _count_table(counts: dict) -> str:
 def card_text(about: dict, counts: dict, columns: dict[str, dict], files: Sequence[str]) -> str:
     """Return README.md, which has a header for Hugging Face's ``datasets`` and a short description.
 
-    ``about`` has the settings that describe the package, ``counts`` its numbers per split. ``columns`` is {config:
+    ``about`` has the settings that describe the package, ``counts`` its numbers per split. ``columns`` is {table:
     {column: type}}. ``files`` are all other files of the package, from which splits and folders are listed.
     """
     num_pairs = sum(counts[split]["pairs"] for split in SPLIT_NAMES)

@@ -40,7 +40,7 @@ class Withheld:
         self._key = read_secret("release.salt", salt if isinstance(salt, str) else "") if self.ids else b""
 
     def publish_id(self, field: str, value: str) -> str:
-        """Return an identifier of the kind ``field`` as it is published. An empty value stays empty."""
+        """Return the digest of an identifier of the kind ``field`` if ids are withheld, else the identifier itself."""
         return keyed_digest(self._key, field, value, ID_LETTERS[field]) if self.ids and value else value
 
     def publish_line(self, line: dict) -> dict:
@@ -64,7 +64,7 @@ class Withheld:
         }
 
     def publish_pair_id(self, pair_id: str, study_id: str) -> str:
-        """Return a pair id as it is published. A pair id begins with the id of its study."""
+        """Return a pair id. If ids are withheld, the study id at its beginning is replaced by the study's digest."""
         return self.publish_id("study_id", study_id) + pair_id.removeprefix(study_id) if self.ids else pair_id
 
 
@@ -81,8 +81,7 @@ def read_kept_pairs(test: str | Sequence[str]) -> set[str] | None:
 def iterate_studies(
     path: str, kept_pair_ids: set[str] | None, withheld: Withheld | None = None
 ) -> Iterator[tuple[str, list[dict]]]:
-    """Yield (study_id, lines of the study). Lines of the test split whose pair id is not in ``kept_pair_ids`` are left
-    out, unless it is None.
+    """Yield (study_id, lines of the study that :func:`keep_lines` keeps), without studies of which no line is kept.
 
     Studies are in the order of the file, or sorted by digest if identifiers are withheld. The file is sorted by study,
     so a study's position would reveal its identifier to anyone with a list of all studies.
@@ -94,7 +93,8 @@ def iterate_studies(
 
 
 def keep_lines(lines: Iterable[dict], kept_pair_ids: set[str] | None) -> list[dict]:
-    """Return ``lines`` without those of the test split whose pair id is not in ``kept_pair_ids`` (None keeps all)."""
+    """Return the lines of other splits, and the lines of the test split with a pair id in ``kept_pair_ids``, or all
+    lines if it is None."""
     return [
         line for line in lines if kept_pair_ids is None or line["split"] != "test" or line["pair_id"] in kept_pair_ids
     ]
@@ -118,8 +118,8 @@ def read_groups(path: str, field: str, publish: Callable[[str, str], str] | None
 
 
 def group_units(lines: Iterable[dict]) -> list[dict]:
-    """Return the first line with each distinct (image, mask, target, location), with the ids of all its lines in
-    ``pair_ids``. Negative lines, which have no mask, are left out."""
+    """Return one line for each distinct (image, mask, target, location): the first one, to which ``pair_ids`` adds the
+    ids of all lines that share these values. Negative lines, which have no mask, are left out."""
     unit_by_key: dict[tuple, dict] = {}
     for line in lines:
         if line["seg"]:

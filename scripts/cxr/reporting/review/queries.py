@@ -59,7 +59,7 @@ def run(
 
 
 def is_accepted(good: int, experts: int, rule: str) -> bool:
-    """Return whether a query is accepted that ``good`` of ``experts`` judge as good, by ``rule`` (all or majority)."""
+    """Return whether ``good`` votes of ``experts`` accept a query. ``rule`` is ``all`` or ``majority`` (over half)."""
     return good == experts if rule == "all" else 2 * good > experts
 
 

@@ -1,4 +1,4 @@
-"""Compute Tables 3 and 13 beside the paper's, the agreement of the experts, and their reliability, from verdicts."""
+"""Compute Tables 3 and 13 beside the paper's, and the experts' agreement and reliability, from their verdicts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

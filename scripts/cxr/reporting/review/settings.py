@@ -29,7 +29,7 @@ class ReviewSettings(Section):
         0, "JPEG quality of images on the pages. 0: lossless PNG, three times as large as quality 90.", ge=0, le=100
     )
     sheets: list[str] = key(list, "The experts' completed sheets (CSV), or folders with them, for `review_merge`.")
-    unsampled: Literal["drop", "keep"] = key("drop", "Whether the filtered split drops or keeps pairs without a verdict.")
+    unsampled: Literal["drop", "keep"] = key("drop", "Whether the filtered split drops or keeps unjudged pairs.")
 
     @constraint
     def _experts_are_distinct(self) -> None:

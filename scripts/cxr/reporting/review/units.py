@@ -97,8 +97,8 @@ def deal_units(units: Sequence[Unit], experts: Sequence[str], seed: int) -> dict
 def order_items(
     units: Sequence[T], expert: str, seed: int, key: Callable[[T], Key] = attrgetter("key")
 ) -> list[tuple[str, T]]:
-    """Return (item code, unit) of all units, in a random order that depends on the expert, as the codes do.
-    A code reveals nothing about its unit. ``key`` returns texts that identify a unit among all units."""
+    """Return (item code, unit) of all units in random order. The order and the codes depend on the expert. A code
+    reveals nothing about its unit. ``key`` returns texts that identify a unit among all units."""
     shuffled = sorted(units, key=key)
     make_rng(seed, "order", expert).shuffle(shuffled)
     codes: dict[str, T] = {}

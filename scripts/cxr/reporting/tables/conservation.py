@@ -53,7 +53,7 @@ def tabulate_conservation(flows: Mapping[str, Flow]) -> pl.DataFrame:
 
 
 def require_balance(flows: Mapping[str, Flow]) -> None:
-    """Raise StoreError for the first stage that does not have each of its input images, and no other image, once."""
+    """Raise StoreError for the first stage that lost or doubled an input image, or has a result of another image."""
     for stage, flow in flows.items():
         lost, twice, strange = flow.count_faults()
         if lost or twice or strange:
@@ -101,7 +101,7 @@ def _read_image_ids(paths: Iterable[str]) -> frozenset[str]:
 
 
 def read_ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
-    """Return {stage: ledger}, where the folder of a path names the stage. Raises StoreError if a ledger is missing."""
+    """Return {stage: ledger}. A ledger's folder is named after its stage. Raises StoreError if a ledger is missing."""
     ledger_by_stage = {stage: read_table(path) for stage, (path,) in group_by_folder(paths).items()}
     if missing := [stage for stage in STAGES if stage not in ledger_by_stage]:
         raise StoreError(f"results/{missing[0]}/excluded.parquet is missing: run `snakemake {missing[0]}`")

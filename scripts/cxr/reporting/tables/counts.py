@@ -149,7 +149,7 @@ def run_counts(
     global_share: dict[str, float],
     opacity_inference_share: float,
 ) -> None:
-    """Write Tables 10-12, the funnel, the conservation table and the counts, each for every threshold set.
+    """Write the tables of pairs per split (Tables 10-12), of the flow of images (funnel, conservation) and of counts.
 
     ``excluded`` are the tables of excluded images of all stages. ``shards`` are the files of the stages before masks,
     in folders named after the stages. ``studies``, ``findings`` and ``lines`` are files in folders named after the

@@ -1,4 +1,5 @@
-"""Compute Tables 8 and 10-12 beside the paper's values, whose misprints are corrected, and write Table 8."""
+"""Compute the paper's Tables 8 (recall) and 10-12 (pairs per split) from our results, beside the paper's values. The
+misprints of these values are corrected."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -116,8 +117,9 @@ def tabulate_recall(sweeps: Iterable[pl.DataFrame], sets: Sequence[str], paper: 
     """Return the rows of :data:`RECALL`, in the order of ``sets``.
 
     ``sweeps`` are the tables of the masks stage with every threshold set, one per shard. Their column ``grounded`` is
-    the number of findings with a grounded mask. A study is a hit for a lesion type if it has at least one of these. A
-    study whose report names no zone is a miss. ``average`` is the unweighted mean of the lesion types that occur.
+    the number of findings with a mask that confirms a reported zone. A study is a hit for a lesion type if it has at
+    least one of these. A study whose report names no zone is a miss. ``average`` is the unweighted mean of the lesion
+    types that occur.
     """
     tables = pl.concat([_count_studies(sweep) for sweep in sweeps]).group_by("thresholds", "lesion").agg(pl.all().sum())
     counts = {
