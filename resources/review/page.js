@@ -86,7 +86,7 @@ function pictureOf(number) {
   return pictures.get(number);
 }
 
-// A report without the line breaks of its typewriter width; paragraphs and lists keep theirs.
+// A report without the line breaks that only limit its width; those of paragraphs and lists stay.
 function flowing(text) {
   const lines = (part) => part.split('\n').map((line) => line.trim()).filter(Boolean);
   const joined = (part) => lines(part).reduce((all, line) => all + (/^(\d+[.)]|[-*\u2022])/.test(line) ? '\n' : ' ') + line, '').trim();

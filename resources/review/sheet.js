@@ -2,7 +2,7 @@
 const columnsOf = (questions) => ['item', ...questions.map(({ name }) => name), 'note', 'seconds', 'page'];
 const valuesOf = ({ choices }) => choices.map(({ value }) => value);
 
-// A spreadsheet runs a cell that starts so as a formula: it stands behind an apostrophe, which is taken away again.
+// A spreadsheet runs a cell that starts with these as a formula, so writing adds an apostrophe and reading removes it.
 const FORMULA = /^'*([=@\t\r]|[+-](?![\d.,eE+\-% ]*$))/;
 const unguarded = (text) => (text.startsWith("'") && FORMULA.test(text) ? text.slice(1) : text);
 

@@ -318,7 +318,7 @@ def test_marks_that_overlap_become_one():
         ),
         (
             ["SYN0001-1", "--thresholds", "half"],
-            "thresholds names 'half', but the sets with masks are default: choose one, or make it with "
+            "thresholds names 'half', but the sets with masks are default: choose one of these, or make the masks with "
             "`snakemake results/masks/half/index.parquet`",
         ),
         (

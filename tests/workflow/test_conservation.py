@@ -41,8 +41,8 @@ def test_conservation_by_hand():
     [
         (flow("abcd", "abc"), "1 input images are lost, 0 are both"),
         (flow("abcd", "abcd", d="cut_off"), "0 input images are lost, 1 are both"),
-        (flow("abcd", "abcz", d="cut_off"), "1 results are of no input image"),
-        (flow("abcd", "abc", d="cut_off", z="cut_off"), "1 results are of no input image"),
+        (flow("abcd", "abcz", d="cut_off"), "1 results belong to no input image"),
+        (flow("abcd", "abc", d="cut_off", z="cut_off"), "1 results belong to no input image"),
     ],
 )
 def test_a_stage_that_does_not_balance_is_named(bad, message):

@@ -1,1 +1,1 @@
-"""Painters of findings in chest X-rays, which also return the exact masks."""
+"""Painters, which add synthetic findings to chest X-rays and return the exact masks of what they added."""

@@ -1,5 +1,5 @@
 """Add the absorption of a lesion to an X-ray. The lesion brightens the image, and detail fades where water replaces
-air. Vessels fade most. A median filter finds them, because it removes them but preserves the edges of ribs."""
+air. Vessels fade most. They are the structures that a median filter removes, unlike the edges of ribs."""
 
 import cv2
 import numpy as np
@@ -21,15 +21,14 @@ def water_brightness(image: np.ndarray, heart: np.ndarray) -> float:
 
 
 def crop_around(mask: np.ndarray) -> tuple[slice, slice]:
-    """Return slices of the rows and columns that contain all True pixels of a mask, with a margin of :data:`REACH`
-    px."""
+    """Return slices of the rows and columns that contain all True pixels of a mask, with :data:`REACH` px around."""
     spans = (np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0))
     return tuple(slice(max(0, int(at[0]) - REACH), int(at[-1]) + REACH + 1) if len(at) else slice(0) for at in spans)
 
 
 def extract_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return the brightness of narrow structures, mainly vessels, above their surroundings, float32 (H, W), without
-    grain. They are the structures that a median filter removes from ``image``, float32 (H, W) in 0..1. Only pixels
+    """Return how much brighter than their surroundings narrow structures are, mainly vessels, float32 (H, W). They are
+    the structures that a median filter removes from ``image``, float32 (H, W) in 0..1. Grain is ignored. Only pixels
     where ``mask``, bool (H, W), is True are filtered."""
     at = crop_around(mask)
     grey = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
@@ -46,8 +45,8 @@ def brighten(image: np.ndarray, density: np.ndarray, white: float) -> np.ndarray
 
 
 def add_absorption(image: np.ndarray, density: np.ndarray, white: float, flat: float, lost: float) -> np.ndarray:
-    """Return the image, float32 (H, W), with a lesion of ``density``, float (H, W), added. At the densest pixel, the
-    fraction ``flat`` of all detail is lost, and in addition the fraction ``lost`` of the vessels."""
+    """Return the image, float32 (H, W), with a lesion of ``density``, float (H, W), whose brightness approaches
+    ``white``. The densest pixel loses the fraction ``flat`` of all detail, and in addition ``lost`` of the vessels."""
     weight = np.abs(density) / max(float(np.abs(density).max(initial=0.0)), 1e-6)
     base = cv2.GaussianBlur(image, (0, 0), BASE)
     detail = cv2.GaussianBlur(image, (0, 0), GRAIN) - base

@@ -76,7 +76,8 @@ def _draw_branch(canvas, at, angle, window, thick, random, forks) -> None:
 
 
 def draw_density(window: Window, request: PaintRequest, random: np.random.Generator) -> tuple[np.ndarray, dict]:
-    """Return the density in one place, float32 (h, w), at most about the sampled delta, and all sampled parameters."""
+    """Return the density of a lesion in ``window``, float32 (h, w), and the parameters that were sampled for it. The
+    maximum of the density is about the parameter ``delta``."""
     patchy, glass = request.mentions("patchy"), request.mentions("ground-glass", "ground glass")
     soft, exponent = request.draw("soft", random), request.draw("exponent", random)
     delta = request.draw("delta", random) * (request.ranges["ground_glass"] if glass else 1.0)
@@ -118,7 +119,7 @@ def bound_by_fissure(chest: Chest, window: Window, words: str) -> np.ndarray | N
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint an opacity, a consolidation or a nodule into each place. Only the request's ranges distinguish them."""
+    """Paint an opacity, a consolidation or a nodule into each place. They differ only in ``request.ranges``."""
     white = water_brightness(chest.image, chest.heart)
     total, parts, lesion = np.zeros(chest.image.shape, np.float32), [], np.zeros(chest.image.shape, bool)
     for place in request.places:

@@ -1,4 +1,4 @@
-"""Paint atelectasis: plates or a wedge of airless lung, and lost volume, which pulls diaphragm and vessels upwards."""
+"""Paint atelectasis: plates or a wedge of airless lung, and loss of volume, which pulls diaphragm and vessels up."""
 
 import cv2
 import numpy as np
@@ -21,7 +21,7 @@ BANDS = ("linear", "streaky", "subsegmental", "discoid", "plate")  # words of a 
 def draw_plates(
     window: Window, request: PaintRequest, tall: float, random: np.random.Generator
 ) -> tuple[np.ndarray, int]:
-    """Return the density of plate-shaped atelectases that span the box, float32 (h, w), at most 1, and the number of
+    """Return the density of plate-shaped atelectases across the box, float32 (h, w), at most 1, and the number of
     plates. ``tall``: the lung's height, px."""
     x1, y1, _, y2 = window.box
     wide, high = window.size

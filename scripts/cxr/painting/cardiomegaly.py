@@ -20,15 +20,15 @@ GAP = 4.0  # minimum distance between two knots of the warp, px
 
 
 def _row_ends(mask: np.ndarray, last: bool) -> np.ndarray:
-    """Return the column where a mask begins in each row, or ends if ``last``, float64 (H,), without gaps."""
+    """Return the column where a mask begins (or, if ``last``, ends) in each row, float64 (H,), without gaps."""
     rows = np.flatnonzero(mask.any(axis=1))
     ends = mask.shape[1] - mask[rows, ::-1].argmax(axis=1) if last else mask[rows].argmax(axis=1)
     return np.interp(np.arange(len(mask)), rows, ends)
 
 
 def row_borders(chest: Chest) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the columns of right chest wall, right and left heart border and left chest wall in each row, float32 (H,)
-    each. A heart border runs straight down below its outermost point, because the diaphragm hides the lower edge."""
+    """Return four arrays with a column for each row, float32 (H,): right chest wall, right and left heart border, left
+    chest wall. Below its outermost point, a heart border goes straight down, as the diaphragm hides the lower edge."""
     first, last = _row_ends(chest.heart, False), _row_ends(chest.heart, True)
     at, to = int(first.argmin()), int(last.argmax())
     first[at:], last[to:] = first[at], last[to]
@@ -99,7 +99,7 @@ def _widen_heart(chest: Chest, goal: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Widen the heart to the cardiothoracic ratio of the request. If it has a ``measure``, correct the width once."""
+    """Widen the heart to ``request.ratio``. With ``request.measure``, measure the result and correct the width once."""
     if request.ratio is None or not (chest.heart.any() and chest.right.any() and chest.left.any()):
         return PaintedImage(chest.image, np.zeros(chest.image.shape, bool), {})
     goal, parameters = request.ratio, {"ratio": request.ratio}

@@ -44,8 +44,9 @@ class Place:
 
 @dataclass(frozen=True)
 class PaintRequest:
-    """A request to a painter. ``words``: text of the prompt; ``ratio``: requested cardiothoracic ratio; ``ranges``: the
-    painter's parameters, {name: (low, high) or a number}; ``measure``: returns the cardiothoracic ratio of an image."""
+    """A request to a painter. ``words`` is the text of the prompt, and ``ratio`` the requested cardiothoracic ratio.
+    ``ranges`` has the painter's parameters, {name: (low, high) to sample from, or a fixed number}. ``measure`` is a
+    function that returns the cardiothoracic ratio of an image."""
 
     places: tuple[Place, ...]
     words: str = ""
@@ -85,8 +86,8 @@ def window_mask(chest: Chest, windows: Iterable["Window"]) -> np.ndarray:
 
 
 class Window:
-    """The crop of an X-ray around a place, with a margin. Boxes and arrays (h, w) are in its pixels. ``box``: bounding
-    box of the lung inside the place; ``place_box``: the place's box; ``empty``: True if the place has no lung pixel."""
+    """The crop of an X-ray around a place, with a margin. Its boxes and arrays (h, w) are in pixels of the crop.
+    ``place_box`` is the place's box, and ``box`` the bounding box of the lung in it. ``empty``: no lung is in it."""
 
     def __init__(self, chest: Chest, place: Place, margin: int = 2 * RIM):
         shape = chest.image.shape
@@ -118,7 +119,7 @@ class Window:
     def box_coordinates(self, beyond: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """Return the coordinates (u, v) of each pixel, float32 (h, w) each. They run from -1 to 1 between the sides of
         ``box``, to the right and downwards. Sides where the lung ends are first moved outwards by up to ``beyond`` half
-        box sizes. So lesions are dense up to the lung's border."""
+        box sizes, so that lesions are dense up to the lung's border."""
         x1, y1, x2, y2 = self.box
         wide, tall = beyond * (x2 - x1) / 2, beyond * (y2 - y1) / 2
         left_share, top_share, right_share, bottom_share = self.lung_border_shares()
@@ -128,8 +129,8 @@ class Window:
         return (2 * x - x1 - x2) / max(1, x2 - x1), (2 * y - y1 - y2) / max(1, y2 - y1)
 
     def lung_border_shares(self) -> tuple[float, float, float, float]:
-        """Return four fractions, 0..1, for the left, top, right and bottom side of ``box``. Each is the fraction of the
-        side along which the lung ends. Along the remaining part, the box cuts through the lung."""
+        """Return, for the left, top, right and bottom side of ``box``, the fraction of the side, 0..1, along which the
+        lung ends. Along the remaining fraction, the box cuts through the lung."""
         x1, y1, x2, y2 = self.box
         part = self.lung[y1:y2, x1:x2]
         shares = []
@@ -141,8 +142,8 @@ class Window:
         return tuple(shares)
 
     def fade_weights(self, soft: float = 0.12) -> np.ndarray:
-        """Return weights for a lesion's density, float32 (h, w): 1 inside lung and place, 0 outside. They fall over
-        ``soft`` half box sizes at the sides of the place, and at the lung's border."""
+        """Return weights for a lesion's density, float32 (h, w): 1 in the part of the lung inside the place, 0 outside.
+        They fall gradually at the lung's border, and over ``soft`` half box sizes at the sides of the place."""
         x1, y1, x2, y2 = self.place_box
         y, x = np.mgrid[: self.shape[0], : self.shape[1]].astype(np.float32) + 0.5
         across, along = np.minimum(x - x1, x2 - x) / (x2 - x1), np.minimum(y - y1, y2 - y) / (y2 - y1)

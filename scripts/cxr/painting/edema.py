@@ -13,7 +13,7 @@ HILUM = (0.22, 0.48)  # distance of the hilum from medial edge and top of the lu
 
 
 def draw_septal_lines(window: Window, number: int, random: np.random.Generator) -> np.ndarray:
-    """Return short lines from the lateral pleura of the lower lung inwards, float32 (h, w), 1 on each line."""
+    """Return a drawing of short lines from the lateral pleura of the lower lung inwards, float32 (h, w), 1 on lines."""
     canvas = np.zeros(window.shape, np.uint8)
     _x1, y1, _x2, y2 = window.box
     for _ in range(number):

@@ -24,7 +24,7 @@ VISIBLE = 0.25  # fraction of the highest density from which a pixel belongs to 
 
 
 def tissue_brightness(chest: Chest, place: Place) -> np.ndarray:
-    """Return the brightness of soft tissue around the lung's base, extended into the lung, float32 (H, W)."""
+    """Return the brightness of soft tissue around the lung's base, extrapolated into the lung, float32 (H, W)."""
     lung = chest.lung(place.side)
     near = cv2.dilate(lung.astype(np.uint8), np.ones((2 * RING + 1, 2 * RING + 1))) > 0
     y, x = np.indices(lung.shape)
@@ -48,7 +48,7 @@ def depth_below_surface(
 ) -> np.ndarray:
     """Return the depth of each pixel below the fluid's surface, px, float32 (h, w), negative above the surface. The
     surface is level except near the chest wall, where it rises to the top of the box over about ``reach`` px. ``rise``:
-    height of this rise, divided by that of the fluid below. ``least``: lowest row of the level part."""
+    height of this rise divided by the height of the fluid below. ``least``: lowest row that the level part may have."""
     x1, y1, x2, y2 = window.box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     height = y2 - y1
@@ -79,7 +79,7 @@ def fluid_region(window: Window) -> np.ndarray:
 
 
 def rib_contrast(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
-    """Return the contrast of ribs in a lung, float32 (h, w): the image without vessels and slow changes."""
+    """Return the contrast of ribs in a lung, float32 (h, w): the image without vessels and without slow changes."""
     inside = lung.astype(np.float32)
     grey = cv2.medianBlur(np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8), NARROW).astype(np.float32) / 255
     bone = cv2.GaussianBlur(grey, (0, 0), 1.5)
@@ -103,7 +103,7 @@ def draw_fluid(window: Window, request: PaintRequest, parameters: dict, random: 
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint an effusion into each place of the request, which needs the ranges ``base`` and :data:`DRAWN_RANGES`."""
+    """Paint an effusion into each place. ``request.ranges`` must have ``base`` and the names :data:`DRAWN_RANGES`."""
     image, lesion, parts = chest.image.copy(), np.zeros(chest.image.shape, bool), []
     for place in request.places:
         window = Window(chest, place)

@@ -52,8 +52,7 @@ def _stroke(canvas: np.ndarray, points: np.ndarray, thickness: float, value: flo
 
 
 def _point_in(region: np.ndarray, rng: np.random.Generator, depth: float = 0.35) -> tuple[float, float]:
-    """Return a random pixel (x, y) of the region whose distance from the edge is at least ``depth`` times the
-    maximum."""
+    """Return a random pixel (x, y) of the region, at least ``depth`` times the largest distance away from the edge."""
     distance = cv2.distanceTransform(region.astype(np.uint8), cv2.DIST_L2, 3)
     ys, xs = np.nonzero(distance >= depth * distance.max())
     at = int(rng.integers(len(xs)))
@@ -70,7 +69,7 @@ def _blob(shape, centre, radii, angle: float, soft: float, rng, ragged: float = 
 
 
 class _Side:
-    """The crop of the region in one lung. ``lateral``: direction of the chest wall along x, -1 or 1."""
+    """The part of the region in one lung, cropped. ``lateral``: direction of the chest wall along x, -1 or 1."""
 
     def __init__(self, region: np.ndarray, lateral: int, extent: float):
         self.region, self.lateral, self.extent = region, lateral, extent
@@ -100,7 +99,7 @@ def _opacity(side: _Side, rng: np.random.Generator) -> np.ndarray:
 
 
 def _bronchogram(side: _Side, rng: np.random.Generator) -> np.ndarray:
-    """Return air-filled bronchi that run outwards from the medial side, 1 on a bronchus and 0 elsewhere."""
+    """Return a drawing of air-filled bronchi that run outwards from the medial side, 1 on a bronchus, 0 elsewhere."""
     tubes = np.zeros(side.region.shape, np.uint8)
     thick = side.reach / 60
     for _ in range(int(rng.integers(3, 7))):
@@ -237,8 +236,8 @@ PAINTABLE = tuple(_SHAPES)  # lesions that :func:`paint` accepts; cardiomegaly i
 
 
 def _split(region: np.ndarray, midline: float) -> list[tuple[slice, slice, int]]:
-    """Split the region at the midline. Return (rows, columns, direction of the chest wall along x) of each side's crop.
-    A side is dropped if its area is less than a tenth of the other side's."""
+    """Split the region at the midline. Return (rows, columns, direction of the chest wall along x) of each side's crop,
+    without a side whose area is less than a tenth of the other side's."""
     column = min(max(round(midline), 0), region.shape[1])
     crops = []
     for first, last, lateral in ((0, column, -1), (column, region.shape[1], 1)):

@@ -1,5 +1,5 @@
-"""The painter of each finding, by name, and the region that a painter may change. Each finding in the file
-``semisyn.findings_file`` names its painter."""
+"""The painters by name, and the region that each may change. The file ``semisyn.findings_file`` names the painter of
+each finding."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ IN_BOX = ("atelectasis", "effusion")  # these painters may change the whole box,
 
 
 def region_of(painter: str, chest: Chest, request: PaintRequest) -> np.ndarray:
-    """Return the region that a painter may change, bool (H, W). Outside, the image equals the source."""
+    """Return the region that a painter may change, bool (H, W). Outside this region, the image stays the same."""
     shape = chest.image.shape
     mask = np.zeros(shape, bool)
     if painter == "cardiomegaly":  # all columns of the thorax

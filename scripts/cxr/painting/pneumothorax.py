@@ -41,7 +41,7 @@ def remove_vessels(chest: Chest, mask: np.ndarray) -> np.ndarray:
 
 
 def wall_distance(chest: Chest, side: str) -> np.ndarray:
-    """Return each pixel's smoothed distance from the chest wall beside and above a lung, px, positive inside."""
+    """Return each pixel's smoothed distance from the chest wall beside and above a lung, px, negative in the wall."""
     lung = chest.lung(side) if side == "left" else chest.lung(side)[:, ::-1]
     edge = np.maximum.accumulate(lung[:, ::-1], axis=1)[:, ::-1].sum(axis=1)
     inner = np.arange(lung.shape[1])[None] < np.maximum.accumulate(edge)[:, None]
@@ -56,7 +56,7 @@ def wall_distance(chest: Chest, side: str) -> np.ndarray:
 
 def air_depth(window: Window, tail: float, from_apex: bool) -> np.ndarray:
     """Return the relative thickness of the air in each row, float32 (h, 1), at most 1. With ``from_apex``, the air is
-    widest at the apex and narrows towards the fraction ``tail``. Without it, the air has the shape of a lens."""
+    thickest at the apex and thins out downwards to about ``tail``. Without it, the air has the shape of a lens."""
     _, y1, _, y2 = window.box
     t = np.clip((np.arange(window.shape[0], dtype=np.float32)[:, None] + 0.5 - y1) / max(1, y2 - y1), 0, 1)
     if from_apex:
@@ -78,9 +78,9 @@ def fade_weights(window: Window) -> np.ndarray:
 def pleural_line(
     chest: Chest, place: Place, window: Window, request: PaintRequest, parameters: dict, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return (distance of each pixel beyond the pleural line, thickness of the air in each row, maximum thickness), all
-    in px. The distance is positive in the air. The line is parallel to the chest wall. If the box does not reach the
-    wall, the air begins at the side of the box."""
+    """Return (distance of each pixel from the pleural line, thickness of the air in each row, maximum thickness), all
+    in px. The distance is positive in the air and negative in the lung. The line is parallel to the chest wall. If the
+    box does not reach the wall, the air begins at the side of the box."""
     lung = chest.lung(place.side)
     rows, columns = (np.flatnonzero(lung.any(axis=axis)) for axis in (1, 0))
     far = wall_distance(chest, place.side)[window.at]
@@ -103,7 +103,8 @@ def pleural_line(
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint a pneumothorax into each place. The request needs the ranges depth, grain and :data:`DRAWN_RANGES`."""
+    """Paint a pneumothorax into each place. ``request.ranges`` must have ``depth``, ``grain`` and the names
+    :data:`DRAWN_RANGES`."""
     image, lesion, parts = chest.image.copy(), np.zeros(chest.image.shape, bool), []
     windows = [Window(chest, place) for place in request.places]
     mask = window_mask(chest, (window for window in windows if not window.empty))

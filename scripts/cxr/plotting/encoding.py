@@ -21,7 +21,7 @@ def encode_image(ending: str, image: np.ndarray, parameters: Sequence[int] = ())
     with OpenCV's ``parameters``. Raises ValueError for an image that cannot be encoded."""
     done, data = cv2.imencode(ending, np.ascontiguousarray(image), list(parameters))
     if not done:
-        raise ValueError(f"an image cannot be encoded as {ending}")
+        raise ValueError(f"OpenCV cannot encode an image of shape {image.shape} and type {image.dtype} as {ending}")
     return data.tobytes()
 
 
@@ -64,8 +64,8 @@ def write_offline_page(
 ) -> None:
     """Write a page as one file, whose content security policy blocks every other script and all requests.
 
-    folder: contains ``page.html``, ``page.css`` and the ``scripts``, which run in the given order; data: input of the
-    scripts, stored as JSON; values: {name in ``page.html``: its HTML}.
+    ``folder`` contains ``page.html``, ``page.css`` and the ``scripts``, which run in the given order. ``data`` is the
+    scripts' input, stored as JSON. ``values`` has the HTML that replaces other names in ``page.html``.
     """
     files = ("page.html", "page.css", *scripts)
     page, style, *codes = ((folder / name).read_text(encoding="utf-8") for name in files)

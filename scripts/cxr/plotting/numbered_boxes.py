@@ -18,8 +18,8 @@ def draw_numbered_boxes(
     *,
     show_numbers: bool,
 ) -> np.ndarray:
-    """Resize an image, uint8 (H, W, 3), to a longer side of ``side`` px, and draw boxes {number: (x1, y1, x2, y2) in px
-    of the image} on it. ``colours``: {number: colour} of the marked boxes, drawn last, with thick lines."""
+    """Resize an image, uint8 (H, W, 3), to a longer side of ``side`` px, and draw ``boxes`` on it, {number: (x1, y1,
+    x2, y2) in px before resizing}. ``colours`` is {number: colour} of marked boxes, which have thick lines, on top."""
     height, width = image.shape[:2]
     scale = side / max(height, width)
     size = (round(width * scale), round(height * scale))

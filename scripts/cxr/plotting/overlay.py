@@ -56,8 +56,8 @@ def draw_overlay(
     sides: tuple[str, str] = SIDES,
     boxes: Sequence[Sequence[float]] = (),
 ) -> Figure:
-    """Draw a mask (None: not requested) and boxes (x1, y1, x2, y2 as fractions of the image) on an image, with the
-    instruction and the answer."""
+    """Draw a model's mask and boxes (x1, y1, x2, y2 as fractions of the image) on an image, with the instruction and
+    the answer. ``mask`` is None if no mask was requested."""
     small, small_mask = shrink_for_drawing(image, np.zeros(image.shape, bool) if mask is None else mask)
     rows, columns = small.shape
     wide = 8 * columns / max(rows, columns)

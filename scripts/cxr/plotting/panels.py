@@ -21,7 +21,7 @@ KEPT_COLOUR, DROPPED_COLOUR = SKY, ORANGE
 SHADE = {"facecolor": "black", "alpha": 0.55, "edgecolor": "none", "pad": 1}
 """Style of the background of a text on an image."""
 LEAST_BRIGHTEST = 64
-"""Minimum grey level that is drawn in the brightest colour of an anomaly map."""
+"""Grey level at which the colour scale of an anomaly map ends, or the maximum of the map if that is higher."""
 
 
 def draw_frame(axes: Axes, image: np.ndarray, title: str) -> None:
@@ -55,7 +55,7 @@ def draw_masks(axes: Axes, masks: Mapping[str, np.ndarray], colours: Mapping[str
 
 
 def draw_zones(axes: Axes, zones: Mapping[str, np.ndarray], fill: float = 0.0) -> None:
-    """Draw the outlines of the existing zones of both lungs, and a legend."""
+    """Draw the outlines of the lung zones in ``zones``, {name: mask}, and a legend unless there are none."""
     for side in SIDES:
         for zone, colour in zip(zones_of(side), LEVELS, strict=True):
             if zone in zones:

@@ -27,13 +27,13 @@ def draw_legend(axes: Axes, entries: Mapping[str, str]) -> None:
 
 
 def save_png(figure: Figure, path: str | Path, dpi: int) -> None:
-    """Save a figure as PNG, atomically and without the software version, so that the bytes are reproducible."""
+    """Save a figure as PNG, atomically, and without Matplotlib's version, so that the bytes are reproducible."""
     with atomic_file(path) as temporary:
         figure.savefig(temporary, dpi=dpi, format="png", metadata={"Software": None})
 
 
 def save_jpeg(figure: Figure, path: str | Path, dpi: int, quality: int) -> None:
-    """Save a figure as JPEG, for sheets of X-rays, which would be five times larger as PNG."""
+    """Save a figure as JPEG, atomically. This suits sheets of X-rays, which would be five times larger as PNG."""
     # no chroma subsampling: thin outlines would lose their colours
     as_jpeg = {"quality": quality, "optimize": True, "subsampling": 0}
     # encode in memory, because on a full disk Pillow writes an incomplete JPEG without an error

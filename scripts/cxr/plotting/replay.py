@@ -19,8 +19,8 @@ Boxes = Sequence[Sequence[float]]
 
 @dataclass(frozen=True)
 class Turn:
-    """A question and its answer, or the reason why there is none (``failure``). Boxes: x1, y1, x2, y2 as fractions of
-    the image; ``mask``: bool (H, W), of the image's size."""
+    """A question with the model's answer, or with the reason why there is none (``failure``), and the expected answer.
+    Boxes are x1, y1, x2, y2 as fractions of the image. ``mask`` is the answer's, bool (H, W) as large as the image."""
 
     question: str
     answer: str
@@ -33,7 +33,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Conversation:
-    """Turns about one image, grey uint8 (H, W). ``sides``: the patient's sides, from the image's left to its right."""
+    """Turns about one image, uint8 (H, W). ``sides``: letters of the patient's sides, at the image's left and right."""
 
     title: str
     description: str

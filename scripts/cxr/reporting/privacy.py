@@ -27,9 +27,7 @@ TABLE = {
 
 def run(*, reports: Sequence[str], frames: Sequence[str], corrected: Sequence[str], table: str) -> None:
     """Write ``table``, which has one row per place (reports or frames) and kind of identifier, sorted.
-
-    ``frames`` are the shards whose images are counted, and ``corrected`` the tables of corrections to these images.
-    """
+    ``frames`` are the shards whose images are counted, and ``corrected`` the tables of corrections to these images."""
     rows = list(_count_rows("reports", (line["removed"] for path in reports for line in read_lines(path))))
     rows += _count_rows("frames", _count_blacked_out(frames, corrected))
     write_rows(table, rows, TABLE)
@@ -39,7 +37,7 @@ def run(*, reports: Sequence[str], frames: Sequence[str], corrected: Sequence[st
 
 
 def _count_blacked_out(frames: Sequence[str], corrected: Sequence[str]) -> Iterator[dict[str, int]]:
-    """Yield {kind: number of blackened pieces of text} for each image, or {} if there are none."""
+    """Yield {"burned_in": number of blackened pieces of text} for each image, or {} if there are none."""
     pieces = {
         row["image_id"]: int(row["correction"].split()[0])
         for path in corrected

@@ -46,9 +46,8 @@ class PrivacySettings(Section):
     )
     least_subjects: int = key(
         5,
-        "Pages and tables list a word that the reader of reports does not know only if reports of at least this many "
-        "subjects have it. A higher value hides more words. If release.withhold does not name report_text, all words "
-        "are listed.",
+        "Minimum number of subjects in whose reports an unknown word must occur to be listed on pages and in tables. A "
+        "higher value hides more words. If release.withhold does not name report_text, all unknown words are listed.",
         unit="subjects",
         ge=1,
     )

@@ -1,1 +1,1 @@
-"""The effect of thresholds on recall and yield, for every named threshold set and grid point (Tables 7 and 8)."""
+"""The effect of the thresholds on recall and on the number of grounded masks (Tables 7 and 8)."""

@@ -1,7 +1,9 @@
 """Draw the effect of thresholds: curves of recall and yield per lesion type, and a map of recall over two thresholds.
+Yield is the number of findings with a grounded mask, one that confirms a reported location.
 
-A threshold is varied if the grid (``thresholds.grid``) lists at least two values for it. All other thresholds keep a
-*reference* value. This is the value in the set ``base`` or, if the grid lacks that value, the nearest one in the grid.
+The setting ``thresholds.grid`` lists values for some thresholds and names a base set. A threshold with at least two
+values is varied. While one or two thresholds vary, each other one has its *reference* value, which is its value in the
+base set or, if the grid lists other values for it, the nearest of these.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +22,7 @@ from cxr.plotting.plots import BLUE, GREY, ORANGE, save_png
 from cxr.reporting.ablation.points import AVERAGE, COLUMNS, PARTS, TAUS, threshold_column
 
 ROWS = (*(lesion for lesion in LUNG_LESIONS if lesion != EDEMA), EDEMA, AVERAGE)
-"""Lesion types and the average, in the order of the panels. Edema is next to the average: it has its own thresholds."""
+"""Lesion types and the average, in the order of the panels. Edema is the last type, as it has its own thresholds."""
 MEASURES = {"recall": "recall, %", "yield": "yield, findings"}
 RECALL_STYLE = {"color": BLUE, "marker": "o", "markersize": 3.5}
 YIELD_STYLE = {"color": ORANGE, "marker": "s", "markersize": 3.5}
@@ -35,7 +37,7 @@ ONE_VARIED_TEXT = "There is no map, because only {} has two or more values in th
 
 
 class Axis(NamedTuple):
-    """A varied threshold: its column in the table of points, its sorted values, its reference, and its base value."""
+    """A varied threshold: its column of :data:`POINTS`, sorted values, reference value, and value in the base set."""
 
     column: str
     values: list[float]
@@ -54,10 +56,10 @@ class Axis(NamedTuple):
 
 
 def run_charts(*, table: str, curves: str, recall_map: str, axes: list[dict], base: dict, dpi: int) -> None:
-    """Draw the curves and the map from the table of points (:func:`cxr.reporting.ablation.points.tabulate_points`).
+    """Draw the figures ``curves`` and ``recall_map`` from ``table`` (:data:`cxr.reporting.ablation.points.POINTS`).
 
-    ``axes`` lists the thresholds of the grid as {part, tau, values}. ``base`` is the threshold set that gives the
-    values of all other thresholds.
+    ``axes`` has {"part": ``general`` or ``edema``, "tau": name, "values": list} for each threshold of the grid.
+    ``base`` is the base set, {part: {tau: value}}.
     """
     points = read_table(table).with_columns(
         pl.col(*MEASURES, "recall_low", "recall_high").cast(pl.Float64, strict=False)
@@ -68,7 +70,7 @@ def run_charts(*, table: str, curves: str, recall_map: str, axes: list[dict], ba
 
 
 def find_varied(axes: Sequence[Mapping], base: Mapping) -> tuple[list[Axis], dict[str, float]]:
-    """Return the varied thresholds in the order of the grid, and the reference value of every threshold by column."""
+    """Return the varied thresholds in the order of the grid, and {column: reference value} of every threshold."""
     reference = {threshold_column(part, tau): base[part][tau] for part in PARTS for tau in TAUS}
     varied = []
     for grid_axis in axes:
@@ -82,7 +84,7 @@ def find_varied(axes: Sequence[Mapping], base: Mapping) -> tuple[list[Axis], dic
 
 
 def points_along(points: pl.DataFrame, names: Sequence[str], reference: Mapping[str, float]) -> pl.DataFrame:
-    """Return the distinct rows in which all thresholds but ``names`` have their ``reference``, sorted by ``names``."""
+    """Return the distinct rows in which all thresholds but ``names`` have reference values, sorted by ``names``."""
     fixed = [pl.col(name) == reference[name] for name in COLUMNS if name not in names]
     return points.filter(fixed).unique([*names, "lesion"], keep="first", maintain_order=True).sort(*names)
 
@@ -189,7 +191,7 @@ def _draw_cells(panel: Axes, rows: pl.DataFrame, down: Axis, across: Axis):
 
 
 def _describe_fixed(axes: Sequence[Axis]) -> str:
-    """Describe the values of the fixed thresholds of a figure. ``axes`` are those of them that the grid varies."""
+    """Return "as in the base set", with the thresholds of ``axes`` whose reference value differs from this set."""
     shifted_axes = [axis for axis in axes if axis.reference != axis.base]
     if not shifted_axes:
         return "as in the base set"

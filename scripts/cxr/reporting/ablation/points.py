@@ -1,8 +1,9 @@
-"""The ablation stage: recall and yield of every point, by lesion type.
+"""The ablation stage: recall and yield of each lesion type under many threshold sets.
 
-A point is a named threshold set or a point of the grid. The masks stage applies every point to every image; its tables
-of the results are the *sweep*. A grounded mask confirms a reported location. Recall is the fraction of the studies
-stating a lesion that have a grounded mask of it, and yield is the number of findings with a grounded mask.
+A *point* is a threshold set that the settings name, or a combination of values from the grid of thresholds. The masks
+stage tries every point on every image and writes the results to tables, the *sweep*. A mask is grounded if it confirms
+a reported location. Recall is the fraction of the studies stating a lesion that have a grounded mask of the lesion.
+Yield is the number of findings with a grounded mask.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ SUMS = ("studies", "recalled", "findings", "masks", "yield")
 
 
 def threshold_column(part: str, tau: str) -> str:
-    """Return the column of a threshold, such as ``conf`` for the part ``general`` or ``edema_conf`` for ``edema``."""
+    """Return the column of a threshold: ``conf`` for ("general", "conf"), ``edema_conf`` for ("edema", "conf")."""
     return tau if part == GENERAL else f"{part}_{tau}"
 
 
@@ -47,7 +48,7 @@ POINTS = {
     "masks": Column(pl.Int64, "Of these, findings with a mask."),
     "yield": Column(
         pl.Int64,
-        "Findings with a grounded mask. Each gives a positive instruction; instructions of one text are merged later.",
+        "Findings with a grounded mask. Each gives a positive instruction; those with equal texts are merged later.",
     ),
     "median_mask_px": Column(
         pl.Float64, "Median over images of the area of all grounded masks of the lesion; null without one.", "pixels"
@@ -63,11 +64,8 @@ def run_table(*, sweep: list[str], table: str, sets: dict, grid: list[str]) -> N
 
 
 def count_sweep(sweeps: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Return the counts per point and lesion type, summed over all shards of the sweep.
-
-    The counts have the columns of :data:`POINTS`, and ``mask_px`` lists the areas of each image's grounded masks. Sums
-    are right because no study is in two shards.
-    """
+    """Return the counts :data:`SUMS` per point and lesion type, summed over the shards; no study is in two shards.
+    ``mask_px`` lists, for each image with grounded masks of the lesion type, the area of their union in pixels."""
     pixels = pl.col("mask_px").list.explode(keep_nulls=False, empty_as_null=False)
     parts = pl.concat(map(_count_shard, sweeps))
     return parts.group_by("thresholds", "lesion").agg(*(pl.col(name).sum() for name in SUMS), pixels)
@@ -89,11 +87,11 @@ def _count_shard(sweep: pl.DataFrame) -> pl.DataFrame:
 def tabulate_points(counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str]) -> pl.DataFrame:
     """Return the rows of :data:`POINTS`: for each point, in the order of ``sets``, all lesion types and the average.
 
-    ``sets`` is {point: {"general": {tau: value}, "edema": {tau: value}}}, and ``grid`` names the grid points in it. The
-    row ``average`` has the unweighted mean recall of the lesion types that occur, and the sums of the counts. Lesion
-    types have Wilson intervals with the coverage :data:`COVERAGE`. The interval of the average combines their
-    half-widths by the root of the sum of squares, separately below and above (Newcombe 1998, Zou and Donner 2008). Both
-    intervals assume independent studies and lesion types.
+    ``sets`` is {point: {"general": {tau: value}, "edema": {tau: value}}}, and ``grid`` names its points that are from
+    the grid. The row ``average`` has the unweighted mean recall of the lesion types that occur, and the sums of the
+    counts. Lesion types have Wilson intervals with the coverage :data:`COVERAGE`. The interval of the average combines
+    the types' half-widths by the root of the sum of squares, separately below and above (Newcombe 1998, Zou and Donner
+    2008). Both kinds of interval assume independent studies and lesion types.
     """
     pixels = pl.col("mask_px").list
     medians = counts.with_columns(pixels.median())
@@ -116,7 +114,7 @@ def tabulate_points(counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Seq
 
 
 def mean_rate(rates: Sequence[Rate]) -> Rate | None:
-    """Return the mean of independent rates with its interval, for which :func:`tabulate_points` gives the method."""
+    """Return the mean of rates and its interval, computed as :func:`tabulate_points` says, or None without rates."""
     if not rates:
         return None
     rate = sum(value for value, _, _ in rates) / len(rates)

@@ -22,7 +22,7 @@ BAR_TITLES = {"found": "images with a mask", "dice": "Dice, 0 without a mask", "
 
 
 def run_charts(*, scores: str, bars: str, curves: str, dpi: int) -> None:
-    """Draw the chart ``bars`` of the scores of masks and pointing, and the chart ``curves`` of maps and boxes."""
+    """Draw two charts of the table ``scores``: bars for the masks, and curves over thresholds for maps and boxes."""
     table = read_table(scores)
     numbers = ["at", "value", "low", "high"]
     table = table.with_columns(pl.col(numbers).cast(pl.Float64, strict=False))
@@ -31,7 +31,8 @@ def run_charts(*, scores: str, bars: str, curves: str, dpi: int) -> None:
 
 
 def draw_bars(table: pl.DataFrame) -> Figure:
-    """Draw one row of bar charts per reference: scores of the masks of each threshold set, and the pointing game."""
+    """Draw a row of bar charts per reference: scores of the masks of each threshold set, and the pointing game (how
+    often the maximum of the anomaly map is in the annotated region)."""
     references = table["reference"].unique(maintain_order=True).to_list()
     columns = [*BAR_TITLES, "pointing"]
     figure = Figure(figsize=(3.1 * len(columns), 1 + 3 * len(references)), layout="constrained")
@@ -80,7 +81,8 @@ def _draw_bars(axes: Axes, rows: pl.DataFrame, by: str, names: Sequence[str]) ->
 
 
 def draw_curves(table: pl.DataFrame, iou: float) -> Figure:
-    """Draw, per reference, scores of the map against tau_ano, and recall and false boxes against the confidence."""
+    """Draw a row of charts per reference: scores of the anomaly map against its threshold tau_ano, then, against the
+    minimum confidence, the recall of annotated boxes at ``iou`` and the number of false boxes."""
     references = table["reference"].unique(maintain_order=True).to_list()
     boxes = {f"recall_iou{iou:g}": f"recall of boxes, IoU {iou:g}", f"false_iou{iou:g}": "false boxes per image"}
     columns = [*(("anomaly map", *item) for item in MAP_TITLES.items()), *(("boxes", *item) for item in boxes.items())]

@@ -1,7 +1,8 @@
 """The agreement stage: score masks, anomaly maps and boxes against references (files of human annotations).
 
-All images of a reference that have a frame are compared. Every other image, and every region that is not compared, has
-one row in ``excluded`` with a reason of :data:`cxr.reporting.agreement.references.EXCLUSION_REASONS`.
+An image is compared if it is in the reference and has a frame (its 512 × 512 version, on which the pipeline works).
+Every other image, and every annotated region that cannot be compared, has one row in the table ``excluded`` with a
+reason of :data:`cxr.reporting.agreement.references.EXCLUSION_REASONS`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +46,7 @@ COVERAGE = 0.95
 REPLICATES = 1000
 """Number of bootstrap replicates, which resample patients."""
 BOX_IOUS = (0.3, 0.5)
-"""Minimum IoU of an annotated and a detected box that match. All values are scored; the curves show the first."""
+"""Minimum IoUs at which a detected box matches an annotated one. Each one is scored; the curves show the first."""
 SAME_BOX_IOU = 0.5
 """Minimum IoU at which two readers' boxes of the same lesion type count as duplicates."""
 NO_BOXES = pl.DataFrame(schema=dict.fromkeys((*CORNERS, "confidence"), pl.Float64))
@@ -55,7 +56,7 @@ CONFIDENCE_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7)
 """Minimum confidences of the detected boxes at which boxes are scored."""
 KEY_COLUMNS = {
     "reference": Column(pl.String, "Reference, by its name in `agreement.references`."),
-    "output": Column(pl.String, "`masks {thresholds}`, `anomaly map` or `boxes`."),
+    "output": Column(pl.String, "What is scored: `masks {thresholds}`, `anomaly map` or `boxes`."),
     "lesion": Column(pl.String, "Lesion type, or `any`: all except cardiomegaly."),
     "measure": Column(pl.String, "Name of the measure ([agreement.md](../how-to/agreement.md#what-is-measured))."),
     "at": Column(pl.Float64, "Threshold of the measure: tau_ano for the map, confidence for boxes; null for masks."),
@@ -121,7 +122,10 @@ def run_images(
     name: str,
     sets: Sequence[str],
 ) -> None:
-    """Measure every image of one reference. Inputs are a file per shard; findings, studies and masks also per set."""
+    """Write the measures of all images of one reference to ``values``, and the exclusions to ``excluded``.
+
+    The lists name one file per shard; ``findings``, ``studies`` and ``masks`` do so for each threshold set in ``sets``.
+    """
     key = f"agreement.references.{name}.path"
     reference_data = load_reference(key, options.format, reference, options.classes, options.image_id)
     row_by_image = {row["image_id"]: row for row in read_table(images).iter_rows(named=True)}
@@ -165,7 +169,6 @@ def run_images(
 
 
 def _read_used_findings(findings: str, studies: str) -> dict[str, list[dict]]:
-    """Return {image_id: findings whose masks are used} for every image that reached the masks stage."""
     findings_by_image: dict[str, list[dict]] = {image: [] for image in read_table(studies)["image_id"]}
     used = read_table(findings).filter(pl.col("mask_id").is_not_null() & pl.col("reason").is_null())
     for row in used.select("image_id", "target", "mask_id").iter_rows(named=True):
@@ -176,7 +179,7 @@ def _read_used_findings(findings: str, studies: str) -> dict[str, list[dict]]:
 def _regions_in_frame(
     image_id: str, reference: Reference, frames: Shard, painted: Shard | None, exclusions: list[tuple]
 ) -> list[Region]:
-    """Return the annotated regions of an image in its frame, and append excluded regions to ``exclusions``."""
+    """Return an image's annotated regions in its frame. Append regions that cannot be compared to ``exclusions``."""
     if painted is not None:
         masks = painted.masks(image_id)
         return [
@@ -202,7 +205,8 @@ def _regions_in_frame(
 def _measure_image(
     image_id: str, regions: Sequence[Region], lesions: Sequence[str], shards: CohortPart
 ) -> Iterator[tuple[str, str, Measure]]:
-    """Yield (output, lesion type, measure) for each lesion type that the reference marks in an image."""
+    """Yield (output, lesion type, measure) of an image: masks, map and recall of boxes for each lesion type that the
+    reference marks in the image, and false boxes for the type ``any``, even if no lesion is marked."""
     chest = [lesion for lesion in lesions if lesion != HEART]
     masks = {lesion: union_mask(regions, lesion, FRAME_SIZE) for lesion in (*lesions, *([ANY] if chest else []))}
     region_by_lesion = {lesion: region for lesion, region in masks.items() if region.any()}
@@ -240,7 +244,7 @@ def _reference_boxes(regions: Sequence[Region], lesion: str) -> np.ndarray:
 def run_scores(
     *, values: list[str], excluded_parts: list[str], scores: str, excluded: str, population: str, seed: int
 ) -> None:
-    """Write the tables of scores, exclusions and population. Raises UserError if no image could be compared."""
+    """Write the tables of scores, of exclusions, and of counts (``population``). Raises UserError without any score."""
     table = pl.concat([read_table(path) for path in values])
     exclusions = pl.concat([read_table(path) for path in excluded_parts])
     if table.is_empty():
@@ -249,7 +253,7 @@ def run_scores(
         summary = ", ".join(numbers) or "the references contain no image"
         raise UserError(
             f"agreement.references: no image could be compared: {summary}. Set image_id of the reference so that it "
-            "gives the image ids of the cohort, or look for the images in results/cohort/excluded.parquet"
+            "gives the cohort's image ids, or look up why the images were excluded in results/cohort/excluded.parquet"
         )
     write_table(scores, tabulate_scores(table, REPLICATES, seed), SCORES)
     write_table(excluded, exclusions.sort(exclusions.columns), EXCLUSIONS)
@@ -258,9 +262,7 @@ def run_scores(
 
 def tabulate_scores(table: pl.DataFrame, replicates: int, seed: int) -> pl.DataFrame:
     """Return the rows of :data:`SCORES`: one per reference, output, lesion type, measure and threshold.
-
-    ``table`` has the rows of :data:`VALUES`. The bootstrap resamples patients. A score with denominator 0 is null.
-    """
+    ``table`` has the rows of :data:`VALUES`. The bootstrap resamples patients. A score with denominator 0 is null."""
     score_tables = []
     for of_reference in table.partition_by("reference", maintain_order=True):
         groups = of_reference.select(KEYS).unique(maintain_order=True).sort(KEYS).with_row_index("column")
@@ -284,7 +286,7 @@ def tabulate_scores(table: pl.DataFrame, replicates: int, seed: int) -> pl.DataF
 
 
 def tabulate_population(table: pl.DataFrame, exclusions: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of :data:`POPULATION`, from rows of :data:`VALUES` (``table``) and of :data:`EXCLUSIONS`."""
+    """Return :data:`POPULATION`: per reference, the numbers of images in ``table`` and of exclusions by reason."""
     compared = table.group_by("reference").agg(number=pl.col("image_id").n_unique())
     rows = [(name, "compared", number, "images with a measure") for name, number in compared.iter_rows()]
     for name, reason, number in exclusions.group_by("reference", "reason").len().iter_rows():

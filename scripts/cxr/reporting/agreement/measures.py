@@ -11,7 +11,7 @@ from cxr.metrics import masks
 
 
 class Measure(NamedTuple):
-    """The numerator and denominator of a measure of one image. ``at`` is the threshold, or None without a threshold."""
+    """One image's numerator and denominator of the score ``name``. ``at`` is its threshold, None if it has none."""
 
     name: str
     numerator: float
@@ -22,9 +22,9 @@ class Measure(NamedTuple):
 def measure_mask(mask: np.ndarray, region: np.ndarray) -> Iterator[Measure]:
     """Yield the measures of a lesion mask, which may be empty, against the annotated region of the lesion.
 
-    Both are bool (H, W). ``covered`` is the fraction of the region in the mask, ``inside`` that of the mask in the
-    region. An image without a mask counts as 0 in ``dice``, ``iou`` and ``covered``. It does not count in ``inside``,
-    ``dice_of_found`` and ``iou_of_found``.
+    Both are bool (H, W). ``found`` is 1 if the mask has a pixel, else 0. ``covered`` is the fraction of the region that
+    is in the mask, and ``inside`` the fraction of the mask that is in the region. An empty mask counts as 0 in
+    ``dice``, ``iou`` and ``covered``, and does not count in ``inside``, ``dice_of_found`` and ``iou_of_found``.
     """
     has_mask = bool(mask.any())
     overlap = masks.overlap(mask, region)
@@ -43,10 +43,11 @@ def measure_map(
 ) -> Iterator[Measure]:
     """Yield the measures of an anomaly map, uint8 (H, W), against a region that is not empty, bool (H, W).
 
-    ``pointing`` is the fraction of the pixels with the map's maximum that are in the region, or 0 for an empty map.
-    ``chance`` is the expected score of a random point in the ``lungs``. Pixels are anomalous from a threshold, a
-    fraction of 255. For each of ``steps``, ``dice`` and ``iou`` compare them with the region, ``covered`` is the
-    fraction of the region that is anomalous, and ``inside`` is the fraction of the anomalous pixels in the region.
+    ``pointing`` is the fraction of the pixels with the map's maximum that are in the region, or 0 if the map is 0
+    everywhere. ``chance`` is the expected score of a random point in the ``lungs``, bool (H, W). Each of ``steps`` is a
+    threshold, as a fraction of 255, from which a pixel is anomalous. ``dice`` and ``iou`` compare the anomalous pixels
+    with the region, ``covered`` is the fraction of the region that is anomalous, and ``inside`` is the fraction of the
+    anomalous pixels that are in the region.
     """
     top = anomaly.max()
     yield Measure("pointing", float(region[anomaly == top].mean()) if top else 0.0)
@@ -69,10 +70,10 @@ def measure_boxes(
     ious: Sequence[float],
     steps: Sequence[float],
 ) -> Iterator[Measure]:
-    """Yield the recall of annotated boxes (M, 4) by detected boxes (N, 4) of any class with their confidences (N,).
+    """Yield how many annotated boxes (M, 4) are found by detected boxes (N, 4) with confidences (N,), of any class.
 
-    There is a measure for each IoU of ``ious`` and confidence of ``steps``. It counts the annotated boxes that have at
-    least this IoU with a detected box of at least this confidence. One detected box may match several annotated boxes.
+    There is a measure for each IoU in ``ious`` and each minimum confidence in ``steps``. An annotated box is found if
+    a detected box of at least this confidence has at least this IoU with it. One detected box may match several.
     """
     overlaps = box_iou(boxes, reference_boxes)
     for iou in ious:
@@ -84,7 +85,8 @@ def measure_boxes(
 def count_false_boxes(
     boxes: np.ndarray, confidence: np.ndarray, reference_boxes: np.ndarray, iou: float, steps: Sequence[float]
 ) -> Iterator[Measure]:
-    """Yield, for each confidence, the number of detected boxes whose IoU with every annotated box is below ``iou``."""
+    """Yield, for each minimum confidence in ``steps``, the number of false boxes: detected boxes whose IoU with every
+    annotated box is below ``iou``."""
     best = box_iou(boxes, reference_boxes).max(axis=1, initial=0.0) if len(boxes) else np.zeros(0)
     for step in steps:
         yield Measure(f"false_iou{iou:g}", float(((best < iou) & (confidence >= step)).sum()), at=step)

@@ -1,4 +1,4 @@
-"""Read references, which are human annotations of the cohort's images, map them into the frame, and list exclusions."""
+"""Read files of human annotations (*references*), map their regions into the frame, and list what is excluded."""
 
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -19,9 +19,9 @@ from cxr.geometry.masks import component_boxes
 from cxr.metrics.edits import mask_from_boxes
 
 PAINTED = "painted"
-"""Name of the format of the embedded cohort's ground truth, which has one mask per lesion type in the frame."""
+"""Format of the ground truth of the embedded (synthetic) cohort, which has one mask per lesion type in the frame."""
 ANY = "any"
-"""Name that stands for all lesion types except cardiomegaly together."""
+"""Name of the union of all lesion types except cardiomegaly."""
 MAX_ASPECT_DIFFERENCE = 0.02
 """Maximum relative difference in aspect ratio between an annotated image and the cohort's image."""
 MIN_COMPONENT_PX = 64
@@ -33,7 +33,7 @@ EXCLUSION_REASONS = tomllib.loads((RESOURCES / RESOURCE_FILES[0]).read_text(enco
 
 @dataclass
 class Region:
-    """One annotated region in the frame: lesion type, mask bool (H, W), boxes float (N, 4) as x1, y1, x2, y2."""
+    """An annotated region in the frame: mask, bool (H, W), and boxes, float (N, 4) as x1, y1, x2, y2 in pixels."""
 
     lesion: str
     mask: np.ndarray
@@ -57,8 +57,9 @@ class Reference:
 def load_reference(key: str, kind: str, path: str | Path, classes: Mapping[str, str], ids: str) -> Reference:
     """Read an annotation file, and map its labels to lesion types and its image names to image ids of the cohort.
 
-    ``key`` is the setting that names the file, and ``kind`` its format. ``classes`` is {label: lesion type}, which
-    overrides the table of the format. ``ids`` is the template of the image ids. Raises UserError for an unusable file.
+    ``key`` is the settings key that names the file, for errors, and ``kind`` is the file's format. ``classes`` is the
+    setting {label: lesion type}, which has priority over the mapping of the format. ``ids`` is the template that turns
+    image names into image ids. Raises UserError for an unusable file.
     """
     if kind == PAINTED:
         with Shard(path) as shard:

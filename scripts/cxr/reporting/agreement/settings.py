@@ -15,7 +15,9 @@ class ReferenceSettings(Section):
     format: Literal[FORMATS] = key("coco", f"Format of the file. {describe_formats()}.")
     path: str = key("", "Path of the annotation file, or of its folder if the format has several files.")
     classes: dict[str, Literal[LESIONS]] = key(
-        dict, "{label: lesion type}, which overrides the format's own mapping (docs/how-to/agreement.md)."
+        dict,
+        "Lesion types of the file's labels, {label: lesion type}. Other labels keep the mapping of the format "
+        "(docs/how-to/agreement.md).",
     )
     image_id: str = key(
         "{stem}",

@@ -18,7 +18,7 @@ RESOURCE_FILES = ("explain/page.css",)
 WIDTH = 110
 """Maximum width of the text, in characters."""
 COLOURS = {"positive": BLUE, "tentative": ORANGE, "negative": GREEN, "outside": GREY}
-"""Colours of the marked findings in a report, by kind. ``outside`` is a finding of none of the seven lesion types."""
+"""Colours of findings marked in a report, {kind: colour}. ``outside``: findings of none of the seven lesion types."""
 
 
 class Mark(NamedTuple):
@@ -31,7 +31,7 @@ class Mark(NamedTuple):
 
 
 def merge_marks(marks: Sequence[Mark]) -> list[Mark]:
-    """Return the marks in order, with overlapping ones merged into one that has the first one's kind and all notes."""
+    """Return the marks sorted by start. Overlapping marks become one mark with the first mark's kind and all notes."""
     merged_marks: list[Mark] = []
     for mark in sorted(marks, key=lambda mark: (mark.start, mark.end)):
         if merged_marks and mark.start < merged_marks[-1].end:
@@ -42,7 +42,7 @@ def merge_marks(marks: Sequence[Mark]) -> list[Mark]:
 
 
 class Document:
-    """A document as text and as HTML page. ``add_`` methods add a block to both. ``dpi`` is the figures' resolution."""
+    """A document as text and as HTML page. ``add_`` methods add a block to both. ``dpi``: resolution of the figures."""
 
     def __init__(self, dpi: int = 110):
         self._dpi = dpi
@@ -55,7 +55,6 @@ class Document:
         self._elements.append(f"<h{level}>{escape(text)}</h{level}>")
 
     def add_paragraph(self, text: str) -> None:
-        """Add a paragraph."""
         self._lines += textwrap.wrap(text, WIDTH) or [""]
         self._elements.append(f"<p>{escape(text)}</p>")
 

@@ -1,4 +1,4 @@
-"""Draw one image: its maps, and its boxes and masks under one threshold set."""
+"""Draw one image with its organs, zones and anomaly map, and with its boxes and masks under one threshold set."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,14 +22,12 @@ from cxr.plotting.plots import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELL
 
 OUTLINED_ORGANS = (*LUNGS, HEART)
 MASK_COLOURS = (YELLOW, SKY, VERMILION, GREEN, PURPLE, ORANGE, BLUE)
-"""Colours of the findings with a mask, used in turn."""
+"""Colours of the masks of findings, used in turn."""
 
 
 def draw_maps(arrays: Mapping, *, unedited: bool = False) -> dict[str, Figure]:
-    """Draw the image with organs, the edited image with zones, and the anomaly map. Return {title: figure}.
-
-    Arrays that do not exist are skipped. ``unedited`` is whether the edited image is the image itself.
-    """
+    """Draw the image with organs, the edited image (without lesions) with zones, and the anomaly map, as far as
+    ``arrays`` has them. Return {title: figure}. ``unedited``: the edited image equals the image."""
     figure_by_title = {}
     for name in [name for name in ("image", "edited", "anomaly") if name in arrays]:
         figure = Figure(figsize=(4.2, 4.5), layout="constrained")
@@ -52,7 +50,7 @@ def draw_maps(arrays: Mapping, *, unedited: bool = False) -> dict[str, Figure]:
 
 
 def draw_outcome(image: np.ndarray, boxes: Sequence[tuple], masks: Mapping[str, np.ndarray]) -> Figure:
-    """Draw an image with ``boxes`` (x1, y1, x2, y2, number, is productive) and ``masks`` {legend: bool (H, W)}."""
+    """Draw an image twice, with ``boxes`` (x1, y1, x2, y2, number, whether productive) and with ``masks`` by name."""
     figure = Figure(figsize=(8.8, 4.7), layout="constrained")
     box_axes, mask_axes = figure.subplots(1, 2)
     _draw_frame_with_sides(box_axes, image, "boxes")

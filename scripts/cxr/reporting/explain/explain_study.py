@@ -37,7 +37,7 @@ UNEDITED = (
     "anomaly.images: with_findings). Its anomaly map is empty, and its zones come from the image itself."
 )
 MAX_BOXES = 12
-"""Maximum number of boxes listed per finding: those that fail the fewest conditions. Further boxes are counted."""
+"""Maximum number of boxes listed per finding, those that fail the fewest conditions. Other boxes are only counted."""
 
 RESULT_HEAD = ["finding", "what", "target", "reported location", "result", "not confirmed", "boxes", "outside"]
 FINDING_HEAD = ["finding", "sentence", "what", "presence", "certainty", "location", "labels", "lesion type"]
@@ -48,18 +48,14 @@ FINDING_REASONS, BOX_MEASURES, PAIR_REASONS, BASES = (WORDS[name] for name in ("
 
 def explain(results: str | Path, study: str, thresholds: Sequence[str], dpi: int) -> tuple[str, str]:
     """Return the text and the HTML page that explain a study under the threshold sets ``thresholds``.
-
-    If ``thresholds`` is empty, all sets with masks are explained. Raises UserError for an unknown study or set.
-    """
+    If ``thresholds`` is empty, all sets with masks are explained. Raises UserError for an unknown study or set."""
     document = describe_study(read_study(Path(results), study, thresholds), dpi)
     return document.to_text(), document.to_html(f"Study {study}")
 
 
 def run(*, page: str, text: str, study: str, results_digest: str, dpi: int, results: str = "results") -> None:
     """Write the page and the text that explain a study under every threshold set with masks, and print the text.
-
-    ``results_digest`` is a digest of the results. It is "" if no study was requested, which raises UserError.
-    """
+    ``results_digest`` is a digest of the results. It is "" if no study was requested, which raises UserError."""
     if not results_digest:
         raise UserError("explain needs a study: snakemake explain --config study=<study_id>")
     text_content, page_content = explain(results, study, (), dpi)
@@ -70,7 +66,7 @@ def run(*, page: str, text: str, study: str, results_digest: str, dpi: int, resu
 
 
 def describe_study(study: Study, dpi: int) -> Document:
-    """Return the document that explains a study, whose figures have the resolution ``dpi``."""
+    """Return the document that explains a study. Its figures have the resolution ``dpi``."""
     document, first = Document(dpi), study.images[0]
     document.add_heading(f"Study {study.study_id}", 1)
     document.add_paragraph(f"Subject {first.row['subject_id']}, split {first.row['split'] or 'none'}.")
@@ -124,7 +120,7 @@ def describe_stop(step: Step) -> str:
 
 
 def describe_result(outcome: Outcome) -> str:
-    """Describe the result of an image under one threshold set, as the end of a sentence that names both."""
+    """Return an image's result under one threshold set, such as "3 pairs, 1 positive and 2 negative."."""
     for step in outcome.steps:
         if step.state == STOPPED:
             return describe_stop(step)
@@ -136,7 +132,6 @@ def describe_result(outcome: Outcome) -> str:
 
 
 def _add_report(document: Document, study: Study) -> None:
-    """Add the report with its findings marked, and a table of the findings."""
     document.add_heading("Report")
     line = study.report
     if line is None:
@@ -180,7 +175,6 @@ def _join_labels(labels: Sequence[str] | None, otherwise: str | None = None) -> 
 
 
 def _add_maps(document: Document, image: Image) -> None:
-    """Add the maps and boxes of an image, as far as they exist."""
     if "image" not in image.arrays:
         return
     document.add_heading(f"Image {image.image_id}")
@@ -221,7 +215,8 @@ def _add_maps(document: Document, image: Image) -> None:
 
 
 def _describe_distances(organs: dict[str, np.ndarray], zones: dict[str, np.ndarray]) -> str:
-    """Describe how far each lung's outer edge and the heart's lower edge differ between image and edited image."""
+    """Return the distances of the lungs' outer edges and the heart's lower edge on the image from those on the edited
+    image, as a text. ``organs`` are masks on the image, ``zones`` masks on the edited image."""
     parts = []
     for name, axis, end in ((LUNGS[0], 0, 0), (LUNGS[1], 0, -1), (HEART, 1, -1)):
         ends = [np.flatnonzero(masks[name].any(axis=axis)) for masks in (organs, zones)]
@@ -234,7 +229,6 @@ def _describe_distances(organs: dict[str, np.ndarray], zones: dict[str, np.ndarr
 
 
 def _add_comparison(document: Document, study: Study) -> None:
-    """Add a table of results with a row per finding and a column per threshold set."""
     document.add_heading("Threshold sets side by side")
     rows = []
     for image in study.images:
@@ -250,7 +244,7 @@ def _add_comparison(document: Document, study: Study) -> None:
 
 
 def describe_finding(row: dict) -> str:
-    """Describe the result of a finding: its mask and grounded zones, or why it has no mask or the mask is not used."""
+    """Return a finding's result: "no mask: <reason>", or "mask of <area> px" with its zones or why it is not used."""
     if row["mask_id"] is None:
         return f"no mask: {row['reason']}"
     mask_text = f"mask of {row['area']:,} px"
@@ -326,9 +320,7 @@ def _add_boxes(document: Document, row: dict, image: Image, settings: dict) -> N
 
 def box_rows(row: dict, image: Image, settings: dict) -> list[list[str]]:
     """Return a row per box judged for a finding: number, class, each measure with its threshold, and verdict.
-
-    Boxes that fail the fewest conditions come first. ``settings`` are the ones stored with the masks.
-    """
+    Boxes that fail the fewest conditions come first. ``settings`` are the ones stored with the masks."""
     taus, verdicts = thresholds_for(row["target"], settings), row["box_verdicts"]
     used_boxes = [(number, box) for number, box in enumerate(image.boxes) if box["is_used"]]
     arrays = (image.arrays[stage] for stage in ("anatomy", "organs", "anomaly"))
@@ -382,7 +374,7 @@ def _add_instructions(document: Document, outcome: Outcome) -> None:
 
 
 def _describe_basis(pair: dict) -> str:
-    """Return the basis of a pair: the sentence that states or denies the lesion, or the report's silence and image."""
+    """Return why a pair was made: a sentence states or denies the lesion, or report and image show no sign of it."""
     if pair["seg"]:
         return f"sentence {pair['sentence_index']}"
     if pair["quote"]:
@@ -407,5 +399,5 @@ def _unit_row(row: dict) -> list[str]:
 
 
 def describe_reason(code: str, words: dict[str, str]) -> str:
-    """Return "code: meaning" for a code of ``words``, and only the code for any other."""
+    """Return "code: meaning" with the meaning in ``words``, or the code alone if ``words`` lacks it."""
     return f"{code}: {words[code]}" if code in words else code

@@ -12,7 +12,7 @@ _REPETITION = re.compile(r"(.+?)\1{17,}$", re.DOTALL)
 
 
 def page_name(study: str) -> str:
-    """Return the file name of a study's page: its id, with characters that Snakemake, shells or browsers treat as %XX.
+    """Return the file name of a study's page: its id, in which special characters, such as "/", are written as %XX.
 
     If this is too long for a file name, or so repetitive that Snakemake refuses it, the name is a digest of the id.
     """
@@ -23,9 +23,10 @@ def page_name(study: str) -> str:
 
 
 def read_request(config: dict, results: Path) -> dict[str, str]:
-    """Return the ``study`` requested by ``snakemake explain --config``, its ``page`` name and ``results_digest``.
+    """Return {"study", "page", "results_digest"}: the id of the study that ``snakemake explain --config study=<id>``
+    requests, the name of its page, and :func:`cxr.reporting.explain.study.results_digest`.
 
-    All three are "" if no study is requested. Raises UserError for a study that the cohort does not have, or for a
+    All values are "" if no study is requested. Raises UserError for a study that the cohort does not have, or for a
     cohort table that cannot be read.
     """
     study_value = config.get("study", "")

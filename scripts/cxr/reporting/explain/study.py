@@ -1,4 +1,4 @@
-"""Read all results about one study. A stage without results gets the state :data:`NO_RESULTS`."""
+"""Read all results about one study. A stage that has not run yet gets the state :data:`NO_RESULTS`."""
 
 import hashlib
 import json
@@ -20,12 +20,12 @@ from cxr.base.tables import read_lines, read_table
 BY_THRESHOLDS = ("masks", "dataset")
 ACCEPTED, STOPPED, NOT_REACHED, NO_RESULTS = "passed", "stopped", "not reached", "no results yet"
 ARRAYS = {"frames": "image", "organs": "mask", "anomaly": "anomaly", "anatomy": "mask"}
-"""{stage: array of its HDF5 files that is shown}."""
+"""{stage: name of the array in its HDF5 files that the page shows}."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """The result of one stage for an image."""
+    """The result of one stage for an image. ``state``: ``ACCEPTED``, ``STOPPED``, ``NOT_REACHED`` or ``NO_RESULTS``."""
 
     stage: str
     state: str
@@ -42,13 +42,12 @@ class Image:
     arrays: dict[str, np.ndarray | dict[str, np.ndarray]] = field(default_factory=dict)
     boxes: list[dict] = field(default_factory=list)
     unedited: bool = False
-    """Whether the edited image is the image itself."""
+    """Whether the anomaly stage left the image as it was, because no finding needs an anomaly map."""
     corrections: list[str] = field(default_factory=list)
     """Parts of the image file that the frames stage corrected or ignored."""
 
     @property
     def image_id(self) -> str:
-        """The image's id."""
         return self.row["image_id"]
 
     @property
@@ -59,7 +58,8 @@ class Image:
 
 @dataclass
 class Outcome:
-    """The result of one image under one threshold set. Tables are lists of the image's rows."""
+    """The result of one image under one threshold set: its rows of the tables of the stages masks and dataset.
+    ``units``: positive instructions; ``evidence``: its row of ``studies``; ``dropped``: pairs that were not made."""
 
     steps: list[Step]
     findings: list[dict]
@@ -79,7 +79,7 @@ class Study:
     study_id: str
     images: list[Image]
     report: dict | None
-    """The line of the study in results/reports, or None if its report was not read."""
+    """The study's line in a file of results/reports, or None if its report was not read."""
     outcomes: dict[str, dict[str, Outcome]]
     """{threshold set: {image_id: result}}."""
     provenance: dict[str, tuple[str, str]]
@@ -88,9 +88,7 @@ class Study:
 
 def find_study_rows(results: Path, study_id: str, *, is_number: bool = False) -> list[dict]:
     """Return the rows of a study in the cohort's table of images. Raises UserError if the study is not in the table.
-
-    ``is_number`` is whether the requested id was parsed as a number and may have lost leading zeros.
-    """
+    ``is_number`` is whether the requested id was parsed as a number and may have lost leading zeros."""
     path = results / "cohort" / "images.parquet"
     if not path.is_file():
         raise UserError(f"study is {study_id!r}, but {path} is missing: make it with `snakemake cohort`")
@@ -109,7 +107,7 @@ SMALL_TABLES = (
     "cohort/*.parquet", "*/*.excluded.parquet", "frames/*.corrected.parquet", "masks/*/*.excluded.parquet",
     "dataset/*/*.parquet",
 )  # fmt: skip
-"""Patterns of small tables that are rewritten whenever the results that a study's page shows change."""
+"""Patterns of small tables, of which at least one is rewritten when results that a study's page shows change."""
 
 
 def results_digest(results: Path) -> str:
@@ -123,14 +121,15 @@ def results_digest(results: Path) -> str:
 
 
 def read_study(results: Path, study_id: str, thresholds: Sequence[str]) -> Study:
-    """Return a study with its results. Raises UserError for an unknown study, or for a threshold set without masks."""
+    """Return a study with its results under the sets ``thresholds``, or under all sets with masks if it is empty.
+    Raises UserError for an unknown study, or for a threshold set without masks."""
     rows = find_study_rows(results, study_id)
     names = {path.parent.name for path in results.glob("masks/*/*.findings.parquet")}
     sets = sorted(names, key=lambda name: (name != "default", name))
     if missing := [name for name in thresholds if name not in sets]:
         raise UserError(
             f"thresholds names {missing[0]!r}, but the sets with masks are {', '.join(sets) or 'none'}: "
-            f"choose one, or make it with `snakemake results/masks/{missing[0]}/index.parquet`"
+            f"choose one of these, or make the masks with `snakemake results/masks/{missing[0]}/index.parquet`"
         )
     shards = sorted({row["shard"] for row in rows if row["shard"]})
     paths = [path for shard in shards if (path := results / "reports" / f"{shard}.jsonl").is_file()]
@@ -192,7 +191,7 @@ REQUIRED_STAGES = {
     "masks": ("reports", "anatomy", "boxes"),
     "dataset": ("masks",),
 }
-"""{stage: stages that an image must have passed before}."""
+"""{stage: stages that an image must have passed before this stage accepts it}."""
 
 
 def _stage_step(excluded: Path, stage: str, image: Image, before: Sequence[Step]) -> Step:
@@ -230,7 +229,7 @@ def _read_outcome(results: Path, name: str, image: Image, line: dict | None) -> 
 
 
 def _read_pairs(path: Path, image_id: str) -> Iterator[dict]:
-    """Yield the pairs of an image from the file of a split. For speed, lines without the image's id are not parsed."""
+    """Yield an image's pairs from a split's file ``path``. For speed, only lines with the image's id are parsed."""
     name = json.dumps(image_id, ensure_ascii=False)
     with open(path, encoding="utf-8") as file:
         candidates = (json.loads(text) for text in file if name in text)

@@ -1,1 +1,1 @@
-"""Draw the figures of a run: panels of some images, and the distribution of pairs."""
+"""Draw the figures of a run: a panel of each of some images, and charts of the pairs per lesion type."""

@@ -1,4 +1,4 @@
-"""The figures stage: draw panels of some images (maps, boxes, masks, findings, pairs), and pairs per lesion type."""
+"""The figures stage: draw panels (all results of one image each), and charts of the pairs per lesion type."""
 
 import textwrap
 from collections import Counter
@@ -52,7 +52,8 @@ def run_panels(
     quality: int,
     seed: int,
 ) -> None:
-    """Draw a panel of each selected image into the folder ``panels``. Inputs are lists in the order of the shards."""
+    """Draw panels of ``options.studies`` images into the folder ``panels``. ``lines`` has one file per split; the other
+    lists have one file per shard, in the same order."""
     tables = [read_table(path) for path in findings]
     selected_images = choose_images(tables, options.studies, seed)
     image_ids = {image_id for _, image_id in selected_images}
@@ -102,7 +103,8 @@ def draw_panel(
     masks: dict[str, np.ndarray],
     pairs: list[dict],
 ) -> Figure:
-    """Draw the panel of one image. Images are uint8 and masks bool, all (512, 512); ``edited`` is None if unedited."""
+    """Draw the panel of one image. Images are uint8 and masks bool, all (512, 512).
+    ``edited`` is the image without lesions, or None if the image was not edited."""
     figure = Figure(figsize=(16, 9), layout="constrained")
     grid = figure.subplots(2, 4)
     figure.suptitle(title, fontsize=12)
@@ -131,7 +133,7 @@ def draw_panel(
 def _draw_boxes(axes: Axes, boxes: list[dict], judged: list[list[int]]) -> list[str]:
     """Draw up to eight numbered boxes, productive and confident ones first. Return a line of text on each.
 
-    ``judged`` has the verdicts on all boxes per finding: 0 for a productive box, else bits of the failed conditions.
+    ``judged`` has, for each finding, a verdict on each box: 0 if it is productive, else bits of the failed conditions.
     """
     best = [min((verdicts[i] for verdicts in judged), key=int.bit_count, default=None) for i in range(len(boxes))]
     box_indices = sorted(range(len(boxes)), key=lambda i: (best[i] != 0, -boxes[i]["confidence"]))[:8]
@@ -171,17 +173,17 @@ def _draw_texts(axes: Axes, findings: list[dict], boxes: list[str], pairs: list[
 
 
 def run_charts(*, splits_table: str, distribution: str, shares: str, thresholds: str, dpi: int) -> None:
-    """Draw the pairs per lesion type of the threshold set ``thresholds``, from the tables stage's table of splits."""
+    """Draw the charts ``distribution`` and ``shares`` of the pairs of one threshold set, from ``splits_table``."""
     splits = read_table(splits_table).filter(pl.col("thresholds") == thresholds)
     save_png(draw_distribution(splits), distribution, dpi)
     save_png(draw_shares(splits), shares, dpi)
 
 
 def choose_images(findings: list[pl.DataFrame], number: int, seed: int) -> list[tuple[int, str]]:
-    """Return ``number`` images as (index of the shard, image_id), chosen so that all lesion types have masks.
+    """Choose ``number`` images, if possible with masks of all lesion types. Return (index of shard, image_id) of each.
 
-    Each choice adds a mask of the lesion type with the fewest masks so far, if an image has one. The choice depends
-    only on the seed and the ids, not on the number of shards.
+    Each choice takes an image with a mask of the lesion type that has the fewest masks so far, if there is one. The
+    choice depends only on the seed and the ids, not on the number of shards.
     """
     images: dict[str, tuple[int, set[str]]] = {}
     for shard, table in enumerate(findings):
@@ -204,7 +206,8 @@ def choose_images(findings: list[pl.DataFrame], number: int, seed: int) -> list[
 def draw_distribution(splits: pl.DataFrame) -> Figure:
     """Draw the numbers of positive and negative pairs per lesion type, as in Fig. 4.
 
-    ``splits`` is the table of splits of one threshold set. All splits and types of instruction are summed.
+    ``splits`` has the rows of :data:`cxr.reporting.tables.paper.PAIRS_BY_SPLIT` for one threshold set. All splits and
+    types of instruction are summed.
     """
     figure = Figure(figsize=(9, 5), layout="constrained")
     axes = figure.subplots()
@@ -221,10 +224,8 @@ def draw_distribution(splits: pl.DataFrame) -> Figure:
 
 
 def draw_shares(splits: pl.DataFrame) -> Figure:
-    """Draw the percentage of each lesion type among positive and among negative pairs, beside the paper's.
-
-    ``splits`` is the table of splits of one threshold set. All splits and types of instruction are summed.
-    """
+    """Draw the percentage of each lesion type among the positive pairs and among the negative pairs, beside the
+    paper's percentages. ``splits`` is as in :func:`draw_distribution`."""
     figure = Figure(figsize=(9, 4.6), layout="constrained")
     for axes, polarity in zip(figure.subplots(1, 2, sharey=True), ("positive", "negative"), strict=True):
         for offset, ending, colour, label in ((-0.2, "", BLUE, "this run"), (0.2, "_paper", GREY, "the paper")):

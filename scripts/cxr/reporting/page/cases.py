@@ -22,10 +22,10 @@ QUANTITY_NAMES, OUTCOMES = WORDS["boxes"], WORDS["outcomes"]
 
 
 def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> list[tuple[int, dict]]:
-    """Return findings for the gallery as (index of the shard, row): ``number`` per lesion type, each of another image.
+    """Choose ``number`` findings per lesion type, each on another image. Return (index of the shard, row) of each.
 
-    If possible, a third of them, and at least one of two, are findings without a mask whose boxes were all dropped. The
-    choice depends only on the seed and the ids, not on the number of shards.
+    If possible, a third of them (at least one if ``number`` is 2 or more) have no mask, because all boxes were dropped.
+    The choice depends only on the seed and the ids, not on the number of shards.
     """
     cases: list[tuple[int, dict]] = []
     for lesion in LESIONS:
@@ -58,10 +58,10 @@ def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> li
 
 
 def choose_images(findings: Mapping[str, Sequence[pl.DataFrame]], number: int, seed: int) -> list[tuple[int, str]]:
-    """Return images with a mask from boxes as (index of the shard, image_id), for the calibration view.
+    """Choose ``number`` images on which the page compares the masks of all threshold sets.
 
-    The view compares threshold sets, so images come first whose masks differ between the sets. ``findings`` is
-    {threshold set: one table per shard}.
+    Return (index of the shard, image_id) of images with masks (not only of the heart), first those whose masks differ
+    between the sets. ``findings`` is {threshold set: one table per shard}.
     """
     masks: dict[tuple[int, str], dict[str, set[str]]] = {}
     for name, tables in findings.items():
@@ -80,8 +80,8 @@ def choose_images(findings: Mapping[str, Sequence[pl.DataFrame]], number: int, s
 def choose_boxes(verdicts: Sequence[int], confidences: Sequence[float], number: int) -> list[int]:
     """Return the indices of ``number`` boxes to show: first kept ones, then dropped ones with the fewest failures.
 
-    A box is kept if its verdict is 0; else the bits of the verdict are the failed conditions. Each kind gets half of
-    the places, or more if the other kind has too few boxes. More confident boxes come first.
+    A box is kept if its verdict is 0; else the bits of the verdict are the failed conditions. Half of the shown boxes
+    are kept ones and half dropped ones, unless there are too few of either. More confident boxes come first.
     """
     order = sorted(range(len(verdicts)), key=lambda i: (int(verdicts[i]).bit_count(), -confidences[i], i))
     kept_indices = [i for i in order if verdicts[i] == 0]
@@ -114,10 +114,8 @@ def describe_verdict(verdict: int, judged: BoxJudgement, taus: Mapping[str, floa
 
 
 def summarize_boxes(verdicts: Sequence[int], drawn_boxes: Sequence[Mapping], name: str) -> str:
-    """Describe how many boxes a finding has and how many of them are drawn, or return "" if it needs no boxes.
-
-    ``drawn_boxes`` are the boxes drawn on the image, each with ``kept``. ``name`` is the threshold set.
-    """
+    """Return how many boxes of a finding are kept and drawn, as in "2 of 9 boxes kept at the threshold set default; all
+    are drawn", or "" without ``verdicts``. ``name`` is the threshold set; each of ``drawn_boxes`` has ``kept``."""
     if not verdicts:
         return ""
     num_kept, num_kept_drawn = sum(verdict == 0 for verdict in verdicts), sum(box["kept"] for box in drawn_boxes)
@@ -128,7 +126,7 @@ def summarize_boxes(verdicts: Sequence[int], drawn_boxes: Sequence[Mapping], nam
 
 
 def describe_outcome(row: Mapping) -> str:
-    """Describe the result of a finding, which is a row of ``findings.parquet``."""
+    """Return the result of a finding (a row of ``findings.parquet``), such as "mask in right lung base"."""
     if row["reason"] is not None:
         return OUTCOMES.get(row["reason"], row["reason"])
     if row["target"] == "cardiomegaly":

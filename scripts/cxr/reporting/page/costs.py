@@ -38,9 +38,7 @@ COSTS = {
 
 def read_benchmarks(folder: str | Path) -> pl.DataFrame:
     """Read every benchmark file below a folder into rows of :data:`JOBS`, sorted by stage and job.
-
-    The "NA" that Snakemake writes for a job too short to measure becomes null.
-    """
+    The "NA" that Snakemake writes for a job too short to measure becomes null."""
     measures = {"seconds": "s", "max_rss_mb": "max_rss", "cpu_seconds": "cpu_time"}
     tables = [pl.DataFrame(schema=schema(JOBS))]
     for path in sorted(Path(folder).rglob("*.tsv")):
@@ -53,9 +51,7 @@ def read_benchmarks(folder: str | Path) -> pl.DataFrame:
 
 def sum_by_stage(jobs: pl.DataFrame, images: dict[str, int]) -> pl.DataFrame:
     """Return the rows of :data:`COSTS`: one per stage, in running order, and a total.
-
-    ``jobs`` has the rows of :data:`JOBS`. ``images`` is {stage: number of its input images}.
-    """
+    ``jobs`` has the rows of :data:`JOBS`. ``images`` is {stage: number of its input images}."""
     sums = (
         pl.len().cast(pl.Int64).alias("jobs"), pl.col("seconds", "cpu_seconds").sum(), pl.col("max_rss_mb").max()
     )  # fmt: skip

@@ -37,9 +37,7 @@ def draw_outline(canvas: np.ndarray, mask: np.ndarray, colour: str, *, fill: flo
 
 def draw_boxes(canvas: np.ndarray, rows: Sequence[Mapping], frame: int) -> None:
     """Draw numbered boxes: solid blue if kept, else dashed orange. The first box is drawn last, on top.
-
-    Each of ``rows`` has x1, y1, x2, y2 in pixels of the frame, whose side is ``frame``, and ``number`` and ``kept``.
-    """
+    Each of ``rows`` has x1, y1, x2, y2 in pixels of the frame, whose side is ``frame``, and ``number`` and ``kept``."""
     scale = canvas.shape[0] / frame
     corners = [[round(row[name] * scale) for name in CORNERS] for row in rows]
     for row, (x1, y1, x2, y2) in reversed(list(zip(rows, corners, strict=True))):
@@ -67,7 +65,7 @@ def _draw_line(canvas: np.ndarray, start: tuple[int, int], end: tuple[int, int],
 def _draw_number(
     canvas: np.ndarray, text: str, corners: Sequence[int], is_kept: bool, taken: Sequence[Rectangle]
 ) -> Rectangle:
-    """Write a box's number at its corner or edge, clear of the numbers ``taken`` if possible. Return its rectangle."""
+    """Write a number at a corner or edge of its box, if possible off the rectangles ``taken``. Return its rectangle."""
     font, size = cv2.FONT_HERSHEY_SIMPLEX, 0.45
     (width, height), _ = cv2.getTextSize(text, font, size, 1)
     width, height = width + 5, height + 5

@@ -1,4 +1,5 @@
-"""Draw the gallery (cases of each lesion type, with reasons) and the calibration view (masks of all threshold sets)."""
+"""Draw the page's gallery (findings of each lesion type with their boxes) and its calibration view, which compares the
+masks of all threshold sets on some images."""
 
 import json
 from collections import Counter
@@ -25,7 +26,7 @@ from cxr.reporting.settings import PageSettings
 MAX_SENTENCE_LENGTH = 400
 """Maximum length of a quoted sentence, in characters."""
 MAX_BOXES = 8
-"""Maximum number of boxes shown per finding. If possible, half of them are kept and half dropped boxes."""
+"""Maximum number of boxes shown per finding: half of them kept and half dropped boxes, if there are enough."""
 SIDE = 384
 """Side of the images on the page, in pixels."""
 
@@ -115,7 +116,6 @@ def _draw_case(name: str, row: dict, maps: Sequence[str], boxes: str, masks: str
 
 
 def _read_sentence(reports: str, row: dict) -> str:
-    """Return the sentence that states a finding, cut to :data:`MAX_SENTENCE_LENGTH`."""
     line = next(line for line in read_lines(reports) if line["study_id"] == row["study_id"])
     return shorten(line["sentences"][row["sentence_index"] - 1], MAX_SENTENCE_LENGTH, placeholder=" …")
 
@@ -123,7 +123,8 @@ def _read_sentence(reports: str, row: dict) -> str:
 def _draw_calibration(
     image_id: str, frames: str, sets: dict[str, tuple[pl.DataFrame, str]]
 ) -> Iterator[tuple[str, np.ndarray, str]]:
-    """Yield (name, image with masks, text with their areas) for each of ``sets`` {name: (findings, path of masks)}."""
+    """Yield (threshold set, image with the set's masks, text with their areas) for each set.
+    ``sets`` is {threshold set: (table of findings, path of the masks)} of the image's shard."""
     with Shard(frames) as shard:
         image = shard.get("image", image_id)
     for name, (findings, masks) in sets.items():

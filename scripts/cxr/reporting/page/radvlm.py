@@ -23,7 +23,7 @@ CASES = "gallery.jsonl"
 
 
 def find_section(extras: Collection[str]) -> dict | None:
-    """Return RadVLM's section for the page of all results, or None unless ``extras`` names all its files."""
+    """Return RadVLM's section for the page of all results, or None if ``extras`` lacks one of the section's files."""
     names = ("comparison.tsv", "judge_check.tsv", "conservation.tsv", f"gallery/{CASES}", *CHARTS)
     comparison, check, conservation, cases, *charts = paths = [f"{FOLDER}{name}" for name in names]
     is_complete = all(path in extras for path in paths)
@@ -31,10 +31,8 @@ def find_section(extras: Collection[str]) -> dict | None:
 
 
 def build_section(comparison: str, check: str, conservation: str, gallery: str | Path, charts: Sequence[str]) -> dict:
-    """Return RadVLM's section: tables with the paper's values, judge check, charts, gallery, conservation.
-
-    ``gallery`` is the folder of the gallery, and ``charts`` has the paths of :data:`CHARTS`.
-    """
+    """Return the content of RadVLM's section: the tables ``comparison`` (scores beside the paper's), ``check`` (of the
+    judge model) and ``conservation`` (what became of each item), the images in the folder ``gallery``, and charts."""
     cells = read_table(comparison).to_dicts()
     tables = {title: [cell for cell in cells if cell["table"] == name] for name, title in TABLES.items()}
     scores = [cell for cell in cells if cell["by"] == "ours" and cell["value"] not in (None, "")]
@@ -60,8 +58,8 @@ def build_section(comparison: str, check: str, conservation: str, gallery: str |
 def describe_result(scores: Sequence[dict], blind: Sequence[dict]) -> str:
     """Return a sentence on how many scores of the first run show that the model uses the images.
 
-    ``scores`` are the cells of our runs, and ``blind`` those of baselines that ignore the image. A score is above
-    another value if its whole interval is.
+    ``scores`` are the table cells of our runs, ``blind`` those of baselines that ignore the image. A score counts if
+    its whole interval is above the score without the image, or with another patient's image.
     """
     scores = [cell for cell in scores if cell["table"] not in ("table2", "table6")]
     if not scores:
@@ -80,14 +78,14 @@ def describe_result(scores: Sequence[dict], blind: Sequence[dict]) -> str:
 
 
 def _count_above(pairs: Sequence[tuple[dict, float | str | None]]) -> tuple[int, int]:
-    """Return the number of cells whose interval is above their value, and the number of cells with a value."""
+    """Return how many of the (cell, value) have an interval above the value, and how many have a value at all."""
     pairs = [(cell, value) for cell, value in pairs if value not in (None, "")]
     lows = [cell["value"] if cell["low"] in (None, "") else cell["low"] for cell, _ in pairs]
     return sum(low > value for low, (_, value) in zip(lows, pairs, strict=True)), len(pairs)
 
 
 def _group_conservation(table: pl.DataFrame) -> list[dict]:
-    """Return one row per counted quantity, with its total ``number`` and the ``parts`` that add up to it."""
+    """Return one row per counted quantity: its total ``number``, and as ``parts`` the rows that add up to the total."""
     keys = ("stage", "of", "what")
     groups = (part.to_dicts() for _, part in table.group_by(keys, maintain_order=True))
     return [{key: total_row[key] for key in (*keys, "number")} | {"parts": parts} for total_row, *parts in groups]

@@ -34,7 +34,8 @@ def run(
 
     ``test`` has the pairs of the evaluated split, one file per threshold set of ``thresholds``. ``corrected`` are
     tables of images with corrected headers. ``excluded`` are the tables of excluded images of the stages that read the
-    user's files. ``source`` is the cohort's source, and ``extras`` is {path: digest} of the results of other stages.
+    user's files. ``source`` is the setting ``cohort.source``. ``extras`` is {path: digest} of the existing files of
+    optional stages, such as the evaluation.
     """
     version_info = versions.collect_versions(group_by_folder(maps), masks, reports, manifests or [], engines)
     write_table(versions_table, versions.tabulate_versions(version_info), versions.VERSIONS)
@@ -128,7 +129,7 @@ def _ablation_section(table: pl.DataFrame, extras: Collection[str]) -> dict:
 
 
 def _evaluation_section(extras: Collection[str], test: Sequence[str]) -> dict | None:
-    """Return the evaluation section, or None without scores. Its ``stale`` names the runs scored on outdated pairs."""
+    """Return the evaluation section, or None without scores. ``stale`` in it lists runs scored on outdated pairs."""
     if f"{EVALUATION}comparison.tsv" not in extras:
         return None
     rows = sections.evaluation_rows(read_table(f"{EVALUATION}comparison.tsv"))
@@ -168,7 +169,7 @@ def _evaluation_section(extras: Collection[str], test: Sequence[str]) -> dict | 
 
 
 def _semisyn_section(extras: Collection[str]) -> dict | None:
-    """Return SemiSynCXR's section, or None if a file is missing: selection of healthy images, jobs, example sheet."""
+    """Return SemiSynCXR's section (selection of healthy images, jobs, example sheet), or None if a file is missing."""
     paths = _existing(extras, SEMISYN, "healthy/funnel.tsv", "dataset/conservation.tsv", "dataset/sheet.jpg")
     if paths is None:
         return None

@@ -24,7 +24,7 @@ SCORE_TITLES |= {f"text_{rule}": f"text, {rule}" for rule in SHOWN_RULES}
 RECALL_COLUMNS = ("average", *LUNG_LESIONS)
 NONE = "–"
 SYNTHETIC_MARK = " (synthetic)"
-"""Suffix of the name of every table that compares the embedded cohort with the paper."""
+"""Suffix of the caption of every table that shows results on the embedded, synthetic cohort beside the paper's."""
 MAX_WORDS = 20
 """Maximum number of unknown words listed on the page."""
 
@@ -35,10 +35,8 @@ def format_number(value: float | str | None, digits: int = 0) -> str:
 
 
 def count_rows(table: pl.DataFrame, sets: Sequence[str]) -> tuple[list[dict], list[dict]]:
-    """Return the rows of counts and the rows of shares, with formatted numbers.
-
-    A row has ``cells``, one per threshold set, and the values ``configured`` (in the settings) and ``paper``.
-    """
+    """Return the rows of counts, and the rows of percentages, with numbers as text.
+    A row has ``cells``, one per threshold set, and the values ``configured`` (in the settings) and ``paper``."""
     rows: tuple[list[dict], list[dict]] = [], []
     for row in table.iter_rows(named=True):
         share = row["count"].endswith(", %")
@@ -51,8 +49,8 @@ def count_rows(table: pl.DataFrame, sets: Sequence[str]) -> tuple[list[dict], li
 def funnel_steps(table: pl.DataFrame, name: str) -> list[dict]:
     """Return the flow of images through the stages under the threshold set ``name``, one entry per stage.
 
-    An entry has the number of ``remaining`` images, their ``width`` (% of the input), and ``lost``, which lists the
-    exclusions of the stage as {reason, images, why}.
+    An entry has the number of ``remaining`` images, the ``width`` of their bar (% of the input images), and ``lost``,
+    which has a {"reason", "images", "why"} for each reason why images were excluded.
     """
     steps: list[dict] = []
     of_set = table.filter(pl.col("thresholds") == name)
@@ -67,7 +65,7 @@ def funnel_steps(table: pl.DataFrame, name: str) -> list[dict]:
 
 
 def exclusion_details(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
-    """Return one entry per stage and reason of the tables of excluded images (``ledgers``), if it has details.
+    """Return one entry for each stage and reason with details in the tables of excluded images (``ledgers``).
 
     An entry has ``stage``, ``reason``, the number of ``images``, ``details`` and ``more``. ``details`` are up to
     ``most`` (detail, images), the most frequent first; ``more`` counts the images of all other details.
@@ -91,16 +89,14 @@ def correction_counts(table: pl.DataFrame, most: int) -> tuple[list[tuple[str, i
 
 
 def rank_losses(table: pl.DataFrame, name: str) -> list[dict]:
-    """Return the exclusions under a threshold set, most images first, as {stage, reason, images, why}."""
+    """Return a threshold set's exclusions as {"stage", "reason", "images", "why"}, most images first."""
     losses = [lost | {"stage": step["stage"]} for step in funnel_steps(table, name) for lost in step["lost"]]
     return sorted(losses, key=lambda lost: -lost["images"])
 
 
 def lesion_shares(splits: pl.DataFrame, name: str) -> list[dict]:
     """Return the rows of Fig. 4, one per polarity and lesion type, with the percentages ``ours`` and ``paper``.
-
-    ``pairs`` and ``paper_pairs`` are numbers. All splits and types of instruction are summed.
-    """
+    ``pairs`` and ``paper_pairs`` are the numbers behind them. All splits and types of instruction are summed."""
     of_set = splits.filter(pl.col("thresholds") == name)
     rows = []
     for polarity in POLARITIES:
@@ -136,7 +132,7 @@ def reading_outcomes(table: pl.DataFrame) -> dict:
     """Return the outcomes of reading reports (``rows``), each with its number of studies and its percentage.
 
     ``lost`` is the number of unusable reports, and ``handed_over`` the number that the rules passed to a language
-    model. ``forms`` is a sentence on reports that are filled forms.
+    model. ``forms`` is a sentence on reports that are filled-in forms.
     """
     table = table.with_columns(pl.col("studies", "handed_over").cast(pl.Int64))  # an empty table has no types
     total = max(1, table["studies"].sum())
@@ -152,7 +148,7 @@ def reading_outcomes(table: pl.DataFrame) -> dict:
 
 
 def unknown_words(table: pl.DataFrame) -> dict:
-    """Return the first unknown words (``rows``), their total number, and whether example sentences are withheld."""
+    """Return the first unknown words (``rows``), the ``number`` of all, and whether examples are ``withheld``."""
     first = table.head(MAX_WORDS).to_dicts()
     return {"rows": first, "number": len(table), "withheld": any(row["example"] == "withheld" for row in first)}
 
@@ -189,7 +185,8 @@ def recall_rows(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_pa
 
 
 def truth_rows(table: pl.DataFrame, name: str) -> list[dict]:
-    """Return one row per measure against the ground truth, with (value, trials) in total and per lesion type."""
+    """Return one row per measure against the ground truth. Its cells, for all and for each lesion type, are (value,
+    number of comparisons), as text."""
     rows = []
     for (measure,), part in table.filter(pl.col("thresholds") == name).group_by("measure", maintain_order=True):
         cell_by_lesion = {
@@ -201,7 +198,7 @@ def truth_rows(table: pl.DataFrame, name: str) -> list[dict]:
 
 
 def evaluation_rows(table: pl.DataFrame) -> list[dict]:
-    """Return the total scores of each run and of the paper's models: name (``who``), source, and (score, interval)."""
+    """Return a row per run and per model of the paper. ``who`` is its name; its cells are (total score, interval)."""
     rows = []
     for row in table.filter(pl.col("lesion") == "total").iter_rows(named=True):
         cells = []
@@ -223,7 +220,7 @@ def describe_mask_metrics() -> str:
 
 
 def wording_rows(table: pl.DataFrame) -> list[dict]:
-    """Return, per run and persona, how reworded instructions change each total score, as (points, interval)."""
+    """Return a row per run and persona (style of rewording). Its cells are (change of a total score, interval)."""
     rows = []
     totals = table.filter(pl.col("lesion") == "total")
     for (run, persona), part in totals.group_by("run", "persona", maintain_order=True):
@@ -242,7 +239,8 @@ def _format_difference(value: float | str | None) -> str:
 
 
 def write_page(path: str, name: str, **values: object) -> None:
-    """Write a page from the template ``name`` of resources/page. Values are escaped. Raises if one is missing."""
+    """Write a page from the template ``name`` in resources/page. The ``values`` are escaped. Raises UndefinedError if
+    the template needs a value that is not given."""
     loader = FileSystemLoader(RESOURCES / "page")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True

@@ -28,7 +28,8 @@ def collect_versions(
     manifests: Sequence[str],
     engines: dict[str, str],
 ) -> dict:
-    """Return the versions of ``stages``, ``weights`` and packages (``pins``), and the ``thresholds`` of each set."""
+    """Return the versions of ``stages``, ``weights`` and packages (``pins``), and the ``thresholds`` of each set.
+    ``maps`` is {stage: shards}. ``masks`` are the shards of all threshold sets."""
     rows: dict[tuple, dict] = {}
     # the first line is enough: the same code made all lines of a shard of reports
     for line in (line for path in reports if (line := next(read_lines(path), None))):
@@ -69,9 +70,7 @@ def short_digest(text: str) -> str:
 
 def shard_versions(stage: str, paths: Iterable[str], key: str = "image_id") -> list[dict]:
     """Return the distinct versions of a stage's shards: stage, engine, code and settings digests, thresholds.
-
-    Several rows mean that the shards were made with different code or settings.
-    """
+    Several rows mean that the shards were made with different code or settings."""
     row_by_version: dict[tuple, dict] = {}
     for path in paths:
         with Shard(path, key=key) as shard:

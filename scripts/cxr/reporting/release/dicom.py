@@ -1,7 +1,7 @@
 """Write the DICOM segmentations of a shard: one per DICOM image, in the image's pixel grid, with a segment per mask.
 
-Images of other formats get none. A segmentation refers to its X-ray by UIDs and contains the patient's identifier, so
-that viewers can match the two. Nothing else about the patient is copied. Files are deflated to save space.
+Images in other formats get no segmentation. A segmentation refers to its X-ray by UIDs and contains the patient's
+identifier, so that viewers can match the two. Nothing else about the patient is copied. Files are compressed (deflate).
 """
 
 import json
@@ -43,8 +43,8 @@ def run_shard(
     """Write ``<subject[:3]>/<subject>/<study>/<image>.dcm`` and ``counts.json`` into ``segmentations``.
 
     ``lines`` has the pairs of all shards, one file per split. ``filtered`` is a file with the test pairs to keep, or
-    empty for all. ``counts.json`` has the numbers of files, of segments, and per reason of images with masks that got
-    no segmentation.
+    empty for all. ``counts.json`` has the numbers of files and of segments, and, by reason, of the images with masks
+    that got no segmentation.
     """
     kept_pair_ids, counts = read_kept_pairs(filtered), Counter()
     paths = dict(read_table(cohort).select("image_id", "path").iter_rows())

@@ -1,7 +1,7 @@
 """Write the tables of the release stage: the pairs as Parquet for Hugging Face ``datasets``, and as COCO.
 
-Images and masks are in the frame, so no mask is resampled. For users who have the original images, the COCO masks can
-be in the pixels of these instead (``coco_pixels: original``).
+Images and masks are frames (512 × 512 pixels), so no mask is resampled. For users who have the original images, the
+setting ``coco_pixels: original`` maps the COCO masks to the pixels of these images.
 """
 
 import json
@@ -113,10 +113,8 @@ def _write_coco(
     withheld: Withheld,
     original: bool,
 ) -> None:
-    """Write an image and its annotations, one per distinct (mask, lesion type, location), with the pairs that share it.
-
-    An image with only negative pairs has no annotation. ``original`` is whether masks are mapped to original pixels.
-    """
+    """Write an image and its annotations, one per distinct (mask, lesion type, location), with the ids of its pairs.
+    An image with only negative pairs has no annotation. ``original`` is whether masks are mapped to original pixels."""
     image_id = lines[0]["image_id"]
     (rows, columns), affine = read_geometry(frames, image_id)
     height, width = (rows, columns) if original else (FRAME_SIZE, FRAME_SIZE)

@@ -19,7 +19,7 @@ FORMATS = {".parquet": "application/x-parquet", ".json": "application/json"}
 
 
 def build_croissant(about: dict, columns: dict[str, dict], files: dict[str, str], description: str) -> dict:
-    """Return the Croissant document. ``columns`` is {config: {column: type}}; ``files`` is {path: SHA-256}."""
+    """Return the Croissant document. ``columns`` is {table: {column: type}}, ``files`` {path: SHA-256}."""
     return {
         "@context": json.loads((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8")),
         "@type": "sc:Dataset",
@@ -75,7 +75,8 @@ FILES = {"README.md": "text/markdown", "DATASHEET.md": "text/markdown", "croissa
 
 
 def build_crate(about: dict, package_facts: dict, description: str, folders: list[str]) -> dict:
-    """Return the RO-Crate document. ``folders`` are the keys of :data:`FOLDERS` that the package has."""
+    """Return the RO-Crate document. ``package_facts`` are those of :func:`cxr.reporting.release.package.run_package`,
+    and ``folders`` the keys of :data:`FOLDERS` that the package has."""
     settings = [
         {"@id": f"#setting-{name}", "@type": "PropertyValue", "name": name, "value": json.dumps(value)}
         for name, value in sorted(_flatten(package_facts["settings"]).items())

@@ -1,4 +1,4 @@
-"""Package an instruction mix of RadVLM: its lines as Parquet, the images, a card, a datasheet, checksums.
+"""Package an instruction mix of RadVLM: its samples (lines) as Parquet, the images, a card, a datasheet, checksums.
 
 The setting ``withhold`` works as in :mod:`cxr.reporting.release.withheld`. If it names ``report_text``, tasks whose
 turns quote a report or were made from its text are excluded. If it names ``ids``, every identifier becomes a keyed
@@ -38,11 +38,12 @@ LINES = {
     "boxes": pl.List(pl.List(pl.Float64)), "labels": TEXT_LIST, "mask_ids": TEXT_LIST, "facts": TEXT_LIST,
     "engine": pl.String,
 }  # fmt: skip
-"""Columns of a line. ``boxes`` are x1, y1, x2, y2 as fractions of the image. ``box_names`` name each box in answers."""
+"""Columns of the table of lines. ``boxes`` are x1, y1, x2, y2 as fractions of the image. ``box_names`` has, for each
+box, the name by which answers refer to it."""
 IMAGES = {**dict.fromkeys(("source", "image_id", "study_id", "subject_id"), pl.String), "image": IMAGE_TYPE}
 ID_FIELDS = {"sample_id": "sample_id", "subject_id": "subject_id", "study_id": "study_id", "image_id": "image_id",
              "mask_ids": "mask_id", "facts": "fact_id"}  # fmt: skip
-"""{column of identifiers: kind of identifier in :meth:`Withheld.publish_id`}."""
+"""{column with identifiers: their ``field`` in :meth:`Withheld.publish_id`}."""
 IMAGE_FIELDS = ("sample_id", "task", "source", "image_id", "study_id", "subject_id")
 """Fields of a line that are kept in memory, to find and publish its image."""
 
@@ -53,9 +54,10 @@ def run(
 ) -> None:  # fmt: skip
     """Write the package of a mix into the folder ``package``, which appears only when complete.
 
-    ``lines`` has the mix, one file per split. ``frames`` are the shards of all sources, which are read only if pixels
-    are published. ``mix`` is the name of the mix, ``terms`` {source: key of TERMS}, and ``folders`` {source: folder of
-    its frames}. Raises UserError if the file ``salt``, with the secret key for withheld ids, is unusable.
+    ``lines`` has the samples of the mix, one file per split. ``frames`` are the shards of all sources, which are read
+    only if pixels are published. ``mix`` is the name of the mix. ``terms`` maps each source to a key of TERMS, and
+    ``folders`` maps it to the folder of its frames. Raises UserError if ``salt``, the file with the secret key for
+    withheld ids, is unusable.
     """
     withheld = Withheld(options.withhold, salt)
     hidden_tasks = TEXT_TASKS if withheld.report_text else ()
@@ -137,7 +139,7 @@ def card_text(folder: Path, number: int, mix: str, options: PackageSettings) -> 
 
 
 def _about(mix: str, options: PackageSettings) -> dict[str, str]:
-    """Return the name of the mix and the settings that both texts state."""
+    """Return what both the card and the datasheet state: the name of the mix, and some settings of the package."""
     return {"mix": mix} | {name: getattr(options, name) for name in ("name", "version", "licence")}
 
 
@@ -149,7 +151,8 @@ def _describe_withheld(options: PackageSettings) -> list[str]:
 def datasheet_text(
     counts: Counter, published: Counter, mix: str, terms: Mapping[str, str], options: PackageSettings
 ) -> str:
-    """Return DATASHEET.md. ``counts`` and ``published`` are numbers of lines by (task, source, split)."""
+    """Return DATASHEET.md. ``counts`` has the number of all lines by (task, source, split), ``published`` the number of
+    lines in the package."""
     rows = [[*key, number, published[key], number - published[key]] for key, number in sorted(counts.items())]
     sources = sorted({source for _, source, _ in counts})
     return fill_template(

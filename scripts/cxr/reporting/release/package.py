@@ -1,4 +1,4 @@
-"""Assemble a version of the dataset as one folder with all layouts, texts, and checksums of all files.
+"""Assemble a version of the dataset as one folder: the pairs in several formats, texts, and checksums of all files.
 
 The folder reveals no time, machine or path. The date is a setting, files are sorted, and settings that name files or
 folders are emptied. Large parts are hard links, so a package needs little extra disk space.
@@ -59,10 +59,10 @@ def run_package(
 ) -> None:
     """Assemble the parts in the folder ``package``, which appears only when complete.
 
-    ``layout`` has the folder of the authors' layout, or is empty if studies have several images, which it cannot
-    represent. ``lines`` has the dataset, one file per split. ``excluded`` are the tables of excluded images in the
-    order of the stages. ``maps``, ``masks`` and ``reports`` are read only for their digests. ``codes`` has the code
-    digests of the stages whose files contain none.
+    ``layout`` has the folder with our dataset in the format of the paper's authors. It is empty if studies have several
+    images, which that format cannot represent. ``lines`` has the dataset, one file per split. ``excluded`` are the
+    tables of excluded images in the order of the stages. ``maps``, ``masks`` and ``reports`` are read only for their
+    code digests. ``codes`` has the code digests of the stages whose files do not contain them.
     """
     withheld, kept_pair_ids = Withheld(options.withhold, salt), read_kept_pairs(filtered)
     field_names = ("name", "version", "date", "licence", "creator", "cite", "url", "withhold")
@@ -118,7 +118,7 @@ def run_package(
 
 
 def write_sums(folder: Path, digests: Mapping[str, str]) -> None:
-    """Write the checksums of all files of a package. ``digests`` is {file: SHA-256} of files that need no reading."""
+    """Write the checksums of all files of a package. ``digests`` is {file: SHA-256} of files with known checksums."""
     sums = "".join(f"{digests.get(file) or file_sha256(folder / file)}  {file}\n" for file in _list_files(folder))
     write_text(folder / SUMS, sums)
 
@@ -158,9 +158,7 @@ def _write_layout(
     source: Path, target: Path, lines: Sequence[str], withheld: Withheld, kept_pair_ids: set[str] | None
 ) -> None:
     """Write the authors' layout into ``target``, without withheld data and without pairs that are not kept.
-
-    Masks are hard links to the masks in ``source``. They keep their numbers, although some may be missing.
-    """
+    Masks are hard links to the masks in ``source``. The numbers in their names stay, so some numbers may be missing."""
 
     def published_studies(path: str) -> Iterator[tuple[str, dict]]:
         for study_id, study_lines in read_groups(path, "study_id", withheld.publish_id if withheld.ids else None):

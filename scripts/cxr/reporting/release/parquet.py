@@ -1,7 +1,7 @@
 """Write the Parquet files of a split, named and structured for Hugging Face ``datasets``.
 
-An image is a struct of ``bytes`` (PNG) and ``path`` (null). The tool ``datasets`` shows it as an image, because the
-card (README.md) of the package declares the column as one.
+An image is a struct of ``bytes`` (PNG) and ``path`` (null). The tool ``datasets`` shows the struct as an image, because
+the card of the package (README.md) declares its column as an image.
 """
 
 from pathlib import Path
@@ -37,7 +37,7 @@ PAIRS = {
     "quote": Column(pl.String, "Sentence that denies the lesion; no such column where `report_text` is withheld."),
     "quote_section": Column(pl.String, "Section of the quote."),
     "box_confidence": Column(pl.Float64, "Highest confidence of a box in the location that a negative names."),
-    "anomalous_fraction": Column(pl.Float64, "Anomalous fraction of that location; null without an anomaly map."),
+    "anomalous_fraction": Column(pl.Float64, "Anomalous fraction of this location; null without an anomaly map."),
     "reader": Column(pl.String, "Digest of the code and vocabulary that read the report."),
     "mask": Column(IMAGE_TYPE, "PNG with one bit per pixel, 512 × 512; `path` is null."),
 }
@@ -51,7 +51,7 @@ IMAGES = {
     "image": Column(IMAGE_TYPE, "PNG of the frame; no such column where `pixels` are withheld."),
 }
 CONFIGS = {"pairs": ("data", schema(PAIRS)), "images": ("images", schema(IMAGES))}
-"""{config: (folder, {column: type})}. A config is a table in the terms of ``datasets``."""
+"""{config: (folder, {column: type})}. ``datasets`` calls each table of a dataset a config."""
 PAIRS_PER_FILE, IMAGES_PER_FILE = 20_000, 1_000
 """Maximum number of rows of a Parquet file, which limits the memory of the job that writes it."""
 SPLIT_NAMES = {"train": "train", "validate": "validation", "test": "test"}
@@ -67,7 +67,7 @@ def encode_png(image: np.ndarray) -> bytes:
 
 
 def image_cell(data: bytes | None) -> dict | None:
-    """Return the cell of a table for an image from the bytes of its PNG, or None without an image."""
+    """Return a value of type :data:`IMAGE_TYPE` with ``data``, the bytes of a PNG, or None without an image."""
     return None if data is None else {"bytes": data, "path": None}
 
 
@@ -83,9 +83,7 @@ def card_features(columns: dict) -> list[dict]:
 
 class PartWriter:
     """A writer of the ``total`` rows of one table of a split, to files of ``size`` rows each.
-
-    A split without rows gets no file, because ``datasets`` refuses empty files.
-    """
+    A split without rows gets no file, because ``datasets`` refuses empty files."""
 
     def __init__(self, folder: Path, split: str, columns: dict, total: int, size: int):
         self._stem, self._columns, self._size = folder / SPLIT_NAMES[split], columns, size

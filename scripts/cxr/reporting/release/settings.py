@@ -33,19 +33,19 @@ class PackageSettings(Section):
 
     name: str = key("cxr-ils", "Name of the dataset.", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     version: Version = key("1.0.0", "Version of the dataset: one to three numbers. 1.0 becomes 1.0.0.")
-    date: Date = key("2000-01-01", "Publication date of the dataset as year-month-day. The clock is not used.")
+    date: Date = key("2000-01-01", "Publication date, as year-month-day. The package states it, never today's date.")
     licence: str = key("not stated", "Name or address of the dataset's licence.", min_length=1)
-    creator: str = key("", "Creator of the dataset. If empty, the package says that it is not stated.")
+    creator: str = key("", 'Creator of the dataset. If empty, the package says "not stated".')
     cite: str = key("", "Citation of the dataset. If empty, its name and version are the citation.")
     url: str = key("", "Web address of the dataset. If empty, the package states none.")
     withhold: Annotated[list[Literal[WITHHELD]], Check(_all_or_nothing, before=True)] = key(
         lambda: ["pixels", "report_text"],
-        "Data that the package omits. pixels: images. report_text: words of reports. ids: identifiers, which become "
-        "keyed digests, and DICOM segmentations. true omits all three, false or [] omits nothing. The default suits "
-        "MIMIC-CXR (docs/how-to/load.md).",
+        "Data that the package omits. pixels: images. report_text: words of reports. ids: identifiers, which are "
+        "replaced by keyed digests, and DICOM segmentations. true omits all three, false or [] omits nothing. The "
+        "default suits MIMIC-CXR (docs/how-to/load.md).",
     )
     coco_pixels: Literal["frame", "original"] = key(
-        "frame", "Pixel grid of the COCO masks. frame: the 512 × 512 image. original: the image as it was read."
+        "frame", "Pixel grid of the COCO masks. frame: 512 × 512, as all masks. original: that of the original image."
     )
 
     def kinds(self) -> list[str]:

@@ -16,7 +16,7 @@ RESOURCE_FILES = (
 )  # fmt: skip
 TEXTS = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))
 TERMS: Mapping[str, str] = {name: source.terms for name, source in FORMATS.items()} | TEXTS["terms"]
-"""{format of a RadVLM source or value of ``cohort.source``: terms of use of the facts, texts and images}."""
+"""{format of a RadVLM source, or a value of ``cohort.source``: terms of use of its facts, texts and images}."""
 NOTHING_WITHHELD = "nothing"
 SIZES = ((1e3, "n<1K"), (1e4, "1K<n<10K"), (1e5, "10K<n<100K"), (1e6, "100K<n<1M"))
 
@@ -38,7 +38,7 @@ def markdown_list(items: Sequence[str]) -> str:
 
 
 def describe_configs(folders: Mapping[str, str], files: Collection[str], default: str) -> list[dict]:
-    """Return the configs (tables) of a card, each with the splits that have a file. ``folders`` is {config: folder}."""
+    """Return the entry ``configs`` of a card: each table in ``folders``, {table: folder}, with its splits and files."""
     configs = []
     for config, folder in folders.items():
         splits = [
@@ -59,7 +59,7 @@ def _count_table(counts: dict) -> str:
 def card_text(about: dict, counts: dict, columns: dict[str, dict], files: Sequence[str]) -> str:
     """Return README.md, which has a header for Hugging Face's ``datasets`` and a short description.
 
-    ``about`` has the settings that describe the package, ``counts`` its numbers per split. ``columns`` is {config:
+    ``about`` has the settings that describe the package, ``counts`` its numbers per split. ``columns`` is {table:
     {column: type}}. ``files`` are all other files of the package, from which splits and folders are listed.
     """
     num_pairs = sum(counts[split]["pairs"] for split in SPLIT_NAMES)

@@ -3,9 +3,10 @@
 If ``pixels`` are withheld, the package has no grey value of an X-ray. The column ``image`` of the table of images is
 omitted. No other part has pixels, because DICOM segmentations refer to their X-ray without copying it.
 
-If ``report_text`` is withheld, the package has no word of a report. ``section_content`` and ``quote`` are omitted, or
-empty in the authors' layout, whose readers need the key. Facts derived from a report stay: ``section_name``,
-``sentence_index``, type, target, certainty, locations. Instruction and answer are made from templates.
+If ``report_text`` is withheld, the package has no word of a report. ``section_content`` and ``quote`` are omitted. The
+authors' layout keeps ``section_content`` as an empty text, because its readers need the field. Facts derived from a
+report stay: ``section_name``, ``sentence_index``, type, target, certainty, locations. Instruction and answer are made
+from templates.
 
 If ``ids`` are withheld, the package has no identifier of a subject, study or image. ``subject_id``, ``study_id``,
 ``image_id``, the study in ``pair_id``, and ``mask_id`` (a digest from which a study could be guessed) become keyed
@@ -28,18 +29,18 @@ PIXELS, REPORT_TEXT, IDS = "pixels", "report_text", "ids"
 REPORT_FIELDS = ("section_content", "quote")
 """Fields of a line that contain words of a report."""
 ID_LETTERS = LETTERS | {"sample_id": "r", "fact_id": "f"}
-"""{kind of identifier: first letter of the digest that replaces it}, for datasets and mixes."""
+"""{kind of identifier: first letter of the digest that replaces it}, for the ILS dataset and RadVLM's mixes."""
 
 
 class Withheld:
-    """The data to withhold. ``kinds`` are described above; ``salt`` is the file with the secret key for ``ids``."""
+    """The data to withhold. The module describes their ``kinds``; ``salt`` is the file with the secret key for ids."""
 
     def __init__(self, kinds: Sequence[str], salt: str | Sequence[str] = ()):
         self.pixels, self.report_text, self.ids = (kind in kinds for kind in (PIXELS, REPORT_TEXT, IDS))
         self._key = read_secret("release.salt", salt if isinstance(salt, str) else "") if self.ids else b""
 
     def publish_id(self, field: str, value: str) -> str:
-        """Return the published form of an identifier of the kind ``field``. An empty one (of no mask) stays empty."""
+        """Return the digest of an identifier of the kind ``field`` if ids are withheld, else the identifier itself."""
         return keyed_digest(self._key, field, value, ID_LETTERS[field]) if self.ids and value else value
 
     def publish_line(self, line: dict) -> dict:
@@ -55,7 +56,7 @@ class Withheld:
         return published_line
 
     def published_columns(self) -> dict[str, dict]:
-        """Return {config of a package: {column: type}} without withheld columns."""
+        """Return {table of a package: {column: type}} without withheld columns."""
         is_withheld = {"image": self.pixels, "section_content": self.report_text, "quote": self.report_text}
         return {
             config: {name: kind for name, kind in columns.items() if not is_withheld.get(name)}
@@ -63,7 +64,7 @@ class Withheld:
         }
 
     def publish_pair_id(self, pair_id: str, study_id: str) -> str:
-        """Return the published form of a pair id, whose beginning is the id of its study."""
+        """Return a pair id. If ids are withheld, the study id at its beginning is replaced by the study's digest."""
         return self.publish_id("study_id", study_id) + pair_id.removeprefix(study_id) if self.ids else pair_id
 
 
@@ -80,7 +81,7 @@ def read_kept_pairs(test: str | Sequence[str]) -> set[str] | None:
 def iterate_studies(
     path: str, kept_pair_ids: set[str] | None, withheld: Withheld | None = None
 ) -> Iterator[tuple[str, list[dict]]]:
-    """Yield (study_id, its lines), of test lines only those with a pair id in ``kept_pair_ids`` (None keeps all).
+    """Yield (study_id, lines of the study that :func:`keep_lines` keeps), without studies of which no line is kept.
 
     Studies are in the order of the file, or sorted by digest if identifiers are withheld. The file is sorted by study,
     so a study's position would reveal its identifier to anyone with a list of all studies.
@@ -92,14 +93,16 @@ def iterate_studies(
 
 
 def keep_lines(lines: Iterable[dict], kept_pair_ids: set[str] | None) -> list[dict]:
-    """Return the lines, of test lines only those with a pair id in ``kept_pair_ids`` (None keeps all)."""
+    """Return the lines of other splits, and the lines of the test split with a pair id in ``kept_pair_ids``, or all
+    lines if it is None."""
     return [
         line for line in lines if kept_pair_ids is None or line["split"] != "test" or line["pair_id"] in kept_pair_ids
     ]
 
 
 def read_groups(path: str, field: str, publish: Callable[[str, str], str] | None) -> Iterator[tuple[str, list[dict]]]:
-    """Yield (value of ``field``, its consecutive lines) of a file, sorted by ``publish(field, value)`` if given."""
+    """Yield (value of ``field``, consecutive lines with this value) from a file.
+    The order is that of the file or, with ``publish``, that of ``publish(field, value)``."""
     if publish is None:
         yield from ((value, list(group)) for value, group in groupby(read_lines(path), key=itemgetter(field)))
         return
@@ -115,7 +118,8 @@ def read_groups(path: str, field: str, publish: Callable[[str, str], str] | None
 
 
 def group_units(lines: Iterable[dict]) -> list[dict]:
-    """Return the first line of each distinct (mask, target, location), with ``pair_ids`` of all lines that share it."""
+    """Return one line for each distinct (image, mask, target, location): the first one, to which ``pair_ids`` adds the
+    ids of all lines that share these values. Negative lines, which have no mask, are left out."""
     unit_by_key: dict[tuple, dict] = {}
     for line in lines:
         if line["seg"]:

@@ -1,11 +1,12 @@
-"""Plant decoys among the items of a review: wrong masks and wrong negatives, which measure each expert's care.
+"""Plant decoys (wrong masks and wrong negatives) among the items of a review, to measure each expert's care.
 
-A decoy shows the image and the report of a real unit with a mask, its *host*.
+A decoy is made from a real unit with a mask, its *host*, whose image and report it shows. A unit is a distinct (mask,
+lesion type, location) of an image.
 
-* A wrong mask keeps the host's text, whose locations are in one lung, but shows a mask in the other lung. The mask is
-  that of a *donor*, a finding of the same lesion type in another patient. It is mirrored if it is from the other side,
-  shifted so that the lungs' boxes share their centre, and clipped to the lung. That lung of the host has no reported
-  finding, no mask and no sign of a lesion.
+* A wrong mask keeps the host's text, whose locations are in one lung, but shows a mask in the other lung, the target.
+  The target lung has no reported finding, no mask and no sign of a lesion. The mask is that of a *donor*, a finding of
+  the same lesion type in another patient. It is mirrored if the donor's lung is on the other side, shifted so that the
+  lungs' bounding boxes share their centre, and clipped to the target lung.
 * A wrong negative states that the host's lesion is absent from one of its locations or from the whole image, although
   the report affirms the lesion as definitive. Wrong and real negatives of a lesion type name a location equally often.
 
@@ -33,7 +34,7 @@ from cxr.reporting.review.units import Unit
 ITEMS_PER_DECOY = 9
 """Number of real items per decoy. It applies separately to a page's items with a mask and to those without."""
 MIN_INSIDE = 0.8
-"""Minimum fraction of a moved mask's pixels that are inside the lung."""
+"""Minimum fraction of a moved mask's pixels that are inside the target lung."""
 MAX_DONORS = 20
 """Maximum number of donor masks that are tried for a host."""
 DECOYS = {
@@ -66,10 +67,10 @@ def plant_decoys(
     organs: Shards,
     seed: int,
 ) -> list[Decoy]:
-    """Return the decoys: the wrong masks, which all experts judge, then each expert's own wrong negatives.
+    """Return the decoys: first the wrong masks, which all experts judge, then wrong negatives for one expert each.
 
     ``units`` are all units of the split, and ``dealt`` is {expert: units to judge}. ``studies`` and ``mask_units`` are
-    tables of the masks stage. Logs a warning if there are too few hosts.
+    tables of the masks stage. Logs a warning if too few units can be hosts.
     """
     sampled_keys = {unit.key for dealt_units in dealt.values() for unit in dealt_units}
 
@@ -88,19 +89,19 @@ def plant_decoys(
         decoys += islice(wrong_negatives, number)
         num_wanted += number
     if len(decoys) < num_wanted:
-        log.warning("review: there are %d decoys instead of %d, because too few units suit", len(decoys), num_wanted)
+        log.warning("review: only %d of %d decoys were made, as too few units suit as hosts", len(decoys), num_wanted)
     return decoys
 
 
 def count_decoys(units: Iterable[Unit], *, has_mask: bool) -> int:
-    """Return the number of decoys to add to an expert's units with or without a mask."""
+    """Return the number of decoys to add to an expert's ``units`` with a mask (``has_mask``), or to those without."""
     return -(-sum(unit.is_positive == has_mask for unit in units) // ITEMS_PER_DECOY)
 
 
 def make_wrong_masks(
     hosts: Iterable[Unit], studies: Iterable[str], mask_units: Iterable[str], masks: Shards, organs: Shards, seed: int
 ) -> Iterator[Decoy]:
-    """Yield a wrong mask for each host that allows one, in the order of ``hosts``."""
+    """Yield a decoy with a wrong mask for each host that allows one, in the order of ``hosts``."""
     # {image_id: sides on which a negative may name the whole lung and the image shows no sign of a lesion}
     quiet_lungs: dict[str, set[str]] = {}
     for image_id, empty, signs in read_tables(studies).select("image_id", "empty", "signs").iter_rows():
@@ -132,7 +133,7 @@ def make_wrong_masks(
 
 
 def _read_donors(mask_units: Iterable[str]) -> dict[str, list[dict]]:
-    """Return {lesion type: findings with a mask in one lung}. Their order does not depend on the shards."""
+    """Return {lesion type: rows of ``mask_units`` with a mask and with locations in one lung only}, sorted by mask."""
     columns = ("mask_id", "unit", "image_id", "subject_id", "target", "location")
     is_donor = (pl.col("kind") == "basic") & pl.col("mask_id").is_not_null()
     table = pl.concat([read_table(path).filter(is_donor).select(columns) for path in mask_units])
@@ -152,7 +153,8 @@ def shared_side(locations: Iterable[str]) -> str | None:
 def move_mask(mask: np.ndarray, lung: np.ndarray, target_lung: np.ndarray, *, mirrored: bool) -> np.ndarray | None:
     """Return a mask moved from ``lung`` to ``target_lung`` of another image and clipped to it; all are bool (H, W).
 
-    The shift aligns the centres of the lungs' bounding boxes. Return None if less than :data:`MIN_INSIDE` is inside.
+    The shift aligns the centres of the lungs' bounding boxes. Return None if less than the fraction :data:`MIN_INSIDE`
+    of the mask is inside the target lung, or if a lung is empty.
     """
     if not (lung.any() and target_lung.any()):
         return None
@@ -167,7 +169,8 @@ def move_mask(mask: np.ndarray, lung: np.ndarray, target_lung: np.ndarray, *, mi
 
 
 def make_wrong_negatives(hosts: Iterable[Unit], units: Iterable[Unit], expert: str, seed: int) -> Iterator[Decoy]:
-    """Yield a wrong negative for each host of certainty "definitive" whose lesion type also has real negatives."""
+    """Yield decoys that wrongly deny a lesion, one for each of ``hosts`` (units with a mask) of certainty "definitive"
+    whose lesion type also has real negatives among ``units``."""
     has_location: dict[str, list[bool]] = {}
     for unit in units:
         if not unit.is_positive:

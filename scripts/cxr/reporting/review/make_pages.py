@@ -1,7 +1,8 @@
 """The review stage: make a page per expert, and the organiser's tables for :mod:`cxr.reporting.review.merge`.
 
-The tables are :data:`UNITS` with every unit of the split, :data:`ITEMS` with the items of each expert's page, and
-:data:`cxr.reporting.review.decoys.DECOYS`. They tell which items are decoys, so experts must not see them.
+The tables are :data:`UNITS` with every unit of the split (:mod:`cxr.reporting.review.units`), :data:`ITEMS` with the
+items of each expert's page, and :data:`cxr.reporting.review.decoys.DECOYS`. They reveal which items are decoys, so
+experts must not see them.
 """
 
 from collections.abc import Iterable
@@ -53,9 +54,7 @@ def run_pages(
     synthetic: bool,
 ) -> None:
     """Write one page per expert, in the order of ``options.experts``, and the organiser's tables.
-
-    ``studies`` and ``mask_units`` are tables of the masks stage, from which decoys are made.
-    """
+    Decoys are made from ``studies`` and ``mask_units``, which are tables of the masks stage."""
     all_units = collect_units(read_lines(lines), lines)
     if not all_units:
         raise UserError(f"{lines} holds no pair, so there is nothing to review: choose another review.split")

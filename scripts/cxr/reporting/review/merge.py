@@ -19,7 +19,7 @@ from cxr.reporting.review.sheets import read_answers
 RESOURCE_FILES = ("paper_tables.yaml",)
 
 ACCEPTED = "acceptable"
-"""The verdict in a sheet that accepts a unit."""
+"""The verdict that accepts a unit, as a sheet spells it."""
 STATES = ACCEPTED_STATE, REJECTED_STATE, NOT_REVIEWED = "accepted by all who were asked", "rejected", "not reviewed"
 """States of a unit after the review."""
 TEXTS = pl.List(pl.String)
@@ -133,7 +133,8 @@ def tabulate_rejected(judged_units: pl.DataFrame) -> pl.DataFrame:
 
 
 def find_reasons(judged_units: pl.DataFrame, unsampled: str) -> dict[str, str]:
-    """Return {pair_id: reason} of all excluded pairs. ``unsampled`` is the setting for pairs that no expert judged."""
+    """Return {pair_id: reason} of all excluded pairs. Pairs that no expert judged are excluded if ``unsampled`` is
+    ``drop``, and stay if it is ``keep``."""
     reasons = {}
     for state, pair_ids, experts in judged_units.select("state", "pair_ids", "rejected_by").iter_rows():
         if state == REJECTED_STATE:
@@ -145,16 +146,14 @@ def find_reasons(judged_units: pl.DataFrame, unsampled: str) -> dict[str, str]:
 
 def tabulate_counts(judged_units: pl.DataFrame, unsampled: str, num_pairs: int, num_filtered: int) -> pl.DataFrame:
     """Return the rows of :data:`COUNTS`. Raises AssertionError if a pair is not counted exactly once.
-
-    ``num_pairs`` and ``num_filtered`` are the numbers of lines of the split before and after it is filtered.
-    """
+    ``num_pairs`` and ``num_filtered`` are the numbers of lines of the split before and after it is filtered."""
     units_by_state = {state: judged_units.filter(state=state) for state in STATES}
     pairs = {state: int(part["pair_ids"].list.len().sum()) for state, part in units_by_state.items()}
     num_expected = pairs[ACCEPTED_STATE] + (pairs[NOT_REVIEWED] if unsampled == "keep" else 0)
     if num_pairs != sum(pairs.values()) or num_filtered != num_expected:
         raise AssertionError(
-            f"review: the split has {num_pairs} pairs, its units {sum(pairs.values())}, the filtered split "
-            f"{num_filtered} instead of {num_expected}"
+            f"review: the split has {num_pairs} pairs, its units have {sum(pairs.values())}, and the filtered split "
+            f"{num_filtered} instead of {num_expected}: run `snakemake review` and `snakemake review_merge` again"
         )
     rows = [("units", "in the split", len(judged_units))]
     rows += [("units", state, len(part)) for state, part in units_by_state.items()]

@@ -72,7 +72,7 @@ class Form:
         return ("item", *self.values_by_question, "note", "seconds", "page")
 
     def to_data(self) -> dict:
-        """Return the form as data for the page."""
+        """Return the form as data for the page's scripts."""
         form_data = {"sheet": self.sheet, "questions": self.questions}
         return form_data | ({"outline": True} if self.outline else {})
 
@@ -98,9 +98,9 @@ def read_form(name: str, label_overrides: Mapping[str, Mapping[str, str]] | None
 def page_data(expert: str, form: Form, items: Sequence[tuple[str, Mapping]]) -> tuple[dict, list[str]]:
     """Return the content of a page: its data, and its images as ``data:`` URLs in the order of their first items.
 
-    ``items`` are (code, row of :data:`cxr.base.review_units.REVIEW_UNITS`). The picture of a row is a PNG or a JPEG. An
-    image of several items is on the page once. The page contains no ids. The entry ``page`` of the data, which a saved
-    sheet repeats, is a digest of all that the expert sees.
+    ``items`` are (item code, row of :data:`cxr.base.review_units.REVIEW_UNITS`). The picture of a row is a PNG or a
+    JPEG. An image of several items is on the page once. The page contains no ids. The entry ``page`` of the data is a
+    digest of all that the expert sees, which a saved sheet repeats.
     """
     places: dict[bytes, int] = {}
     pictures, rows = [], []
@@ -140,10 +140,8 @@ def write_pages(
     remedy: str,
     synthetic: bool,
 ) -> Iterator[tuple[str, str, int, str, T]]:
-    """Write a page per expert, and yield (expert, digest of the page, position, code, unit) of each item.
-
-    ``dealt`` is {expert: [(code, unit)]}. ``row_of`` converts a unit to a row as in :func:`page_data`.
-    """
+    """Write a page per expert, and yield (expert, digest of the page, position, item code, unit) of each item.
+    ``dealt`` is {expert: [(item code, unit)]}. ``row_of`` converts a unit to a row as in :func:`page_data`."""
     for (expert, items), path in zip(dealt.items(), paths, strict=True):
         data, pictures = page_data(expert, form, [(code, row_of(unit)) for code, unit in items])
         write_page(path, form, data, pictures, remedy, synthetic)
@@ -157,9 +155,7 @@ def write_page(
     path: str | Path, form: Form, data: dict, pictures: Sequence[str], remedy: str, synthetic: bool = False
 ) -> None:
     """Write a page. On a blind page, all images are padded to one length, so that sizes do not reveal their source.
-
-    If the page would be too large for a browser, raises UserError, whose message ends with the ``remedy``.
-    """
+    If the page would be too large for a browser, raises UserError, whose message ends with the ``remedy``."""
     padded_length = max(map(len, pictures), default=0) if form.blind else 0
     size = sum(max(len(url), padded_length) for url in pictures)
     if size > MAX_BYTES:

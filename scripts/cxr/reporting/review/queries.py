@@ -50,9 +50,7 @@ def run(
     *, units: str, answers: str, audit: str, table7: str, agreed: str, experts: list[str], rule: str, seed: int
 ) -> None:
     """Write the votes on each query, Table 7 with the paper's rows, and the experts' agreement.
-
-    ``units`` has the query_id, source and image_id of the test queries, and ``answers`` the experts' answers.
-    """
+    ``units`` has the query_id, source and image_id of the test queries, and ``answers`` the experts' answers."""
     votes = count_votes(read_table(units), read_table(answers), rule)
     printed = yaml.safe_load((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8"))["table7"]
     write_table(audit, votes, AUDIT)
@@ -61,7 +59,7 @@ def run(
 
 
 def is_accepted(good: int, experts: int, rule: str) -> bool:
-    """Return whether ``good`` of the ``experts`` suffice to accept a query: ``all``, or the ``majority`` of them."""
+    """Return whether ``good`` votes of ``experts`` accept a query. ``rule`` is ``all`` or ``majority`` (over half)."""
     return good == experts if rule == "all" else 2 * good > experts
 
 
@@ -96,7 +94,7 @@ def tabulate_rates(votes: pl.DataFrame, printed: Mapping, num_experts: int) -> p
 
 
 def tabulate_agreement(votes: pl.DataFrame, num_experts: int, seed: int) -> pl.DataFrame:
-    """Return the experts' agreement for each source and in total."""
+    """Return the rows of :data:`AGREEMENT`: how well the experts agree for each source and in total."""
     rows = [
         (source, num_experts, *agreement_cells(part["good"], num_experts, part["image_id"], seed))
         for source, part in _by_source(votes)

@@ -1,4 +1,4 @@
-"""Compute Tables 3 and 13 beside the paper's, the agreement of the experts, and their reliability, from verdicts."""
+"""Compute Tables 3 and 13 beside the paper's, and the experts' agreement and reliability, from their verdicts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -72,10 +72,8 @@ def rate_with_interval(accepted: int, units: int) -> dict:
 
 
 def tabulate_experts(verdicts: pl.DataFrame, experts: Sequence[str], printed: dict) -> pl.DataFrame:
-    """Return Table 3 with our rows, then the paper's: per expert and overall, for all units, with and without a mask.
-
-    Overall, a unit counts once, as accepted if nobody rejected it. ``printed`` are the values of the paper.
-    """
+    """Return Table 3, our rows and then the paper's: the acceptance per expert and overall in each of :data:`GROUPS`.
+    Overall, a unit counts once, as accepted if nobody rejected it. ``printed`` are the values of the paper."""
     rows = [{"source": "ours"} | cells for cells in _rate_experts(verdicts, experts)]
     notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "experts"}
     for expert, groups in printed["experts"].items():
@@ -106,7 +104,7 @@ def tabulate_lesions(verdicts: pl.DataFrame, experts: Sequence[str], printed: di
 
 
 def tabulate_agreement(verdicts: pl.DataFrame, experts: Sequence[str], seed: int) -> pl.DataFrame:
-    """Return the experts' agreement on the units that all experts judged, which have a mask, by lesion type."""
+    """Return the experts' agreement per lesion type and in total, on the units with a mask that all experts judged."""
     of_all = (
         verdicts.filter("positive")
         .group_by("unit", "subject_id", "target", maintain_order=True)
@@ -124,9 +122,7 @@ def tabulate_reliability(
     verdicts: pl.DataFrame, decoy_verdicts: pl.DataFrame, experts: Sequence[str], seed: int
 ) -> pl.DataFrame:
     """Return the rows of :data:`RELIABILITY`: how well each expert, and all together, tell real units from decoys.
-
-    Overall, a unit or decoy counts once, as accepted if nobody rejected it.
-    """
+    Overall, a unit or decoy counts once, as accepted if nobody rejected it."""
     rows = []
     for real, decoy in zip(_rate_experts(verdicts, experts), _rate_experts(decoy_verdicts, experts), strict=True):
         d_prime, corrected = measure_reliability(

@@ -12,7 +12,7 @@ class ReviewSettings(Section):
         "pairs", "Items that experts judge. pairs: units of the ILS dataset. queries: test queries of MedGround."
     )
     rule: Literal["all", "majority"] = key(
-        "all", "Experts who must accept a query: all, or the majority (over half). Pairs need all.", source=PAPER
+        "all", "How many experts must accept an item: all or, only for queries, the majority (over half).", source=PAPER
     )
     experts: list[Expert] = key(
         lambda: ["A", "B", "C", "D"], "Names of the experts, which are used in file names.", source=PAPER, min_length=1
@@ -26,10 +26,10 @@ class ReviewSettings(Section):
         0, "Number of units without a mask that are sampled and divided among experts. 0: all.", unit="units", ge=0
     )
     jpeg_quality: int = key(
-        0, "JPEG quality of images on the pages; at 90 they have a third of the size. 0: lossless PNG.", ge=0, le=100
+        0, "JPEG quality of images on the pages. 0: lossless PNG, three times as large as quality 90.", ge=0, le=100
     )
     sheets: list[str] = key(list, "The experts' completed sheets (CSV), or folders with them, for `review_merge`.")
-    unsampled: Literal["drop", "keep"] = key("drop", "Whether the filtered split keeps pairs that no expert judged.")
+    unsampled: Literal["drop", "keep"] = key("drop", "Whether the filtered split drops or keeps unjudged pairs.")
 
     @constraint
     def _experts_are_distinct(self) -> None:

@@ -68,7 +68,7 @@ def read_sheets(
         answers_by_expert[expert] = _parse_answers(path, rows, *page_by_expert[expert], form)
         origin[expert] = path
     if missing := [name for name, (_, items) in page_by_expert.items() if items and name not in answers_by_expert]:
-        raise UserError(f"{setting} has no sheet of expert {missing[0]}: add it")
+        raise UserError(f"{setting} has no sheet of expert {missing[0]}: add the file of this expert")
     return answers_by_expert
 
 
@@ -80,7 +80,7 @@ def _parse_answers(
     for line, row in rows:
         item, where = row["item"], f"{path}, line {line}, column"
         if row["page"] != page:
-            raise UserError(f"{where} page: {row['page']!r} is not {page!r} as above: give one file per sheet")
+            raise UserError(f"{where} page: {row['page']!r} is not {page!r} as in the first row: give a file per sheet")
         if item not in item_codes:
             raise UserError(f"{where} item: {item!r} is not an item of this page: remove the line or correct it")
         if item in answers:
@@ -102,7 +102,7 @@ def _parse_answers(
         at[item] = line
     if missing := [item for item in items if item not in answers]:
         raise UserError(
-            f"{path} ends at line {rows[-1][0]} and lacks {len(missing)} of {len(items)} items, "
-            f"{missing[0]} first: judge them and save the sheet again"
+            f"{path} ends at line {rows[-1][0]} and lacks {len(missing)} of {len(items)} items, the first of which is "
+            f"{missing[0]}: judge these items and save the sheet again"
         )
     return answers

@@ -1,4 +1,4 @@
-"""Write a page per expert from any system's table of units, and read the completed sheets into one table."""
+"""Write a page per expert from any system's table of units to judge, and read the completed sheets into one table."""
 
 from collections.abc import Mapping
 
@@ -37,8 +37,9 @@ def run_pages(
     """Write one page per expert, in the order of ``experts``, and the organiser's table of items.
 
     ``units`` is a table with the columns :data:`cxr.base.review_units.REVIEW_UNITS`. Every expert gets every unit, in
-    an individual order. ``form`` names a form of resources/review/forms.yaml, and ``label_overrides`` {question:
-    {value: label}} replaces or adds answers. ``fewer`` is the end of the message about a page that is too large.
+    an individual order. ``form`` names a form of resources/review/forms.yaml, and ``label_overrides``, {question:
+    {value: label}}, replaces or adds answers. ``fewer`` says how to get fewer units, for the error about a page that is
+    too large.
     """
     table = read_table(units)
     if not len(table):
@@ -62,7 +63,8 @@ def run_answers(
 ) -> None:
     """Write one row per expert, unit and question of the ``sheets``. Raises UserError for an incomplete sheet.
 
-    ``form`` and ``label_overrides`` are the ones of :func:`run_pages`. ``setting`` is the settings key of the sheets.
+    ``form`` and ``label_overrides`` are those with which :func:`run_pages` wrote the pages. ``setting`` is the settings
+    key that names the sheets, for errors.
     """
     form_of_pages = page.read_form(form, label_overrides)
     rows = [

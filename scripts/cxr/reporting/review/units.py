@@ -1,4 +1,4 @@
-"""Sample units for review, and assign them to experts, in an individual order and with individual item codes.
+"""Sample units for review, and assign them to experts, in an order and with item codes that differ for each expert.
 
 A unit is a distinct (mask, lesion type, location) of an image (paper, section 4), which several pairs may share. A
 negative pair has no mask. Its unit states that the lesion is absent at the location.
@@ -48,15 +48,13 @@ class Unit:
 
     @property
     def key(self) -> Key:
-        """The unit's key, which does not depend on the other units."""
+        """Texts that identify the unit among all units: image, mask, lesion type and locations."""
         return (self.image_id, self.mask_id or "", self.target, *self.location)
 
 
 def collect_units(lines: Iterable[dict], source: str) -> list[Unit]:
     """Return the units of a split in the order of their first pairs. Raises UserError for a line that is no pair.
-
-    ``lines`` are the pairs, and ``source`` is the path that the error names.
-    """
+    ``lines`` are the pairs, and ``source`` is the path that the error names."""
     unit_by_key: dict[Key, Unit] = {}
     for number, line in enumerate(lines, start=1):
         if missing := [name for name in REQUIRED if name not in line]:
@@ -68,7 +66,8 @@ def collect_units(lines: Iterable[dict], source: str) -> list[Unit]:
 
 
 def draw_sample(units: Sequence[Unit], number: int, seed: int) -> list[Unit]:
-    """Return ``number`` sampled units (0: all) in their order. Larger samples of a seed contain the smaller ones."""
+    """Return a random sample of ``number`` units (0: all) in the order of ``units``. A larger sample with the same seed
+    contains every smaller one."""
     if not number or number >= len(units):
         return list(units)
     sampled_units = sorted(units, key=lambda unit: (stable_hash(seed, "draw", *unit.key), unit.key))[:number]
@@ -98,10 +97,8 @@ def deal_units(units: Sequence[Unit], experts: Sequence[str], seed: int) -> dict
 def order_items(
     units: Sequence[T], expert: str, seed: int, key: Callable[[T], Key] = attrgetter("key")
 ) -> list[tuple[str, T]]:
-    """Return (code, unit) of all units in an expert's individual order. Codes differ per expert and reveal nothing.
-
-    ``key`` returns the key of a unit, which does not depend on the other units.
-    """
+    """Return (item code, unit) of all units in random order. The order and the codes depend on the expert. A code
+    reveals nothing about its unit. ``key`` returns texts that identify a unit among all units."""
     shuffled = sorted(units, key=key)
     make_rng(seed, "order", expert).shuffle(shuffled)
     codes: dict[str, T] = {}

@@ -53,14 +53,14 @@ def tabulate_conservation(flows: Mapping[str, Flow]) -> pl.DataFrame:
 
 
 def require_balance(flows: Mapping[str, Flow]) -> None:
-    """Raise StoreError for the first stage that did not accept or exclude each input image, and no other, once."""
+    """Raise StoreError for the first stage that lost or doubled an input image, or has a result of another image."""
     for stage, flow in flows.items():
         lost, twice, strange = flow.count_faults()
         if lost or twice or strange:
             raise StoreError(
                 f"{stage} does not balance: {lost} input images are lost, {twice} are both accepted and excluded, and"
-                f" {strange} results are of no input image. Its files belong to different runs: delete results/{stage}"
-                " and run again"
+                f" {strange} results belong to no input image. Its files come from different runs: delete"
+                f" results/{stage} and run again"
             )
 
 
@@ -81,15 +81,15 @@ def tabulate_funnel(flows: Mapping[str, Flow], images: frozenset[str], with_pair
             rows.append((stage, "", 0, len(remaining), "no image stopped here"))
     if remaining != with_pairs:
         raise StoreError(
-            f"{len(remaining - with_pairs)} images have no result and {len(with_pairs - remaining)} have pairs although"
-            " a stage excluded them. The results belong to different runs: delete results/dataset and run again"
+            f"{len(remaining - with_pairs)} images have no pair although no stage excluded them, and"
+            f" {len(with_pairs - remaining)} have pairs although a stage excluded them. The results come from different"
+            " runs: delete results/dataset and run again"
         )
     rows.append(("pairs", "", len(with_pairs), len(with_pairs), "images with instruction-answer pairs"))
     return pl.DataFrame(rows, schema=schema(FUNNEL), orient="row")
 
 
 def _read_image_ids(paths: Iterable[str]) -> frozenset[str]:
-    """Return the image ids in tables or shards."""
     image_ids: set[str] = set()
     for path in paths:
         if path.endswith(".parquet"):
@@ -101,7 +101,7 @@ def _read_image_ids(paths: Iterable[str]) -> frozenset[str]:
 
 
 def read_ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
-    """Return {stage: ledger}, where the folder of a path names the stage. Raises StoreError if a ledger is missing."""
+    """Return {stage: ledger}. A ledger's folder is named after its stage. Raises StoreError if a ledger is missing."""
     ledger_by_stage = {stage: read_table(path) for stage, (path,) in group_by_folder(paths).items()}
     if missing := [stage for stage in STAGES if stage not in ledger_by_stage]:
         raise StoreError(f"results/{missing[0]}/excluded.parquet is missing: run `snakemake {missing[0]}`")
@@ -110,9 +110,7 @@ def read_ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
 
 def find_reasons(ledger: pl.DataFrame, thresholds: str | None = None) -> dict[str, str]:
     """Return {image_id: reason} of a ledger, or of its rows for one threshold set if ``thresholds`` names it.
-
-    Raises StoreError for an image that is excluded twice.
-    """
+    Raises StoreError for an image that is excluded twice."""
     if thresholds is not None:
         ledger = ledger.filter(pl.col("thresholds") == thresholds)
     reason_by_image = dict(ledger.select("image_id", "reason").iter_rows())
@@ -165,10 +163,8 @@ def read_set_flows(
     studies: Sequence[str],
     with_pairs: frozenset[str],
 ) -> dict[str, Flow]:
-    """Return the flows ``shared`` by all threshold sets, and those of the stages masks and dataset for one set.
-
-    ``studies`` are tables of the masks stage, and ``with_pairs`` are the ids of the images with pairs.
-    """
+    """Return the flow of every stage under one threshold set: those of ``shared``, and of the stages masks and dataset.
+    ``studies`` are tables of the masks stage, and ``with_pairs`` are the ids of the images with pairs."""
     ready = shared["anatomy"].accepted & shared["boxes"].accepted & shared["reports"].accepted
     masks = Flow(ready, _read_image_ids(studies), find_reasons(ledgers["masks"], thresholds))
     dataset = Flow(masks.accepted, with_pairs, find_reasons(ledgers["dataset"], thresholds))

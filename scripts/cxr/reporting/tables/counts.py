@@ -27,7 +27,7 @@ INFERENCE_SHARE = "lesion inference among opacity's negatives at a place, %"
 
 @dataclass
 class Tally:
-    """The numbers of pairs of one dataset by (split, lesion type, column), and the ids of its images and masks."""
+    """The numbers of pairs of one dataset by (split, lesion type, column), and its ids of images, studies and masks."""
 
     pairs: Counts = field(default_factory=Counter)
     images: set[str] = field(default_factory=set)
@@ -35,7 +35,6 @@ class Tally:
     masks: set[str] = field(default_factory=set)
 
     def add(self, line: dict) -> None:
-        """Count one line."""
         self.pairs[line["split"], line["target"], pair_column(line)] += 1
         self.images.add(line["image_id"])
         self.studies.add(line["study_id"])
@@ -70,10 +69,10 @@ def count_by_name(tally: Tally, findings: pl.DataFrame, images: int, unedited: i
 
 
 def negative_shares(pairs: Counts) -> dict[str, float | None]:
-    """Return {name of a share: percentage of negatives, or None without negatives} for the shares that settings set.
+    """Return {name: percentage} of the shares that settings prescribe; a percentage is None without negatives.
 
-    These are the share of global ones among the negatives of each lesion type except cardiomegaly, and the share of
-    lesion inferences among opacity's negatives that name a location. Cardiomegaly has only global negatives.
+    For each lesion type, the share of global pairs (without a location) among its negatives. For opacity also the share
+    of lesion inferences among its negatives with a location. Cardiomegaly is left out: all its negatives are global.
     """
     kinds = {
         (lesion, kind): sum(pairs[split, lesion, f"{kind}_negative"] for split in SPLITS)
@@ -150,11 +149,12 @@ def run_counts(
     global_share: dict[str, float],
     opacity_inference_share: float,
 ) -> None:
-    """Write Tables 10-12, the funnel, the conservation table and the counts, each for every threshold set.
+    """Write the tables of pairs per split (Tables 10-12), of the flow of images (funnel, conservation) and of counts.
 
-    ``excluded`` are the ledgers of all stages. ``shards`` are the files of the stages before masks, in folders named
-    after the stages. ``studies``, ``findings`` and ``lines`` are files in folders named after the threshold sets. The
-    shares are settings. Raises StoreError if a stage lost an image, or has a result of an image that is not its input.
+    ``excluded`` are the tables of excluded images of all stages. ``shards`` are the files of the stages before masks,
+    in folders named after the stages. ``studies``, ``findings`` and ``lines`` are files in folders named after the
+    threshold sets. The shares are settings. Raises StoreError if a stage lost an image, or has a result of an image
+    that is not its input.
     """
     printed = paper.read_paper_tables()
     every_image, ledgers = read_table(images), conservation.read_ledgers(excluded)

@@ -1,4 +1,5 @@
-"""Compute Tables 8 and 10-12 beside the paper's values, whose misprints are corrected, and write Table 8."""
+"""Compute the paper's Tables 8 (recall) and 10-12 (pairs per split) from our results, beside the paper's values. The
+misprints of these values are corrected."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -70,7 +71,7 @@ PAIRS_BY_SPLIT = {
     "note": Column(pl.String, "Values that the paper misprints, as it prints them."),
 }
 Counts = Counter[tuple[str, str, str]]
-"""{(split, lesion type, column of :data:`PAIR_COLUMNS`): pairs}."""
+"""{(split, lesion type, column of :data:`PAIR_COLUMNS`): number of pairs}."""
 
 
 def pair_column(line: dict) -> str:
@@ -116,8 +117,9 @@ def tabulate_recall(sweeps: Iterable[pl.DataFrame], sets: Sequence[str], paper: 
     """Return the rows of :data:`RECALL`, in the order of ``sets``.
 
     ``sweeps`` are the tables of the masks stage with every threshold set, one per shard. Their column ``grounded`` is
-    the number of findings with a grounded mask. A (study, lesion type) counts as grounded if it has one of these, and
-    in the total also if its report names no zone. ``average`` is the unweighted mean of the lesion types that occur.
+    the number of findings with a mask that confirms a reported zone. A study is a hit for a lesion type if it has at
+    least one of these. A study whose report names no zone is a miss. ``average`` is the unweighted mean of the lesion
+    types that occur.
     """
     tables = pl.concat([_count_studies(sweep) for sweep in sweeps]).group_by("thresholds", "lesion").agg(pl.all().sum())
     counts = {
@@ -149,5 +151,5 @@ def _count_studies(sweep: pl.DataFrame) -> pl.DataFrame:
 
 
 def run_recall(*, sweep: list[str], recall_table: str, sets: list[str]) -> None:
-    """Write Table 8 for every threshold set, reading one shard of the sweep over thresholds at a time."""
+    """Write Table 8 for the threshold sets ``sets`` from the tables ``sweep`` (see :func:`tabulate_recall`)."""
     write_table(recall_table, tabulate_recall(map(read_table, sweep), sets, read_paper_tables()), RECALL)

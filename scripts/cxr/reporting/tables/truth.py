@@ -24,11 +24,11 @@ MIN_LESION_PX = 64
 TRUTH = {
     "measure": Column(pl.String, "Measure of the results against the ground truth."),
     "lesion": Column(pl.String, "Lesion type, or `all`."),
-    "value": Column(pl.Float64, "Mean or fraction, 0 to 1; null without a trial."),
-    "trials": Column(pl.Int64, "Number of trials."),
+    "value": Column(pl.Float64, "Mean Dice or fraction of hits, 0 to 1; null without a comparison."),
+    "trials": Column(pl.Int64, "Number of comparisons with the ground truth."),
 }
 Trial = tuple[str, str, float]
-"""(measure, lesion type, value). The value is True or False for a hit or a miss, or a Dice."""
+"""(measure, lesion type, value). The value is True for a hit and False for a miss, or it is a Dice."""
 MASK_MEASURES = ("mask Dice", "grounding precision", "grounding recall")
 TEXT_MEASURES = (
     "text precision", "text recall", "text labels", "text certainty", "text denial precision", "text denial recall",
@@ -38,12 +38,14 @@ TEXT_MEASURES = (
 def mask_measures(
     findings: pl.DataFrame, mask: Callable[[str], np.ndarray], truth: Callable[[str], Mapping[str, np.ndarray] | None]
 ) -> Iterator[Trial]:
-    """Compare lesion masks and grounded zones with the painted lesions. Yield the trials of :data:`MASK_MEASURES`.
+    """Compare lesion masks, and the zones that they confirm (``grounded``), with the painted lesions. Yield a trial for
+    each comparison in :data:`MASK_MEASURES`.
 
     ``mask`` returns a mask by its id. ``truth`` returns {name: mask} of an image's painted lesions and zones, or None
-    for an unknown image. Dice is of the union of all masks per image and lesion type with a grounded mask. The
-    precision and recall of grounding count all reported zones of all lesion types except cardiomegaly. A zone is
-    correct if it has at least :data:`MIN_LESION_PX` painted pixels of the type.
+    for an unknown image. Dice compares the union of an image's grounded masks of a lesion type (of all its masks for
+    cardiomegaly) with the painted lesion. The other measures count the reported zones of all types except cardiomegaly.
+    Precision is the fraction of the confirmed zones that contain the painted lesion. Recall is the fraction of the
+    zones with the painted lesion that are confirmed.
     """
     dice, precision, recall = MASK_MEASURES
     rows = findings.filter(pl.col("target").is_not_null()).sort("image_id", "finding")
@@ -71,8 +73,9 @@ def mask_measures(
 def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> Iterator[Trial]:
     """Compare the findings read from each report with the plan of the report. Yield trials of :data:`TEXT_MEASURES`.
 
-    Precision and recall count (study, lesion type) with a stated finding. If both the report and the plan state the
-    lesion, labels and certainty are hits if they are equal. The denial measures count denied lesion types.
+    Text precision and recall compare which lesion types are stated in each study. If both the report and the plan state
+    the type, its zone labels and its certainty are hits if they are equal. The denial measures compare which lesion
+    types are denied.
     """
     for line in lines:
         truth = truths.get(line["study_id"])
@@ -100,7 +103,7 @@ def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> It
 
 
 def _target_lesion(row: Mapping) -> str | None:
-    """Return the target of a finding: its predicted lesion type if this is one of the seven, else its lesion type."""
+    """Return the lesion type by which the report explains a finding if it is one of the seven, else its own type."""
     predicted = row["predicted_lesion_type"]
     return predicted if predicted in LESIONS else row["lesion_type"]
 
