@@ -1,4 +1,4 @@
-"""The dataset stage: write the pairs of all shards under one threshold set, one file per split.
+"""The dataset stage: write the instruction-answer pairs of all shards under one threshold set, one file per split.
 
 Every row of the masks stage's studies tables is an input image. An image without a pair is excluded with the reason
 ``no_pairs``. Every pair that was not made has a row in the table ``dropped``, with the reason.
@@ -63,11 +63,11 @@ def run(
 
 
 Images = list[tuple[dict, list[dict]]]
-"""The images of a study: (row of the studies table, rows of the units table) of each."""
+"""The images of a study, each as (its row of the studies table, its rows of the units table)."""
 
 
 def _read_studies(rows: pl.DataFrame, units: pl.DataFrame, reports: Sequence[str]) -> Iterator[tuple[Images, dict]]:
-    """Yield (images, report line) for each study, in the order of the sorted tables."""
+    """Yield (images, line of the report) for each study, in the order of the study ids."""
     report_rows = _StudyRows(heapq.merge(*map(read_lines, reports), key=_study_id))
     unit_rows_by_study = _StudyRows(units.iter_rows(named=True))
     for study_id, group in groupby(rows.iter_rows(named=True), key=_study_id):
@@ -80,7 +80,7 @@ _study_id = itemgetter("study_id")
 
 
 def _count_denials(images: Images, line: dict, options: PairSettings, seed: int, census: Census) -> None:
-    """Count the allowed negatives of a study. Each lesion type is denied only on the first image that allows this."""
+    """Add a study's allowed negatives to ``census``. A lesion type counts only on the first image that allows this."""
     counted_lesions: set[str] = set()
     for row, units in images:
         study_evidence = gather_evidence(row, line, options.unknown_words_max)
@@ -115,7 +115,7 @@ class _StudyRows:
 def _make_study_records(
     images: Images, line: dict, options: PairSettings, seed: int, bars: Bars, ledger: Ledger, drops: list[tuple]
 ) -> Iterator[Record]:
-    """Yield the records of a study. Each lesion type is denied only on the first image that allows this."""
+    """Yield a study's pairs as records. Note its images in ``ledger`` and the pairs that were not made in ``drops``."""
     numbers: Counter = Counter()
     denied: set[str] = set()
     for row, units in images:
@@ -145,10 +145,10 @@ def make_image_pairs(
     bars: Bars,
     denied: Collection[str] = (),
 ) -> tuple[list[Pair], list[dict]]:
-    """Return (pairs of one image, positives first, and a dict for every pair that was not made).
+    """Return (pairs of one image, positives first; one dict per pair that was not made, with the reason).
 
-    ``study``: the image's row of the studies table; ``units``: its rows of the units table; ``line``: its report line;
-    ``bars``: limits of the draws; ``denied``: lesion types that another image of the study already denies.
+    ``study``: the image's row of the studies table; ``units``: its rows of the units table; ``line``: line of its
+    report; ``denied``: lesion types that another image of the study already denies.
     """
     pairs, drops = make_positives(units, one_answer=options.one_answer)
     missing = [{"polarity": POLARITIES[0]} | drop for drop in drops]

@@ -25,7 +25,7 @@ class InferenceSettings(AnswerSettings):
 
 
 class InferenceOptions(PromptSettings, AnswerSettings):
-    """Settings of a model's answers, with values that the job sets."""
+    """Settings that affect a model's answers, and values that the job sets."""
 
     dtype: str = "float32"
     persona: str = ""  # Persona whose wordings the model receives; empty for the instructions of the dataset

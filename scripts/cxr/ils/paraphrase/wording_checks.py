@@ -25,7 +25,7 @@ class UnusableWording(ValueError):
 
 @cache
 def _patterns() -> SimpleNamespace:
-    """Return the vocabulary: ``lesions`` and ``places`` as {term: meaning}, and its lists of words as patterns."""
+    """Return the vocabulary: ``lesions`` and ``places``, both {term: meaning}, and its lists of words as patterns."""
     vocabulary = load_resource(RESOURCE_FILES[0])
     lesions = {term: lesion.name for lesion in LESION_TYPES for term in lesion.synonyms}
     places = {
@@ -59,18 +59,18 @@ def _any_of(terms: dict) -> re.Pattern:
 
 
 def list_lesion_names(lesion: str) -> list[str]:
-    """Return the terms of the vocabulary for a lesion type."""
+    """Return all terms for a lesion type, such as "cardiac enlargement" for cardiomegaly."""
     return [name for name, meaning in _patterns().lesions.items() if meaning == lesion]
 
 
 def list_place_names(location: str) -> list[str]:
-    """Return the terms of the vocabulary for a valid location."""
+    """Return all terms for a valid location, such as "bottom of the right lung" for the right lung base."""
     side, _, level = location.partition(" ")
     return [term.format(side=side) for term in load_resource(RESOURCE_FILES[0])["places"][level]]
 
 
 def parse_wording(text: str) -> Instruction:
-    """Return the meaning of a wording. Raises :class:`UnusableWording` if the text is not understood."""
+    """Return the meaning of a wording. Raises :class:`UnusableWording`, with the reason, if it has no clear meaning."""
     words = _patterns()
     if len(text) > words.longest:
         raise UnusableWording("longer than any instruction")
@@ -98,7 +98,7 @@ def parse_wording(text: str) -> Instruction:
 
 
 def find_meaning_problem(text: str, meant: Instruction) -> str | None:
-    """Return the reason why a wording does not mean the same as an instruction; None if it does."""
+    """Return the reason why a wording does not have the meaning ``meant``; None if it has."""
     try:
         parsed_wording = parse_wording(text)
     except UnusableWording as reason:
@@ -111,7 +111,7 @@ def find_meaning_problem(text: str, meant: Instruction) -> str | None:
 
 
 def find_problem(wordings: Sequence[str], task: Task) -> str | None:
-    """Return the number and problem of the first unusable wording of a task as text; None if all are usable."""
+    """Return the number of the first unusable wording and its problem, as one text; None if all are usable."""
     plain_texts = {_normalise(text) for text in (task.text, *task.existing_wordings)}
     for number, text in enumerate(wordings, 1):
         if _normalise(text) in plain_texts:
