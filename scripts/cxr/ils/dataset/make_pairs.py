@@ -1,7 +1,7 @@
 """The dataset stage: write the instruction-answer pairs of all shards under one threshold set, one file per split.
 
-Every row of the masks stage's studies tables is an input image. An image without a pair is excluded with the reason
-``no_pairs``. Every pair that was not made has a row in the table ``dropped``, with the reason.
+The input images are the rows of the masks stage's tables ``studies``. An image without a pair is excluded with the
+reason ``no_pairs``. Every pair that was not made has a row in the table ``dropped``, with the reason.
 """
 
 import heapq
@@ -80,7 +80,7 @@ _study_id = itemgetter("study_id")
 
 
 def _count_denials(images: Images, line: dict, options: PairSettings, seed: int, census: Census) -> None:
-    """Add a study's allowed negatives to ``census``. A lesion type counts only on the first image that allows this."""
+    """Count a study's allowed negatives in ``census``: each lesion type on the first image where it may be denied."""
     counted_lesions: set[str] = set()
     for row, units in images:
         study_evidence = gather_evidence(row, line, options.unknown_words_max)
@@ -147,8 +147,8 @@ def make_image_pairs(
 ) -> tuple[list[Pair], list[dict]]:
     """Return (pairs of one image, positives first; one dict per pair that was not made, with the reason).
 
-    ``study``: the image's row of the studies table; ``units``: its rows of the units table; ``line``: line of its
-    report; ``denied``: lesion types that another image of the study already denies.
+    ``study``: the image's row of the studies table; ``units``: its rows of the units table; ``line``: its report;
+    ``denied``: lesion types that the pairs of another image of the study already deny.
     """
     pairs, drops = make_positives(units, one_answer=options.one_answer)
     missing = [{"polarity": POLARITIES[0]} | drop for drop in drops]

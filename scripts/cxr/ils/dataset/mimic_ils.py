@@ -128,7 +128,7 @@ def _write_mask(path: Path, mask: np.ndarray) -> None:
 
 
 def read_release(folder: str | Path) -> Iterator[tuple[dict, Path | None]]:
-    """Yield (dataset line, still without mask id; mask file or None) for every pair of a release. Raises UserError."""
+    """Yield (dataset line without mask id, mask file if any) for each pair of a release, or raise UserError."""
     folder, release = Path(folder), _read_release_json(folder)
     for split, name in SPLIT_NAMES.items():
         # undoes make_study_key

@@ -182,14 +182,14 @@ class DenialDraws(NamedTuple):
 
 @dataclass(frozen=True)
 class Bars:
-    """Limits of random numbers. If two forms of a negative are allowed, a number below the bar selects the first."""
+    """Limits of random numbers. If two forms of a negative are allowed, a number below its bar selects the first."""
 
     global_: Mapping[str, float]  # {lesion type: bar of a global negative}
     inference: float  # Bar of a lesion inference, only for opacity
 
 
 def draw_numbers(seed: int, study_id: str, lesion: str) -> DenialDraws:
-    """Return the random numbers of a study and lesion type, which depend only on these and the seed."""
+    """Return the random numbers for a lesion type in a study. They depend only on study, lesion type and seed."""
     random = make_rng(seed, study_id, lesion)
     return DenialDraws(random.random(), random.random(), random.random())
 
@@ -217,9 +217,9 @@ def find_open_ways(lesion: str, evidence: Evidence, options: PairSettings, taken
 def choose_negatives(
     evidence: Evidence, options: PairSettings, seed: int, bars: Bars, taken: Collection[str] = ()
 ) -> tuple[list[Pair], dict[str, str]]:
-    """Return (negative pairs in the order of the lesion types, {lesion type without one: code of the reason}).
+    """Return (negative pairs in the order of the lesion types, {lesion type without a negative: code of the reason}).
 
-    If two forms are allowed, ``bars`` decide. ``taken``: as in :func:`find_open_ways`.
+    ``bars`` decide between two allowed forms. ``taken``: as in :func:`find_open_ways`.
     """
     negative_pairs: list[Pair] = []
     reasons: dict[str, str] = {}
@@ -334,9 +334,9 @@ class _Ways:
             self.second_alone += second
 
     def bar(self, share: float) -> float:
-        """Return the bar at which the fraction of studies that get the first form is closest to ``share``.
+        """Return the limit of the draws at which the fraction of studies with the first form is closest to ``share``.
 
-        The bar is 0 or 1 if the reports do not allow that fraction.
+        The limit (bar) is 0 or 1 if the reports do not allow that fraction.
         """
         num_studies = len(self.draws) + self.first_alone + self.second_alone
         num_below_bar = floor(Fraction(repr(float(share))) * num_studies + Fraction(1, 2)) - self.first_alone

@@ -176,7 +176,7 @@ def run_comparison(
 
 
 def count_pairs_and_lines(rows: pl.DataFrame, predictions: Predictions) -> pl.DataFrame:
-    """Return the table ``COUNTS`` of pairs and lines by reason. Raises AssertionError if the sums do not agree."""
+    """Return the table ``COUNTS`` of pairs and lines by reason. Raises AssertionError if they do not add up."""
     reasons = Counter(rows["reason"])
     stray = Counter(reason for reason, _ in predictions.stray)
     table = [("pairs", "in the split", len(rows)), ("pairs", "with a mask", reasons.pop("", 0))]

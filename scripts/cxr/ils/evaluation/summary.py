@@ -28,7 +28,7 @@ class PaperScores:
     models: dict[str, dict[str, float]]  # {model: {measure: score}} (Table 4, and the variants of A.7 and C.3)
     lesions: dict[str, dict[str, float | None]]  # {lesion type or ``total``: {measure: score}} (Table 5)
     text: dict[str, dict[str, float | None]]
-    """{polarity, total (Table 6) or lesion type (Table 14): {overall or type of instruction: accuracy}}."""
+    """{polarity or "total" (Table 6) or lesion type (Table 14): {"overall" or type of instruction: accuracy}}."""
     notes: dict[tuple[str, str, str], str]  # {(table, row, column): note}, where the paper's numbers disagree
 
     def select_for_model(self, model: str) -> "PaperScores":
@@ -86,7 +86,7 @@ TEXTS = read_columns("evaluation", "texts") | make_measure_columns("accuracy", "
 
 
 def sum_by_patient(pairs: pl.DataFrame, ratios: Iterable[Sequence[np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sums per patient (numerators, denominators), float64 (patients, K), of K ratios of terms (N,)."""
+    """Sum the terms of K ratios per patient and return (numerators, denominators), float64 (patients, K)."""
     names, numbers = np.unique(pairs["subject_id"].to_numpy(), return_inverse=True)
     sides = (np.column_stack(terms).astype(float) for terms in zip(*ratios, strict=True))
     above, below = (sums_by_subject(numbers, len(names), terms) for terms in sides)
@@ -94,7 +94,7 @@ def sum_by_patient(pairs: pl.DataFrame, ratios: Iterable[Sequence[np.ndarray]]) 
 
 
 def make_score_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float) -> pl.DataFrame:
-    """Return the table ``SCORES`` in per cent, by lesion type and in total; ``resampling``: bootstrap arguments."""
+    """Return the table ``SCORES`` in per cent, by lesion type and in total; ``resampling``: replicates and seed."""
     scored = pairs.filter(pl.col("iou").is_not_null())
     overlaps = [scored[name].to_numpy().astype(np.float64) for name in ("iou", "intersection", "union")]
     members = {group: _group_members(scored, group) for group in (*GROUPS, "positive", "negative")}

@@ -28,7 +28,7 @@ class Reply:
 
     answer: str | None = None  # Text of the answer; None if no text was requested or the model failed
     mask_values: np.ndarray | None = None
-    """Mask logits (T, T), positive inside the mask, after ``keep`` of :meth:`Asker.ask`; None without [SEG]."""
+    """Mask logits (T, T), positive inside the mask, converted by ``keep`` of :meth:`Asker.ask`; None without [SEG]."""
     note: str = ""  # ``NO_SEG``, ``SEVERAL_SEG`` or empty
     fault: str = ""  # Reason why there is no reply
     error: Exception | None = None  # Exception of the model; the same object for all pairs of an image

@@ -89,7 +89,7 @@ def _read_samples(pairs: Pairs, rows: range) -> list[tuple[str, Sample | str]]:
 
 
 def _replies(asker: Asker, pairs: Pairs, failures: Failures) -> Iterator[tuple[str, Reply]]:
-    """Yield (pair_id, reply) in row order, while a thread reads the next images. A failed image is one failure."""
+    """Yield (pair_id, reply) in row order, while a thread reads the next images. A failed image counts once."""
     last: Exception | None = None
     with ThreadPoolExecutor(1) as reader:
         reading = deque()
@@ -127,5 +127,5 @@ def _make_lines(
         yield entry | ({"note": reply.note} if reply.note else {})
     if faults.total() == number:
         raise UserError(
-            f"none of {number} pairs could be asked, the first because of {next(iter(faults))!r}: correct it"
+            f"none of {number} pairs could be asked, the first because of {next(iter(faults))!r}: remove this cause"
         )

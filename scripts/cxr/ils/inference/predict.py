@@ -122,7 +122,9 @@ def run(
     if instructions_file:
         instructions = [line["instruction"] for line in read_lines(instructions_file)]
     elif not image or not instructions:
-        raise UserError("predict needs --config image=chest.dcm instruction='Segment the edema.'")
+        raise UserError(
+            "predict needs an image and an instruction: add --config image=chest.dcm instruction='Segment the edema.'"
+        )
     options = InferenceOptions(**asking)
     picture, header = decode_image_file(image, cohort, frames)
     findings = ask_about_image(Asker.load(model, options, compute), picture, instructions) if instructions else []

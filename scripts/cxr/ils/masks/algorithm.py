@@ -27,7 +27,7 @@ class Components(NamedTuple):
     def extent(self, label: int) -> tuple[int, tuple[int, int, int, int]]:
         """Return (number of pixels, bounding box (x1, y1, x2, y2)) of the component with a label.
 
-        Only this component is measured, because to measure all would take six times as long as to find them.
+        Only this component is measured, because to measure all takes six times as long as to find all.
         """
         component_mask = (self.labels == label).view(np.uint8)
         x, y, width, height = cv2.boundingRect(component_mask)

@@ -23,7 +23,7 @@ from cxr.ils.masks.zones import Zones
 MEASURED_CONDITIONS = BOX_CONDITIONS[:4]
 """Names of the conditions c1 to c4 of Algorithm 1. Each compares a number with the threshold of the same name."""
 MASKS_OUTDATED = "the maps have changed since the masks were made"
-"""Message for a stored verdict that the stored arrays no longer give. `snakemake masks` makes the masks again."""
+"""Message if the stored arrays no longer give a stored verdict. `snakemake masks` makes the masks again."""
 
 
 class BoxJudgement(NamedTuple):
@@ -33,7 +33,7 @@ class BoxJudgement(NamedTuple):
     failed: list[str]  # Names of the failed conditions
 
     def agrees(self, verdict: int) -> bool:
-        """Return whether a stored verdict agrees on c1 to c4. If not, the stored arrays have changed since."""
+        """Return whether a stored verdict has the same failures of c1 to c4. If not, the stored arrays have changed."""
         return self.failed == [name for name in list_failed_conditions(verdict) if name in MEASURED_CONDITIONS]
 
 

@@ -38,7 +38,7 @@ def compute_location_evidence(
     """Return one image's values of the columns of the studies table that list locations (``make_masks.STUDIES``).
 
     ``outcomes``: those of the positive findings in the report section that is used; ``blocking``: positive findings of
-    the other section, which only forbid negatives; ``related``: as :func:`cxr.ils.masks.findings.find_related_lesions`.
+    the other section, which only forbid negatives; ``related``: lesion types that a related term suggests.
     """
     reported, blocked, occupied = set(), set(), set()
     standing: dict[str, set[str]] = {}

@@ -186,12 +186,12 @@ class LesionSegmenter:
         return self._verdicts[key]
 
     def zone_overlap(self, labels: tuple[str, ...]) -> Ratio:
-        """Return the number that c1 compares, the IoU of each box with the union of a finding's zones."""
+        """Return the number that condition c1 compares, the IoU of each box with the union of a finding's zones."""
         _, mask_area, shared = self.union(labels)
         return algorithm.compute_box_iou(self.area, shared, mask_area)
 
     def signal(self, level: int) -> Ratio:
-        """Return the number that c3 compares, the fraction of each box's pixels that are anomalous at a grey level."""
+        """Return the number that condition c3 compares, each box's fraction of anomalous pixels at a grey level."""
         return Ratio(self.level(level).signal, self.area)
 
     @cached_property

@@ -81,7 +81,7 @@ class GridSettings(Section):
 
 
 class ThresholdsSettings(Section):
-    """Named threshold sets and a grid. Their names replace {thresholds} in the paths of results."""
+    """Named threshold sets and a grid. The name of a set replaces {thresholds} in the paths of its results."""
 
     sets: dict[ThresholdName, ThresholdSetSettings] = key(
         lambda: {"default": ThresholdSetSettings(), "half": _half()}, "Threshold sets by name (Table 7).", source=PAPER

@@ -76,7 +76,7 @@ def list_kinds(lesion: str, rules: Rules) -> frozenset[str]:
 
 
 def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Region, rules: Rules) -> Unit:
-    """Return the basic instruction (unit) of a finding whose mask has a location to name.
+    """Return the basic unit (instruction) of a finding, whose mask must have a location to name.
 
     If ``joint_location`` is strict, the mask must include all findings of the named type and its subtypes in the named
     location. Their masks, or the parts in this location, are added. If such a finding may lie there but its mask does
@@ -167,7 +167,7 @@ def make_global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> 
         members = members or [outcome for outcome in outcomes if outcome.finding.target == lesion]
         for outcome in members:
             finding = outcome.finding
-            # A type that is one of several possible explanations is not sure, even if the finding is.
+            # a type that is one of several possible explanations is not sure, even if the finding is
             is_sure = finding.definitive and finding.target in kinds
             if not (is_sure and outcome.locations and outcome.grounded == finding.reported):
                 return None

@@ -60,7 +60,7 @@ def run(*, instructions: str, wordings: str, counts_table: str, options: Paraphr
         reason = Counter(line["problem"] for line in typed_lines).most_common(1)[0][0]
         first = typed_lines[0]
         log.info("paraphrase: the last answer for %r: %s", first["instruction"], first["raw"][:MAX_LOGGED_LETTERS])
-        fault = f"paraphrase: none of {len(rows)} instructions could be reworded, most often because of {reason!r}"
+        fault = f"paraphrase: none of {len(rows)} instructions could be reworded, mostly because of {reason!r}"
         raise UserError(f"{fault}: try another model, or set paraphrase.engine to rules")
 
 

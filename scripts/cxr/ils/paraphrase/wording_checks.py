@@ -73,9 +73,9 @@ def parse_wording(text: str) -> Instruction:
     """Return the meaning of a wording. Raises :class:`UnusableWording`, with the reason, if it has no clear meaning."""
     words = _patterns()
     if len(text) > words.longest:
-        raise UnusableWording("longer than any instruction")
+        raise UnusableWording("is longer than any instruction")
     if words.strange.search(text):
-        raise UnusableWording("a character that no instruction holds")
+        raise UnusableWording("contains a character that is not allowed")
     remaining_text = " ".join(text.lower().split())
     lesions = {words.lesions[term] for term in words.lesion.findall(remaining_text)}
     if len(lesions) != 1:
@@ -85,14 +85,14 @@ def parse_wording(text: str) -> Instruction:
     locations = [location for term in words.place.findall(remaining_text) for location in words.places[term]]
     remaining_text = words.place.sub(" ~ ", remaining_text)
     if words.left_over.search(remaining_text):
-        raise UnusableWording("a word that changes the meaning")
+        raise UnusableWording("contains a word that changes the meaning")
     if not words.asks.search(remaining_text):
         raise UnusableWording("asks for no mask")
     asks_for_type = words.types.search(remaining_text) is not None
     if locations and lesion == CARDIOMEGALY:
-        raise UnusableWording("names a place of the heart")
+        raise UnusableWording("names a location of cardiomegaly")
     if asks_for_type and not (locations and lesion == OPACITY):
-        raise UnusableWording("asks for the type of a lesion without one")
+        raise UnusableWording("asks for the type of a lesion that is no located opacity")
     instruction_type = INFERENCE if asks_for_type else BASIC if locations else GLOBAL
     return Instruction(instruction_type, lesion, tuple(in_table_order(set(locations))))
 
@@ -104,10 +104,10 @@ def find_meaning_problem(text: str, meant: Instruction) -> str | None:
     except UnusableWording as reason:
         return str(reason)
     if parsed_wording.word != meant.word:
-        return "another lesion type"
+        return "names another lesion type"
     if parsed_wording.type != meant.type:
-        return "another type of instruction"
-    return "other places" if parsed_wording.location != meant.location else None
+        return "is another type of instruction"
+    return "names other locations" if parsed_wording.location != meant.location else None
 
 
 def find_problem(wordings: Sequence[str], task: Task) -> str | None:

@@ -48,7 +48,7 @@ def write_config(folder: str | Path, config: RosaliaConfig) -> None:
 
 
 def read_config(folder: str | Path) -> RosaliaConfig:
-    """Return the configuration in a folder's config.json. Raises UserError if it has none or no valid one."""
+    """Return the configuration in a folder's config.json. Raises UserError if the file is missing or invalid."""
     path, kinds = Path(folder) / CONFIG, (KeyError, TypeError, AttributeError, StrictDataclassError)
     with refuse_unreadable(path, f"{path} is missing or damaged", "make the model again", *kinds):
         values = json.loads(path.read_text(encoding="utf-8"))

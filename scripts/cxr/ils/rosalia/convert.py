@@ -48,7 +48,7 @@ our_name, published_name = make_renamers(TABLE)
 
 
 def read_llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
-    """Return the language model's sizes in a published config.json. Raises UserError unless ``vocabulary`` is right."""
+    """Return the language model's sizes in a config.json. Raises UserError unless it states ``vocabulary`` tokens."""
     required_names = (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps",
     )  # fmt: skip
@@ -203,7 +203,7 @@ def make_published_config(config: RosaliaConfig) -> dict:
 
 
 def to_sam(model: str | Path, sam: str | Path) -> None:
-    """Write the SAM in the folder ``model`` of a model to the file ``sam``, as float32 safetensors with SAM's names.
+    """Write the SAM of the model in the folder ``model`` to the file ``sam``, float32 safetensors with SAM's names.
 
     :func:`reset_mask_branch` and SAM's published code can read the file. Raises UserError if the model is missing or
     damaged, or if its shapes contradict its config.json.

@@ -33,7 +33,7 @@ class _PrefixLayer(DynamicLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the (keys, values) of all tokens so far. The new ones are stored until the prefixes end."""
+        """Return the (keys, values) of all tokens so far. New ones are stored only until the prefixes end."""
         if self.group is None:
             return super().update(key_states, value_states)
         keys, values = self.keys[self.group], self.values[self.group]

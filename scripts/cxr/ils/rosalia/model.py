@@ -257,7 +257,6 @@ class Rosalia(nn.Module):
         if not room and groups == len(words):
             hidden = model(inputs_embeds=words, use_cache=False).last_hidden_state
             return PromptState(hidden[rows, lengths - 1], cache, lengths, None)
-        # the first sample of each group
         first = rows.new_full((groups,), len(group)).scatter_reduce(0, group, rows, "amin")
         model(inputs_embeds=words[first, :shared], past_key_values=cache, use_cache=True)
         cache.end_prefixes(group)

@@ -6,7 +6,7 @@ The setting ``fit`` says how an image that is not square, its mask and the predi
   If the masks have the image's shape, image and mask are padded at the right and bottom.
 * ``stretch``: the sides of image and mask are scaled to equal lengths.
 * ``published``: image and mask are padded, but the prediction is cropped to the image and stretched to the square, as
-  in the authors' code. Masks that are stretched frames, as in the authors' later code, need this value.
+  in the authors' code. Masks of stretched images, as in the authors' later code, need this value.
 """
 
 import signal
@@ -49,7 +49,7 @@ class PairOptions:
     def for_model(
         cls, config: RosaliaConfig, wording: PromptSettings, *, target: int | None = None, answers: bool, equalise: bool
     ) -> "PairOptions":
-        """Return the options for a model with a configuration; ``target``: by default the side of SAM's input."""
+        """Return the options for a model with this configuration. ``target`` is by default the side of SAM's input."""
         vision, side = config.llava.vision_config, config.sam.vision_config.image_size
         sizes = {"features": (vision.image_size // vision.patch_size) ** 2, "sam_side": side}
         sizes |= {"clip_side": vision.image_size, "target": side if target is None else target}
@@ -161,7 +161,7 @@ class Pairs(Dataset):
 
     Images come from ``pictures`` or else from the shards ``frames``. Without ``masks`` samples have no masks.
     ``wording`` selects the text of an instruction, by default the plain text. With masks, the constructor raises
-    UserError if the mask or image of a pair is missing. Without masks, only reading the pair does.
+    UserError if the mask or image of a pair is missing. Without masks, only reading that pair raises it.
     """
 
     def __init__(

@@ -140,10 +140,7 @@ class ShardMasks(ShardFrames):
 
 
 class ImageTable:
-    """The 8-bit images that a table (image_id, path) names, with paths relative to the table's folder.
-
-    Raises UserError if a column is missing.
-    """
+    """The 8-bit images in a table (image_id, path relative to its folder). Raises UserError if a column is missing."""
 
     def __init__(self, path: str | Path):
         self.name = str(path)

@@ -42,7 +42,7 @@ _RESERVED = (*_MARKS, BEGIN, UNKNOWN)
 
 
 def write_prompt(instruction: str, answer: str | None, conversation: str) -> str:
-    """Return the prompt of an instruction with its answer. If ``answer`` is None, it ends before it (authors' code)."""
+    """Return the prompt of an instruction with its answer, or up to the answer if it is None (authors' code)."""
     user_message = f"{IMAGE_START}{IMAGE}{IMAGE_END}\n{instruction}"
     if conversation == "llava_v1":
         text = f"{SYSTEMS[conversation]} USER: {user_message} ASSISTANT:"
