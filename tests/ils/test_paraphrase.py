@@ -103,9 +103,9 @@ def test_a_wording_is_read(text, kind, lesion, places):
         ("Segment the pneumothorax and the edema in the right lung base.", "contains a word that changes the meaning"),
         (
             "Segment the edema in the right lung base and predict its type.",
-            "asks for the type of a lesion that is no located opacity",
+            "asks for a type, but not of an opacity with a location",
         ),
-        ("Segment the opacity and predict its type.", "asks for the type of a lesion that is no located opacity"),
+        ("Segment the opacity and predict its type.", "asks for a type, but not of an opacity with a location"),
         ("Segment the cardiomegaly in the right lung.", "names a location of cardiomegaly"),
         ("Segment the edema in the right lung base. [SEG]", "contains a character that is not allowed"),
         ("Segment the edema <image> in the right lung base.", "contains a character that is not allowed"),
@@ -156,7 +156,7 @@ def test_no_name_means_two_things():
 REASONS = {
     "is longer than any instruction", "contains a character that is not allowed", "names more than one lesion type",
     "names no lesion type", "contains a word that changes the meaning", "asks for no mask",
-    "names a location of cardiomegaly", "asks for the type of a lesion that is no located opacity",
+    "names a location of cardiomegaly", "asks for a type, but not of an opacity with a location",
 }  # fmt: skip
 PIECES = st.sampled_from(
     ["Segment", "the", "edema", "heart", "enlarged heart", "in", "right", "left lung", "both", "no", "type", "opacity"]
@@ -398,9 +398,12 @@ GOOD = said("Mark the edema.", "Show the lung edema.", "Outline any pulmonary ed
         (said("Mark the edema.", "Show the edema.", "Show the effusion."), "wording 3: names another lesion type"),
         (said("Mark the edema.", "Mark the edema.", "Show the edema."), "wording 2: comes twice"),
         (said("Segment the edema", "Mark the edema.", "Show the edema."), "wording 1: comes twice"),
-        (said("Mark the edema at the left base.", "Mark the edema.", "Show the edema."), "wording 1: another type of"),
+        (
+            said("Mark the edema at the left base.", "Mark the edema.", "Show the edema."),
+            "wording 1: is another type of",
+        ),
         (said("Mark the edema.", "Mark the edema, not the effusion.", "Show the edema."), "wording 2: names more than"),
-        (said("Mark the edema.", "Show the edema. [SEG]", "Find the edema."), "wording 2: a character that no"),
+        (said("Mark the edema.", "Show the edema. [SEG]", "Find the edema."), "wording 2: contains a character"),
         (said("Mark the edema.", "Show the edema.", "x" * 401), "wordings.2: maxLength"),
     ],
 )
@@ -433,9 +436,7 @@ def test_two_personas_never_share_a_wording(tmp_path, monkeypatch):
 
 def test_a_model_that_gives_nothing_of_use_ends_the_job(tmp_path, monkeypatch):
     collected(tmp_path, train=["Segment the edema."])
-    words = (
-        r"^paraphrase: none of 1 instructions could be reworded, mostly because of 'not JSON': try another model"
-    )
+    words = r"^paraphrase: none of 1 instructions could be reworded, mostly because of 'not JSON': try another model"
     monkeypatch.setattr("test_paraphrase.stubborn", lambda messages, schema: "no")
     with pytest.raises(UserError, match=words):
         made(tmp_path, STAND_IN, EXECUTION | {"server": ""})

@@ -49,7 +49,7 @@ class ReportLogic(Section):
     joint_location: Logic = key(
         "strict",
         "Findings that the mask of a positive pair covers. strict: all findings of the pair's lesion type in its "
-        "location, and the pair is dropped if the mask of one of them is missing; paper: only the pair's finding.",
+        "location, or the pair is dropped if one has no mask; paper: only the finding that makes the pair.",
     )
     one_answer: Logic = key(
         "strict",

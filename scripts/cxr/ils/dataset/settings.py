@@ -45,11 +45,11 @@ class DatasetSettings(PairSettings):
         "", "Folder of the authors' release, or of a dataset in its layout, to use as the threshold set `mimic_ils`."
     )
     mimic_ils_images: str = key(
-        "", "Folder of the 8-bit images of `mimic_ils`, with pNN/p<subject>/s<study>/<image>.jpg.", source=AUTHORS
+        "", "Folder of the release's 8-bit images, pNN/p<subject>/s<study>/<image>.jpg.", source=AUTHORS
     )
     layout_pixels: Literal["frame", "original"] = key(
         "frame",
-        "Pixel grid of the masks of mimic_ils_layout. frame: 512 x 512, as in the release; original: the image file's.",
+        "Pixel grid of masks in mimic_ils_layout. frame: 512 x 512, as in the release; original: as the image file.",
         source=AUTHORS,
     )
 

@@ -177,6 +177,6 @@ def run_predictions(
             entries.append(entry | ({"note": output.note} if output.note else {}))
         if pair_ids and not entries:
             raise UserError(
-                "evaluation.predictions: there is no output for any pair of this split: name outputs by pair_id"
+                "evaluation.predictions: there is no output for any pair of this split: name outputs after the pair_id"
             )
     write_lines(predictions, entries)

@@ -14,7 +14,7 @@ class OutputFormat(Section):
 
     adapter: Literal[
         "jsonl", "png", "lisa", "text4seg", "text4seg_sam", "pixellm", "biomedparse", "reclmis", "imisnet", "everything"
-    ] = key("jsonl", "Format of the predictions (docs/systems/evaluation.md). everything: the mask is the whole image.")
+    ] = key("jsonl", "Format of the predictions (docs/systems/evaluation.md). everything: the whole image, no file.")
     grid: int = key(24, "Rows and columns of Text4Seg's text grid: 24 for p24, 16 for p16.", unit="cells", ge=4, le=128)
 
 
@@ -29,7 +29,7 @@ class EvaluationSettings(Section):
     """Settings of the scores of ROSALIA and of other models (Tables 4, 5, 6, 14)."""
 
     size: int = key(
-        1024, "Side of the square to which scored masks are resized.", unit="pixels", source=AUTHORS, ge=64, le=4096,
+        1024, "Side of the square to which masks are resized to score.", unit="pixels", source=AUTHORS, ge=64, le=4096,
         multiple_of=8,
     )  # fmt: skip
     reviewed: str = key(

@@ -92,7 +92,7 @@ def parse_wording(text: str) -> Instruction:
     if locations and lesion == CARDIOMEGALY:
         raise UnusableWording("names a location of cardiomegaly")
     if asks_for_type and not (locations and lesion == OPACITY):
-        raise UnusableWording("asks for the type of a lesion that is no located opacity")
+        raise UnusableWording("asks for a type, but not of an opacity with a location")
     instruction_type = INFERENCE if asks_for_type else BASIC if locations else GLOBAL
     return Instruction(instruction_type, lesion, tuple(in_table_order(set(locations))))
 

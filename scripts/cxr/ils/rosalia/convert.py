@@ -124,7 +124,7 @@ def to_ours(
             actual = {published_name(name): shape for name, shape in file_shapes.items()}
             expected = {published_name(name): shape for name, shape in expected_shapes.items()}
             if fault := describe_misfit(expected, actual):
-                raise UserError(f"{source} holds the weights of another model ({fault}): download the published one")
+                raise UserError(f"{source} holds the weights of another model ({fault}): download the published model")
             kinds = {name: (shape, dtype) for name, shape in expected_shapes.items()}
             write_shards(target, kinds, lambda name: tensor_sources[name][0].get(tensor_sources[name][1]), shard_bytes)
     write_config(target, config)
@@ -171,7 +171,7 @@ def to_published(
     names = {published_name(name): name for name in shapes if with_clip or ".vision_tower." not in name}
     with WeightFiles(source) as weights:
         if fault := describe_misfit(shapes, weights.shapes):
-            raise UserError(f"{source} holds the weights of another model ({fault}): make it again")
+            raise UserError(f"{source} holds the weights of another model ({fault}): make the model again")
         kinds = {theirs: (weights.shapes[ours], dtype) for theirs, ours in names.items()}
         # transformers 4.31 stores the rotary frequencies among the weights
         places = torch.arange(0, rope.head_dim, 2, dtype=torch.int64).float()
@@ -212,7 +212,7 @@ def to_sam(model: str | Path, sam: str | Path) -> None:
     names = {_sam_name(name): name for name in shapes if name.startswith("sam.")}
     with WeightFiles(model) as weights:
         if fault := describe_misfit(shapes, weights.shapes):
-            raise UserError(f"{model} holds the weights of another model ({fault}): make it again")
+            raise UserError(f"{model} holds the weights of another model ({fault}): make the model again")
         kinds = {theirs: (shapes[ours], torch.float32) for theirs, ours in sorted(names.items())}
         write_weight_file(sam, kinds, lambda name: weights.get(names[name]))
 

@@ -189,13 +189,13 @@ class Pairs(Dataset):
             line = self.lines[row]
             if line["mask_id"] not in self.masks:
                 raise UserError(
-                    f"{self.lines.path}: the mask {line['mask_id']} of the pair {line['pair_id']} is not among "
+                    f"{self.lines.path}: the mask {line['mask_id']} of the pair {line['pair_id']} is not in "
                     f"{self.masks.name}: give the masks of the same threshold set"
                 )
         if missing:
             line = self.lines[int(np.flatnonzero(np.isin(self.lines.image, list(missing)))[0])]
             raise UserError(
-                f"{self.lines.path}: the image {line['image_id']} of the pair {line['pair_id']} is not among "
+                f"{self.lines.path}: the image {line['image_id']} of the pair {line['pair_id']} is not in "
                 f"{self.pictures.name} ({len(missing)} of {len(self.lines.images)} images are missing): add them"
             )
 

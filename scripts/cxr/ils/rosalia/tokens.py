@@ -137,8 +137,8 @@ class Tokens:
             ids = self._ids(write_prompt(instruction, answer, conversation))[: max(0, max_length - features + 1)]
             if len(ids) <= len(prompt_ids):
                 raise UserError(
-                    f"the instruction {instruction!r} takes {len(prompt_ids) + features - 1} tokens, image included, "
-                    f"which leaves its answer no room in max_length {max_length}: raise max_length or shorten it"
+                    f"the instruction {instruction!r} takes {len(prompt_ids) + features - 1} tokens with its image, so "
+                    f"its answer has no room in max_length {max_length}: raise max_length or shorten the instruction"
                 )
         place = ids.index(self.image)
         widened = ids[:place] + [self.image] * features + ids[place + 1 :]

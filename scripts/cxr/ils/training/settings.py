@@ -38,7 +38,7 @@ class Recipe(SharedBatch, Section):
     lora: LoraSettings = key(LoraSettings, "Low-rank adapters of the language model.", source=PAPER)
     trained: list[Part] = key(
         lambda: ["lm_head", "embed_tokens", "project", "mask_decoder"],
-        "Parts of the model whose own weights are trained, not only adapters.", source=AUTHORS,
+        "Parts of the model that are trained directly, not only through adapters.", source=AUTHORS,
     )  # fmt: skip
     epochs: int = key(
         15, "Passes over the positive pairs, or over all pairs if balance is all.", source=PAPER, ge=1, le=100_000
@@ -64,7 +64,7 @@ class Recipe(SharedBatch, Section):
         source=AUTHORS,
     )
     runner: Literal["plain", "deepspeed"] = key(
-        "deepspeed", "deepspeed: ZeRO-2 with a process for each of compute.gpus; plain: one process.", source=AUTHORS
+        "deepspeed", "Processes. deepspeed: ZeRO-2, one for each of compute.gpus; plain: only one.", source=AUTHORS
     )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the weights.", source=AUTHORS)
     gradient_checkpointing: bool = key(
