@@ -43,7 +43,7 @@ def run(
     """Write the pairs of all shards as JSON Lines, one file per split, and the tables ``excluded`` and ``dropped``.
 
     Studies are written in the order of their ids, so the bytes do not depend on the number of shards. All studies are
-    read twice. The first pass counts the negatives that are allowed, and the second makes the pairs. Reports are
+    read twice. The first pass counts the allowed negative pairs, and the second makes all pairs. Reports are
     streamed, but the tables stay in memory (3 kB per image, dropped pairs included).
     """
     study_rows = pl.concat(map(read_table, studies)).sort("study_id", "image_id")
@@ -63,7 +63,7 @@ def run(
 
 
 Images = list[tuple[dict, list[dict]]]
-"""The images of a study, each as (its row of the studies table, its rows of the units table)."""
+"""The images of a study, each as (row of the table ``studies``, rows of the table ``units``) of the masks stage."""
 
 
 def _read_studies(rows: pl.DataFrame, units: pl.DataFrame, reports: Sequence[str]) -> Iterator[tuple[Images, dict]]:

@@ -4,8 +4,8 @@
 and the lists of positive and negative pairs. ``lesion_mask/<study>/<study>_<target>_<k>.png`` are the masks, 255 inside
 the lesion. The name of a study is its id, with "s" in front if the id is all digits.
 
-A release lacks the certainty, the grounded and the reported locations, and the mask ids. The import reads the certainty
-from the answers, uses the named location as the grounded location, and computes mask ids from the pixels.
+A release lacks the certainty, the zones that the mask confirms (grounded) and that the report names, and the mask ids.
+The import reads the certainty from the answers, uses the named location as the grounded one, and makes ids from pixels.
 """
 
 import json

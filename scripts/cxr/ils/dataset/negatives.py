@@ -33,7 +33,7 @@ class Evidence:
     blocked: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """{lesion type: locations where a positive finding of the type or of a subtype lies or may lie}."""
     global_blocked: frozenset[str] = frozenset()
-    """Lesion types that must not be denied for the whole image, because of such a finding or a related term."""
+    """Lesion types that must not be denied for the whole image, because of a finding or a related term."""
     standing: frozenset[str] = frozenset()  # Lesion types that a positive finding names, even with a hedge
     elsewhere: frozenset[str] = frozenset()
     """Types of ``standing`` named only in the unused report section, which can forbid denials but not allow them."""
@@ -65,14 +65,14 @@ class AllowedDenials:
     global_: bool = False  # Whether the type may be denied for the whole image
     reason: str | None = None  # Code of the reason why it may be denied nowhere
     basis: str | None = None
-    """explicit: the report denies the type; silent: it does not mention it; elsewhere: it affirms it elsewhere."""
+    """The report denies the type (explicit), does not mention it (silent), or affirms it elsewhere (elsewhere)."""
 
 
 EXPLICIT, SILENT, ELSEWHERE = "explicit", "silent", "elsewhere"
 BOX_FLOOR = 0.2
-"""Maximum confidence of a box in a quiet location, one without signs of a lesion (our choice)."""
+"""Maximum confidence of a box in a location without signs of a lesion (our choice)."""
 ANOMALY_FLOOR = 0.05
-"""Maximum anomalous fraction of a quiet location (our choice)."""
+"""Maximum fraction of anomalous pixels in a location without signs of a lesion (our choice)."""
 
 SIGNS = ("box_confidence", "anomalous_fraction")
 
@@ -86,7 +86,7 @@ def is_quiet(signs: Mapping | None) -> bool:
 
 
 def find_denials(lesion: str, evidence: Evidence, options: PairSettings) -> AllowedDenials:
-    """Return where ``lesion`` may be denied under the setting ``dataset.denials``."""
+    """Return where ``lesion`` may be denied with the evidence that the setting ``dataset.denials`` requires."""
     allowed = find_possible_denials(lesion, evidence, options)
     if not (allowed.basic or allowed.global_):
         return allowed
@@ -182,7 +182,7 @@ class DenialDraws(NamedTuple):
 
 @dataclass(frozen=True)
 class Bars:
-    """Limits of random numbers. If two forms of a negative are allowed, a number below its bar selects the first."""
+    """Limits for :class:`DenialDraws`. If two forms of a negative are allowed, a draw below its bar selects one."""
 
     global_: Mapping[str, float]  # {lesion type: bar of a global negative}
     inference: float  # Bar of a lesion inference, only for opacity
@@ -302,7 +302,7 @@ def find_affirmed(tuples: list[dict]) -> set[str]:
 
 
 def list_locations_inside(row: dict) -> frozenset[str]:
-    """Return the valid locations inside a tuple's location: all if it states none, and none if it is not recognised.
+    """Return the valid locations inside a statement's location: all if it states none, none if it is not recognised.
 
     A whole lung contains its zones. A lobe adds none, because no zone lies in it for certain.
     """
@@ -334,9 +334,9 @@ class _Ways:
             self.second_alone += second
 
     def bar(self, share: float) -> float:
-        """Return the limit of the draws at which the fraction of studies with the first form is closest to ``share``.
+        """Return the bar, the limit below which a draw selects the first form of the negative.
 
-        The limit (bar) is 0 or 1 if the reports do not allow that fraction.
+        It brings the fraction of first forms closest to ``share``, and is 0 or 1 if the reports do not allow that.
         """
         num_studies = len(self.draws) + self.first_alone + self.second_alone
         num_below_bar = floor(Fraction(repr(float(share))) * num_studies + Fraction(1, 2)) - self.first_alone

@@ -17,7 +17,7 @@ PAIR_FIELDS = (
     "target", "certainty", "sentence_index", "location", "grounded_location", "reported_location", "seg",
     "basis", "quote", "quote_section", "box_confidence", "anomalous_fraction",
 )  # fmt: skip
-"""Fields of a dataset line that :class:`Pair` has under the same name, besides instruction and answer."""
+"""Fields of a dataset line that are also fields of :class:`Pair`, except instruction and answer."""
 ID_FIELDS = ("subject_id", "study_id", "image_id", "split")
 POLARITIES = ("positive", "negative")
 SOURCE = "ils"

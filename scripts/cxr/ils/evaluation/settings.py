@@ -29,7 +29,7 @@ class EvaluationSettings(Section):
     """Settings of the scores of ROSALIA and of other models (Tables 4, 5, 6, 14)."""
 
     size: int = key(
-        1024, "Side of the square to which masks are resized to score.", unit="pixels", source=AUTHORS, ge=64, le=4096,
+        1024, "Side of the square to which masks are resized.", unit="pixels", source=AUTHORS, ge=64, le=4096,
         multiple_of=8,
     )  # fmt: skip
     reviewed: str = key(

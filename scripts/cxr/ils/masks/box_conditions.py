@@ -27,7 +27,7 @@ MASKS_OUTDATED = "the maps have changed since the masks were made"
 
 
 class BoxJudgement(NamedTuple):
-    """The numbers of one box for one finding, and the conditions that the box fails."""
+    """The numbers that Algorithm 1 compares for one box and finding, and the conditions that the box fails."""
 
     values: dict[str, Fraction | float]  # {condition: number that it compares with its threshold}
     failed: list[str]  # Names of the failed conditions

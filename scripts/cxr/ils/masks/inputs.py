@@ -44,13 +44,13 @@ class Case:
 
     @cached_property
     def blocking_findings(self) -> list[Finding]:
-        """Positive findings of the unused section, which only forbid negatives; none if ``blocking`` is paper."""
+        """Positive findings of the unused report section. They only forbid negatives; none if ``blocking`` is paper."""
         other_tuples = self._line.get("other_tuples") or () if self.rules.blocking == STRICT else ()
         return read_positive_findings(other_tuples, self.rules)
 
     @cached_property
     def related(self) -> list[str]:
-        """Lesion types that a related term in the report suggests; none if ``kinds`` is paper."""
+        """Lesion types that a related term suggests (vascular congestion: edema); none if ``kinds`` is paper."""
         return find_related_lesions(self._line) if self.rules.kinds == STRICT else []
 
     @cached_property
@@ -140,7 +140,7 @@ class ShardCases:
         reports: str | Path,
         **shards: str | Path,
     ):
-        """``shards``: paths of frames, organs, anomaly and anatomy; ``smallest_level``: lowest anomaly threshold."""
+        """``shards``: paths of frames, organs, anomaly and anatomy; ``smallest_level``: lowest grey-level threshold."""
         self._paths = shards
         self._cohort, self._boxes, self._boxes_excluded, self._reports = cohort, boxes, boxes_excluded, reports
         self.rules, self.smallest_level = rules, smallest_level

@@ -34,7 +34,7 @@ class Outcome:
 
 
 def compute_outcome(finding: Finding, case: Case, thresholds: ThresholdSet) -> Outcome:
-    """Return the outcome of one finding on its image under a threshold set."""
+    """Return the lesion mask of one finding under a threshold set, or the reason why there is none."""
     reported = finding.reported
     if finding.target is None:
         return Outcome(finding, reason=finding.reason, reported_locations=tuple(_all_names(reported)))

@@ -39,7 +39,7 @@ class Unit:
 
     @property
     def findings(self) -> list[int]:
-        """Indexes of the members and then of the joined findings, each once."""
+        """Indexes of the findings in ``members`` and then in ``joins``, each once."""
         return list(dict.fromkeys(outcome.finding.index for outcome in (*self.members, *self.joins)))
 
     @property
@@ -104,7 +104,7 @@ def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Regio
 
 
 def merge_same_texts(units: Sequence[Unit]) -> list[Unit]:
-    """Return the units after units with equal texts are merged into one, which is dropped if one of them was."""
+    """Merge the units with equal texts, and return all units. A merged unit is dropped if one of its parts was."""
     by_text: dict[tuple, list[Unit]] = {}
     for unit in units:
         by_text.setdefault((unit.word, unit.location), []).append(unit)

@@ -25,7 +25,7 @@ SAM_PREFIX = "model.visual_model."  # prefix of SAM's own names in LISA's checkp
 CLIP_PREFIX = "model.vision_tower.vision_tower."
 """Prefix of CLIP's own names in LISA's checkpoints. The published models lack the weights of CLIP."""
 CLIP_LAYER = "mm_vision_select_layer"
-"""Key in a published config.json of the CLIP layer whose hidden states the language model receives, such as -2."""
+"""Key of a published config.json for the CLIP layer whose states the language model receives, such as -2."""
 TABLE: tuple[tuple[str, str], ...] = (
     ("lm_head.*", "llava.lm_head.*"),
     ("model.embed_tokens.*", "llava.model.language_model.embed_tokens.*"),

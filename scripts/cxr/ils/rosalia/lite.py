@@ -70,7 +70,7 @@ TENSORS_BY_TOKEN = ("llava.model.language_model.embed_tokens.weight", "llava.lm_
 
 
 def load_base() -> tuple[Rosalia, Tokens]:
-    """Return (model, tokenizer) of the base in float32."""
+    """Return (model, tokenizer) of the base, which has the weights in resources/rosalia, in float32."""
     return Rosalia.from_pretrained(FOLDER), Tokens.load(FOLDER)
 
 

@@ -92,7 +92,7 @@ class Rosalia(nn.Module):
     def from_pretrained(
         cls, folder: str | Path, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
     ) -> "Rosalia":
-        """Read a model that :meth:`save_pretrained` wrote, tensor by tensor onto ``device``."""
+        """Read a model that :meth:`save_pretrained` wrote. Raises UserError if a file is missing or damaged."""
         config = read_config(folder)
         model = make_empty(lambda: cls(config), dtype)
         filled = model.state_dict().keys()
@@ -107,7 +107,7 @@ class Rosalia(nn.Module):
         return model.eval()
 
     def save_pretrained(self, folder: str | Path, shard_bytes: int = 5 * 10**9) -> None:
-        """Write config.json and safetensors files of at most ``shard_bytes``, unless one tensor is larger."""
+        """Write config.json and safetensors files of at most ``shard_bytes`` (or one tensor) each into a folder."""
         tensors = self.state_dict()
         kinds = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
         write_shards(folder, kinds, tensors.__getitem__, shard_bytes)

@@ -64,7 +64,7 @@ class Recipe(SharedBatch, Section):
         source=AUTHORS,
     )
     runner: Literal["plain", "deepspeed"] = key(
-        "deepspeed", "Processes. deepspeed: ZeRO-2, one for each of compute.gpus; plain: only one.", source=AUTHORS
+        "deepspeed", "deepspeed: ZeRO-2, with one process for each of compute.gpus; plain: one process.", source=AUTHORS
     )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the weights.", source=AUTHORS)
     gradient_checkpointing: bool = key(
