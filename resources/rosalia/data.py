@@ -1,4 +1,4 @@
-"""What the base of ROSALIA lite learns from: synthetic cohorts that the workflow itself makes, held in memory."""
+"""Training data of the base of ROSALIA lite: synthetic cohorts that the workflow makes, kept in memory."""
 
 import subprocess
 import sys
@@ -32,17 +32,17 @@ from cxr.ils.templates import (
 from cxr.segmentation.images import equalise, make_clip_input, make_sam_levels
 
 SIDE = 160
-"""Side that pictures and masks are held at: a quarter more than the net's, so that moving them loses little."""
+"""Side in pixels of stored images and masks. It exceeds the net's by a quarter, so that movements lose little."""
 MOVED, TURNED, SCALED = 0.05, 5.0, 0.10
-"""Largest shift (share of the side), turn (degrees) and change of size of a picture that is learnt from."""
+"""Maximum shift (fraction of the side), rotation (degrees) and relative change of size of a training image."""
 GAMMA = 0.3
-"""Largest change of the grey curve's exponent."""
+"""Maximum absolute logarithm of the exponent of a training image's grey curve."""
 MEASURES = ("giou", "giou_low", "giou_high", "n_acc", "n_acc_low", "n_acc_high", "text_strict")
 PERSONAS = ("medical_expert", "layperson", "ai_developer")
 SHARDS = 2
-"""Of a cohort of films, which has few."""
+"""Number of shards of a cohort of films, which has few studies."""
 REWORDED = 0.25
-"""Share of the pairs that are asked in a persona's wording, among those of the plain text and nine others."""
+"""Fraction of training samples that use a persona's wording of the instruction (nine exist) and not its plain text."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +57,18 @@ class Cohort:
         return [line for split in splits or SPLITS for line in read_lines(dataset / f"{split}.jsonl")]
 
     def frames(self) -> ShardFrames:
-        """Return its pictures."""
+        """Return the frames of the cohort."""
         return ShardFrames(sorted((self.folder / "results/frames").glob("[0-9]*.h5")))
 
     def masks(self) -> ShardMasks:
-        """Return its masks."""
+        """Return the lesion masks of the cohort."""
         return ShardMasks(sorted((self.folder / "results/masks/default").glob("[0-9]*.h5")))
 
 
 def make(work: Path, seed: int, studies: int, cores: int, *, films: bool = False) -> Cohort:
-    """Make a cohort and its dataset by the workflow with its default settings; one that is there stays.
+    """Make a cohort and its dataset by the workflow with its default settings. An existing cohort is kept.
 
-    ``films``: lesions are painted on real films instead of synthetic chests.
+    ``films``: whether lesions are painted on real X-rays instead of synthetic chests.
     """
     folder = work / (f"{seed}-films" if films else str(seed))
     folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def scored(work: Path, seed: int, cores: int) -> dict[str, dict[str, float]]:
 
 
 def _right_positives(folder: Path, run: str) -> int:
-    """Return the number of the test split's positives that a run answers right by the rule ``strict``."""
+    """Return the number of positive test pairs that a run answers correctly by the rule ``strict``."""
     answers = {line["pair_id"]: line["answer"] for line in read_lines(folder / f"results/inference/{run}/test.jsonl")}
     return sum(answers[line["pair_id"]] == line["answer"] for line in Cohort(folder).lines("test") if line["seg"])
 
@@ -109,13 +109,13 @@ def _run(folder: Path, cores: int, *targets: str) -> None:
 
 
 def reworded(instruction: str) -> list[str]:
-    """Return what the personas of the engine rules make of an instruction."""
+    """Return all wordings of an instruction by the engine ``rules``, for all personas."""
     meant = parse_instruction(instruction)
     return [text for persona in PERSONAS for text in list_wordings(meant, persona)]
 
 
 def texts() -> Iterator[str]:
-    """Yield instructions, plain and reworded, and answers that hold every word of Table 2 and of the personas."""
+    """Yield instructions, plain and reworded, and answers, which contain every word of Table 2 and of the personas."""
     for lesion in LESIONS:
         for kind in TYPES if lesion != CARDIOMEGALY else (GLOBAL,):
             for places in [[place] for place in VALID_LOCATIONS] + [VALID_LOCATIONS[:3]]:
@@ -126,7 +126,7 @@ def texts() -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Picture:
-    """An image as it is and equalised, uint8 (2, SIDE, SIDE), and the rows of its pairs."""
+    """An image, original and equalised, uint8 (2, SIDE, SIDE), and the row numbers of its pairs."""
 
     levels: np.ndarray
     positives: list[int]
@@ -134,7 +134,7 @@ class Picture:
 
 
 class Store:
-    """All pairs of some cohorts, ready to be drawn."""
+    """All pairs of some cohorts, from which training batches are drawn."""
 
     def __init__(self, cohorts: list[Cohort], tokens: Tokens, options: PairOptions):
         self.tokens, self.options = tokens, options
@@ -164,10 +164,10 @@ class Store:
         self.pictures += found.values()
 
     def batches(self, random: np.random.Generator, images: int, denied: int) -> Iterator[list[Sample]]:
-        """Yield the samples of batches for an epoch, in which every picture comes once.
+        """Yield the batches of an epoch, which has every image once.
 
-        Each holds all pairs of ``images`` pictures, so that a question is as often answered with no as in the cohorts.
-        Masks are those of the positives and of ``denied`` times as many negatives; the other samples have none.
+        Each batch has all pairs of ``images`` images, so that instructions are denied as often as in the cohorts. The
+        positives and ``denied`` times as many negatives have a mask, and the other samples have none.
         """
         order = random.permutation(len(self.pictures)).tolist()
         for first in range(0, len(order), images):
@@ -178,9 +178,9 @@ class Store:
             yield [sample for number in chosen for sample in self._samples(number, drawn, random)]
 
     def _samples(self, number: int, drawn: set[int], random: np.random.Generator) -> Iterator[Sample]:
-        """Yield the pairs of one picture, all of which see it moved, turned and exposed alike.
+        """Yield the pairs of one image as samples. The image is moved, rotated and exposed in the same way for all.
 
-        Those of the rows ``drawn`` have a mask.
+        Only the rows in ``drawn`` have a mask.
         """
         side, options = self.options.sam_side, self.options
         equalised = bool(random.random() < 0.5)
@@ -217,7 +217,7 @@ def _shrunk(image: np.ndarray) -> np.ndarray:
 
 
 def _movement(random: np.random.Generator, side: int) -> np.ndarray:
-    """Draw an affine map from a held picture to the net's, float (2, 3)."""
+    """Return a random affine map from a stored image to the net's input, float (2, 3)."""
     turn = np.deg2rad(random.uniform(-TURNED, TURNED))
     scale = side / SIDE * np.exp(random.uniform(-SCALED, SCALED))
     turned = scale * np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])

@@ -1,4 +1,4 @@
-"""A cohort of real films without a finding that lesions are painted on: the synthetic cohort with other chests."""
+"""A cohort of real X-rays (films) without a finding, on which the lesions of a synthetic cohort are painted."""
 
 import csv
 import os
@@ -21,14 +21,14 @@ from cxr.nets.map_net import MapNet
 SHARED = (RESOURCES.parent / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
 FRAME = 512
 LARGEST = 0.1
-"""Share of the films, those with the widest hearts, that a report of a large heart is told of."""
+"""Fraction of the films, those with the widest hearts, that get reports of a large heart."""
 MAX_RATIO, MIN_SOLIDITY = 1.9, 0.85
-"""Lungs beyond these, one to the other and each to its hull, were not outlined well (as for the anomaly net)."""
+"""Limits for usable lung masks: ratio of the larger to the smaller lung, and of a lung's area to its convex hull's."""
 
 
 @cache
 def chests() -> tuple[Chest, ...]:
-    """Return the films of nih_more that text mining or RSNA calls free of findings and RSNA does not contradict."""
+    """Return the films of nih_more without a finding by RSNA, or by text mining if RSNA has no label for them."""
     folder = SHARED / "data/nih_more"
     with open(folder / "nih_more.csv", encoding="utf-8", newline="") as file:
         rows = sorted(csv.DictReader(file), key=lambda row: row["image"])
@@ -39,7 +39,7 @@ def chests() -> tuple[Chest, ...]:
 
 
 def _chest(path: Path, view: str) -> Chest | None:
-    """Return a film with its zones by the lite engines; None where its lungs are not outlined well."""
+    """Return a film with the zones that the lite engines find; None if its lung masks are not usable."""
     picture = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
     frame = to_frame(picture, fit_affine(picture.shape, FRAME, "pad"), FRAME)
     net = _net()
@@ -71,8 +71,8 @@ def _solid(mask: np.ndarray) -> bool:
 def paint(folder: Path, seed: int, studies: int) -> None:
     """Write a cohort of painted films with reports, and its manifest.csv, into ``folder``.
 
-    Findings, reports and lesions are those of the synthetic cohort of that seed; the chests alone are films. A report
-    tells of a large heart where the film's is among the widest.
+    Findings, reports and lesions are those of the synthetic cohort with this seed. Only the chests are films. Reports
+    of a large heart get films with one of the widest hearts.
     """
     held = chests()
     width = float(np.quantile([chest.ctr for chest in held], 1 - LARGEST))
@@ -85,7 +85,7 @@ def paint(folder: Path, seed: int, studies: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     manifest = folder / "manifest.csv"
     options = PhantomSettings(subjects=studies * 5 // 8, studies=studies)
-    with patch.object(make_phantom, "draw_chest", pick):  # which draws the synthetic chest
+    with patch.object(make_phantom, "draw_chest", pick):  # replaces the function that draws the synthetic chest
         make_phantom.run(
             manifest=str(manifest), truth=str(folder / "truth.jsonl"), truth_masks=str(folder / "truth.h5"),
             options=options, seed=seed, attrs={},

@@ -1,10 +1,10 @@
-"""Train the base of ROSALIA lite and write it beside this file, or score it.
+"""Train the base, the initial model of the engine lite, and write it into this folder, or score it.
 
     python resources/rosalia/train.py              # remake model.safetensors, config.json and the tokenizer
     python resources/rosalia/train.py --evaluate   # remake scores.json and print it
 
-Needs the pipeline's own packages alone, no GPU; its cohorts are made by the workflow, in ``--work``, and stay there.
-What is learnt from, and how well it works, is in CARD.md.
+The script needs only the packages of the pipeline and no GPU. The workflow makes the cohorts in the folder ``--work``,
+where they stay. CARD.md describes the training data and the scores.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from cxr.workflow.settings import Settings  # noqa: E402
 
 
 class Part(NamedTuple):
-    """A cohort that is learnt from; ``films``: with lesions painted on real films."""
+    """A cohort of the training data. ``films``: whether its lesions are painted on real X-rays."""
 
     seed: int
     studies: int
@@ -50,28 +50,28 @@ PARTS = (
     Part(1003, 800, False),
     Part(1003, 320, True),
 )
-"""The demo's seed, 2026, is none of them."""
+"""Cohorts of the training data. None of them has the seed of the demo, 2026."""
 DEMOS = (2026, 3001, 3002, 3003, 3004)
-"""Seeds of the demos that it is scored on, as it is and fine-tuned: the demo itself, two by which was chosen, and two
-that were read with earlier bases too and chose nothing."""
+"""Seeds of the demos on which the base is scored, without and with fine-tuning. 2026 is the demo itself. 3001 and 3002
+selected settings. 3003 and 3004 also scored earlier bases and selected nothing."""
 SEED = 1
 UPDATES, RATE, WARMUP = 2000, 2e-3, 150
-"""Updates, the largest learning rate, and updates until it; then it falls to 0."""
+"""Number of updates, peak learning rate, and number of updates until the peak. Then the rate falls to 0."""
 TEXT = 5.0
-"""Weight of the text's loss. The paper's is 0.5, with which a small model draws before it reads."""
+"""Weight of the text loss. With 0.5, the paper's weight, a small model learns masks before it reads instructions."""
 IMAGES = 16
-"""Pictures in an update, each with all its pairs."""
+"""Number of images in an update, each with all its pairs."""
 DENIED = ((0, 1), (11, 3))
-"""Epochs, and the negatives for each positive whose masks are learnt from then on.
+"""(epoch, negatives per positive whose masks are trained from this epoch on).
 
-With one until the end, half of the negatives got a mask.
+With one negative per positive in all epochs, half of the negatives got a mask.
 """
 KEEP = 200
 """Updates between two checkpoints."""
 
 
 def fit(cohorts: list[Cohort], work: Path, seed: int) -> tuple[Rosalia, Tokens]:
-    """Train on all pairs of the cohorts; what an interrupted run left in ``work`` is taken up."""
+    """Train a model on all pairs of the cohorts. An interrupted run resumes from its checkpoint in ``work``."""
     torch.set_num_threads(1)
     settings = Settings().training
     recipe = settings.lite
@@ -114,9 +114,9 @@ def fit(cohorts: list[Cohort], work: Path, seed: int) -> tuple[Rosalia, Tokens]:
 
 
 def forward(model: Rosalia, batch: Batch) -> Output:
-    """Return what ``model(batch)`` does, but masks only of the samples that have one to compare with.
+    """Return the output of ``model(batch)``, but with masks only for samples with a reference mask.
 
-    What the texts of one image begin with alike, two thirds of their tokens, is read once, as when the model is asked.
+    The common prefix of the texts of one image, two thirds of their tokens, is read once, as in inference.
     """
     views = model.encode(batch)
     words = model._embed_batch(batch, views)
@@ -157,7 +157,7 @@ def _resumed(work: Path, model: Rosalia, optimiser: torch.optim.Optimizer) -> tu
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--evaluate", action="store_true", help="score the base that is there")
+    parser.add_argument("--evaluate", action="store_true", help="score the base in the output folder")
     parser.add_argument("--work", type=Path, required=True, help="folder for cohorts and checkpoints")
     parser.add_argument("--output", type=Path, default=HERE, help="folder of the base")
     parser.add_argument("--cores", type=int, default=2, help="cores that make the cohorts")

@@ -91,26 +91,26 @@ def test_a_wording_is_read(text, kind, lesion, places):
         ("Segment the edema or the effusion in the right lung base.", "names more than one lesion type"),
         ("Segment the opacity in the right lung base, such as pneumonia, and predict its type.", "names more than one"),
         ("The edema in the right lung base.", "asks for no mask"),
-        ("Segment the edema in the right and left lung bases.", "a word that changes the meaning"),
-        ("Segment the edema in the right lower lobe.", "a word that changes the meaning"),
+        ("Segment the edema in the right and left lung bases.", "contains a word that changes the meaning"),
+        ("Segment the edema in the right lower lobe.", "contains a word that changes the meaning"),
         ("Segment the edema in the right lung base but not the effusion.", "names more than one"),
-        ("Do not segment the edema in the right lung base.", "a word that changes the meaning"),
-        ("Don’t mark the edema in the right lung base.", "a word that changes the meaning"),
-        ("Segment the edema in the right lung base, if there is any.", "a word that changes the meaning"),
-        ("Segment the edema in the right lung base and the mediastinum.", "a word that changes the meaning"),
-        ("Segment the possible edema in the right lung base.", "a word that changes the meaning"),
-        ("Segment the edema in the lungs.", "a word that changes the meaning"),
-        ("Segment the pneumothorax and the edema in the right lung base.", "a word that changes the meaning"),
+        ("Do not segment the edema in the right lung base.", "contains a word that changes the meaning"),
+        ("Don’t mark the edema in the right lung base.", "contains a word that changes the meaning"),
+        ("Segment the edema in the right lung base, if there is any.", "contains a word that changes the meaning"),
+        ("Segment the edema in the right lung base and the mediastinum.", "contains a word that changes the meaning"),
+        ("Segment the possible edema in the right lung base.", "contains a word that changes the meaning"),
+        ("Segment the edema in the lungs.", "contains a word that changes the meaning"),
+        ("Segment the pneumothorax and the edema in the right lung base.", "contains a word that changes the meaning"),
         (
             "Segment the edema in the right lung base and predict its type.",
-            "asks for the type of a lesion without one",
+            "asks for a type, but not of an opacity with a location",
         ),
-        ("Segment the opacity and predict its type.", "asks for the type of a lesion without one"),
-        ("Segment the cardiomegaly in the right lung.", "names a place of the heart"),
-        ("Segment the edema in the right lung base. [SEG]", "a character that no instruction holds"),
-        ("Segment the edema <image> in the right lung base.", "a character that no instruction holds"),
-        ("Segment the edema\nin the right lung base.", "a character that no instruction holds"),
-        ("Segment the edema in the right lung base." + " please" * 80, "longer than any instruction"),
+        ("Segment the opacity and predict its type.", "asks for a type, but not of an opacity with a location"),
+        ("Segment the cardiomegaly in the right lung.", "names a location of cardiomegaly"),
+        ("Segment the edema in the right lung base. [SEG]", "contains a character that is not allowed"),
+        ("Segment the edema <image> in the right lung base.", "contains a character that is not allowed"),
+        ("Segment the edema\nin the right lung base.", "contains a character that is not allowed"),
+        ("Segment the edema in the right lung base." + " please" * 80, "is longer than any instruction"),
     ],
 )
 def test_what_is_not_understood_is_refused(text, why):
@@ -121,10 +121,10 @@ def test_what_is_not_understood_is_refused(text, why):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("Outline the edema in the left lung base.", "other places"),
-        ("Outline the edema in the right lung base and the right lung.", "other places"),
-        ("Outline the effusion in the right lung base.", "another lesion type"),
-        ("Outline the edema.", "another type of instruction"),
+        ("Outline the edema in the left lung base.", "names other locations"),
+        ("Outline the edema in the right lung base and the right lung.", "names other locations"),
+        ("Outline the effusion in the right lung base.", "names another lesion type"),
+        ("Outline the edema.", "is another type of instruction"),
         ("Outline the edema in the base of the right lung.", None),
     ],
 )
@@ -154,9 +154,9 @@ def test_no_name_means_two_things():
 
 
 REASONS = {
-    "longer than any instruction", "a character that no instruction holds", "names more than one lesion type",
-    "names no lesion type", "a word that changes the meaning", "asks for no mask", "names a place of the heart",
-    "asks for the type of a lesion without one",
+    "is longer than any instruction", "contains a character that is not allowed", "names more than one lesion type",
+    "names no lesion type", "contains a word that changes the meaning", "asks for no mask",
+    "names a location of cardiomegaly", "asks for a type, but not of an opacity with a location",
 }  # fmt: skip
 PIECES = st.sampled_from(
     ["Segment", "the", "edema", "heart", "enlarged heart", "in", "right", "left lung", "both", "no", "type", "opacity"]
@@ -237,7 +237,7 @@ def test_more_wordings_than_there_are_is_one_sentence():
          "wording 2: comes twice"),
         (["Segment the edema in the right lung base!"], "wording 1: comes twice"),  # the instruction itself
         (["Mark the edema at the right base."], "wording 1: comes twice"),  # another persona's
-        (["Outline the edema in the right lung base.", "Outline the edema."], "wording 2: another type of instruction"),
+        (["Mark the edema in the right lung base.", "Mark the edema."], "wording 2: is another type of instruction"),
         ([], None),
     ],
 )  # fmt: skip
@@ -315,7 +315,7 @@ def test_what_an_engine_says_wrongly_is_no_wording(tmp_path, monkeypatch):
     monkeypatch.setattr(rules, "load_resource", lambda _: told | {"layperson": wrong})
     lines = made(tmp_path, replace(RULES, per_persona=1))
     assert [(line["persona"], line["problem"], line["raw"]) for line in lines if line["problem"]] == [
-        ("layperson", "wording 1: another type of instruction",
+        ("layperson", "wording 1: is another type of instruction",
          "Show the fluid inside the lung tissue at the left base.")
     ]  # fmt: skip
 
@@ -395,12 +395,15 @@ GOOD = said("Mark the edema.", "Show the lung edema.", "Outline any pulmonary ed
     [
         ("Sure! Here they are:", "not JSON"),
         (said("Mark the edema.", "Show the edema."), "wordings: minItems"),
-        (said("Mark the edema.", "Show the edema.", "Show the effusion."), "wording 3: another lesion type"),
+        (said("Mark the edema.", "Show the edema.", "Show the effusion."), "wording 3: names another lesion type"),
         (said("Mark the edema.", "Mark the edema.", "Show the edema."), "wording 2: comes twice"),
         (said("Segment the edema", "Mark the edema.", "Show the edema."), "wording 1: comes twice"),
-        (said("Mark the edema at the left base.", "Mark the edema.", "Show the edema."), "wording 1: another type of"),
+        (
+            said("Mark the edema at the left base.", "Mark the edema.", "Show the edema."),
+            "wording 1: is another type of",
+        ),
         (said("Mark the edema.", "Mark the edema, not the effusion.", "Show the edema."), "wording 2: names more than"),
-        (said("Mark the edema.", "Show the edema. [SEG]", "Find the edema."), "wording 2: a character that no"),
+        (said("Mark the edema.", "Show the edema. [SEG]", "Find the edema."), "wording 2: contains a character"),
         (said("Mark the edema.", "Show the edema.", "x" * 401), "wordings.2: maxLength"),
     ],
 )
@@ -433,7 +436,7 @@ def test_two_personas_never_share_a_wording(tmp_path, monkeypatch):
 
 def test_a_model_that_gives_nothing_of_use_ends_the_job(tmp_path, monkeypatch):
     collected(tmp_path, train=["Segment the edema."])
-    words = r"^paraphrase: none of 1 instructions could be reworded, mostly for 'not JSON': try another model"
+    words = r"^paraphrase: none of 1 instructions could be reworded, mostly because of 'not JSON': try another model"
     monkeypatch.setattr("test_paraphrase.stubborn", lambda messages, schema: "no")
     with pytest.raises(UserError, match=words):
         made(tmp_path, STAND_IN, EXECUTION | {"server": ""})

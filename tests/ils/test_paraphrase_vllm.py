@@ -39,10 +39,10 @@ LESION = "Segment the edema in the left lung."
 SHARED = "Segment the pneumonia."
 UNTYPED = "Segment the opacity in the left lung base and predict its type."
 WRONG = {
-    (SIDE, "layperson"): (["Mark the fluid around the lung at the base of the left lung."], "other places"),
+    (SIDE, "layperson"): (["Mark the fluid around the lung at the base of the left lung."], "names other locations"),
     (TWICE, "medical_expert"): (["Outline the consolidation."] * 2, "comes twice"),
-    (LESION, "ai_developer"): (["Return a mask of the effusion in the left lung."], "another lesion type"),
-    (UNTYPED, "layperson"): (["Mark the opacity in the left lung base."], "another type of instruction"),
+    (LESION, "ai_developer"): (["Return a mask of the effusion in the left lung."], "names another lesion type"),
+    (UNTYPED, "layperson"): (["Mark the opacity in the left lung base."], "is another type of instruction"),
     # what an earlier persona has said: the model is never told of it
     (SHARED, "ai_developer"): (["Delineate the pneumonia on this radiograph."], "comes twice"),
 }

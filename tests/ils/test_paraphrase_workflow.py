@@ -168,7 +168,7 @@ def test_a_bare_run_words_nothing(workflow_run, dry_run):
     ("given", "words"),
     [
         ({"per_persona": 4}, "paraphrase: per_persona is 4, but the engine rules has 3 wordings for each persona"),
-        ({"personas": ["layperson", "layperson"]}, "paraphrase: personas lists a persona twice: list each once"),
+        ({"personas": ["layperson", "layperson"]}, "paraphrase: personas lists a persona twice: remove one of them"),
         ({"personas": []}, "paraphrase.personas"),
         ({"personas": ["poet"]}, "paraphrase.personas"),
         (

@@ -192,8 +192,8 @@ BAD_LINES = [
     ({"seg": 1}, "line 3 has no valid 'seg'"),
     ({"seg": True, "mask_id": None}, "line 3: the positive pair .* has no mask"),
     ({"pair_id": "s0_positive_0"}, "line 3 repeats the pair s0_positive_0"),
-    ({"seg": True, "mask_id": "m99"}, "the mask m99 of the pair .* is not among .*00.h5 and 1 more"),
-    ({"image_id": "i9"}, r"the image i9 of the pair .* is not among .*00.h5 and 1 more \(1 of 5 images are missing\)"),
+    ({"seg": True, "mask_id": "m99"}, "the mask m99 of the pair .* is not in .*00.h5 and 1 more"),
+    ({"image_id": "i9"}, r"the image i9 of the pair .* is not in .*00.h5 and 1 more \(1 of 5 images are missing\)"),
 ]
 
 
@@ -225,7 +225,7 @@ def test_a_mask_that_its_shard_lacks_is_named_with_its_pair(given):
         writer.append("m1", mask=blob(1))
     with pytest.raises(UserError, match=r"the mask m3 of the pair s3_positive_3 is not|the mask m5 of the pair s1_pos"):
         pairs(given)
-    with pytest.raises(UserError, match=r"is not among .*00\.h5: give the masks"):
+    with pytest.raises(UserError, match=r"is not in .*00\.h5: give the masks"):
         pairs(given | {"masks": given["masks"][:1]})
 
 

@@ -139,7 +139,7 @@ def test_a_text_is_cut_to_the_length_and_a_prompt_never(words):
     assert words.encode(FRAME[0], None, "llava_v1", 10, 12)[0].equal(prompt)
     assert words.encode(*FRAME, "llava_v1", 10, len(prompt) + 1)[1][-1] == words.seg
     for length in (len(prompt), 12, 3):
-        with pytest.raises(UserError, match=f"no room in max_length {length}: raise it or shorten"):
+        with pytest.raises(UserError, match=f"no room in max_length {length}: raise max_length or shorten"):
             words.encode(*FRAME, "llava_v1", 10, length)
 
 
@@ -171,7 +171,7 @@ def test_a_tokenizer_that_puts_a_piece_before_the_token_is_refused(tmp_path):
 
 
 def test_a_tokenizer_that_splits_the_token_is_refused():
-    with pytest.raises(UserError, match=r"turns '\[SEG\]' into the ids .*prepare the tokenizer") as caught:
+    with pytest.raises(UserError, match=r"turns '\[SEG\]' into the ids .*use the tokenizer") as caught:
         Tokens.load(LLAMA)
     assert "\n" not in str(caught.value)
 

@@ -36,8 +36,8 @@ def damaged(given: dict, folder: Path, fault: str) -> dict:
 @pytest.mark.parametrize(
     ("fault", "sentence"),
     [
-        ("mask", r"^\S+changed\.jsonl: the mask m99 of the pair \S+ is not among .*: give the masks of the same"),
-        ("image", r"^\S+changed\.jsonl: the image i99 of the pair \S+ is not among .*: add it$"),
+        ("mask", r"^\S+changed\.jsonl: the mask m99 of the pair \S+ is not in .*: give the masks of the same"),
+        ("image", r"^\S+changed\.jsonl: the image i99 of the pair \S+ is not in .*: add them$"),
         ("positives", r"^\S+changed\.jsonl holds no positive pair: train on a dataset with positive and negative"),
         ("validate", r"^\S+changed\.jsonl holds no pair: choose another split"),
     ],

@@ -103,8 +103,8 @@ def test_a_section_has_the_constraints_of_all_its_parents(parents):
         ({"thresholds": {"sets": {"configured": {}}}}, ["'configured'", "rename"]),  # a column of counts.tsv
         ({"thresholds": {"sets": {"paper": {}}}}, ["'paper'", "rename"]),
         ({"thresholds": {"grid": {"general": {"conf": None}}}}, ["grid.general.conf is empty (null)"]),
-        ({"thresholds": {"build": ["defualt"]}}, ["build lists 'defualt'", "default, half"]),
-        ({"thresholds": {"grid": {"base": "x"}}}, ["grid.base is 'x'", "default, half"]),
+        ({"thresholds": {"build": ["defualt"]}}, ["build: 'defualt' is no threshold set", "default, half"]),
+        ({"thresholds": {"grid": {"base": "x"}}}, ["grid.base 'x' is no threshold set", "default, half"]),
         ({"thresholds": {"sets": {"a/b": {}}}}, ["a/b", "pattern"]),
         (
             {"thresholds": {"sets": {"mine": {"general": {"ano": 1.5}}}}},
@@ -129,7 +129,7 @@ def test_a_section_has_the_constraints_of_all_its_parents(parents):
         ({"evaluation": {"predictions": {"mine": {}}}}, ["evaluation", "predictions.mine.path is empty"]),
         (
             {"evaluation": {"predictions": {"all": {"adapter": "everything", "path": "there"}}}},
-            ["predictions.all.path is 'there'", "leave it out"],
+            ["predictions.all.path is 'there'", "remove the path"],
         ),
     ],
 )

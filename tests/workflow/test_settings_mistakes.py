@@ -146,7 +146,7 @@ def refused(changes: dict) -> str:
         ),
         (
             {"training.lite.sizes.hidden": 112},
-            "training: lite.sizes.hidden is 112, not 96 as in the base: set lite.init to random.",
+            "training: lite.sizes.hidden is 112, not 96 as in resources/rosalia: set lite.init to random.",
         ),
         (
             {"organs.lite.behind_heart": "maybe"},

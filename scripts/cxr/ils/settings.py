@@ -1,4 +1,4 @@
-"""Settings that stages of ILS share."""
+"""Settings that several stages of ILS share."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -10,7 +10,7 @@ RunName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 @dataclass(frozen=True)
 class LiteSizes:
-    """Sizes of the engine lite's model, in pixels, channels or layers. The defaults fit the weights in resources."""
+    """Sizes of the model of the engine ``lite``. The defaults are those of the weights in resources/rosalia."""
 
     image: int = 128  # Side of the image that the mask branch (SAM) receives, pixels
     patch: int = 8  # Side of the mask branch's patches, pixels
@@ -23,23 +23,23 @@ class LiteSizes:
 
 
 class ReportLogic(Section):
-    """Rules by which the findings of a report become pairs. The value ``paper`` applies only rules of the paper."""
+    """Rules by which findings become instruction-answer pairs. The value ``paper`` means the paper's rule alone."""
 
     weak_hedges: Literal["tentative", "block_only"] = key(
         "tentative",
-        "Use of weakly hedged findings. tentative: they make pairs with a tentative answer; block_only: they make no "
-        "pair, but no negative pair is made where they may lie.",
+        "Use of findings with a weak hedge, such as 'possible'. tentative: they make positive pairs with a tentative "
+        "answer; block_only: they make no positive pair, and no negative pair is made where they may lie.",
         source=PAPER,
     )
     predicted_other: Logic = key(
         "strict",
-        "Use of findings that the report explains as no lesion (nipple shadow). strict: they make no pair, but no "
-        "negative pair is made where they may lie; paper: they make pairs like other findings.",
+        "Use of findings that the report explains by something other than a lesion, such as a nipple shadow. strict: "
+        "they make no positive pair, and no negative pair is made where they may lie; paper: they make positive pairs.",
     )
     blocking: Logic = key(
         "strict",
-        "Places where a finding forbids negative pairs. strict: everywhere that it may lie, even if the report names "
-        "no zone; paper: only in the zones that the report names.",
+        "Locations where a finding forbids negative pairs. strict: all where it may lie, even if the report names no "
+        "zone; paper: only the zones that the report names.",
     )
     kinds: Logic = key(
         "strict",
@@ -48,11 +48,13 @@ class ReportLogic(Section):
     )
     joint_location: Logic = key(
         "strict",
-        "Findings in a pair's mask. strict: all findings of its lesion type in its location, or the pair is dropped; "
-        "paper: only the finding from which the pair is made.",
+        "Findings that the mask of a positive pair covers. strict: all findings of the pair's lesion type in its "
+        "location, or the pair is dropped if one has no mask; paper: only the finding that makes the pair.",
     )
     one_answer: Logic = key(
-        "strict", "Pairs of a study with one instruction but different answers. strict: all dropped; paper: all kept."
+        "strict",
+        "Positive pairs of an image with the same instruction. strict: basic pairs are merged, and pairs whose answers "
+        "or masks still differ are dropped; paper: all are kept.",
     )
 
 
@@ -63,11 +65,11 @@ class PromptSettings(Section):
         "llava_v1", "Conversation template of LISA that encloses an instruction.", source=AUTHORS
     )
     max_length: int = key(
-        512, "Maximum length of instruction, answer and image in training; a longer answer is cut.", unit="tokens",
+        512, "Maximum length of a training sample (prompt, image and answer). A longer answer is cut.", unit="tokens",
         source=AUTHORS, ge=64,
     )  # fmt: skip
     fit: Literal["pad", "stretch", "published"] = key(
         "pad",
-        "How an image becomes square. pad: a black border is added; stretch: its sides are scaled to equal lengths; "
-        "published: reference masks are padded, predicted masks cropped and stretched, as in the published code.",
+        "How an image and its mask become square. pad: a black border is added; stretch: both are stretched; "
+        "published: as pad, but the predicted mask is cropped to the image and stretched, as in the published code.",
     )

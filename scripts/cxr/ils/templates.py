@@ -43,7 +43,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Meaning(Instruction):
-    """The meaning of an instruction and its answer. The location of a positive cardiomegaly is ``("heart",)``."""
+    """The meaning of an instruction and its answer. If they affirm cardiomegaly, the location is ``("heart",)``."""
 
     present: bool  # Whether the answer affirms the lesion
     lesion: str | None = None  # The lesion type inferred, in a positive answer to a lesion inference
@@ -51,7 +51,7 @@ class Meaning(Instruction):
 
 
 def join_locations(locations: Sequence[str]) -> str:
-    """Return valid locations as text in the order of Table 9. Raises ValueError for no or an unknown location."""
+    """Return locations as a text in the order of Table 9. Raises ValueError if there is none or one is not valid."""
     names = in_table_order(locations)
     if not names:
         raise ValueError("a basic or lesion-inference instruction needs a location, but none is given: add one")
@@ -66,7 +66,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def split_locations(text: str) -> tuple[str, ...]:
-    """Return the locations in a text of :func:`join_locations`. Raises ValueError for any other text."""
+    """Return the locations in a text that :func:`join_locations` wrote. Raises ValueError for any other text."""
     names = tuple(name for name in re.split(r", and |, | and ", text) if name)
     if any(name not in VALID_LOCATIONS for name in names) or join_locations(names) != text:
         raise ValueError(f"not a list of valid locations: {text!r}")
@@ -88,7 +88,7 @@ def write_instruction(kind: str, word: str, location: Sequence[str] = ()) -> str
 
 
 def write_positive_answer(kind: str, target: str, location: Sequence[str], certainty: str | None = None) -> str:
-    """Return the answer that affirms lesion type ``target``; for cardiomegaly ``[SEG]`` alone, as in the release."""
+    """Return the answer that affirms the lesion type ``target``; for cardiomegaly only ``[SEG]``, as in the release."""
     if kind == INFERENCE:
         return f"{SEG} It {CERTAINTY_PHRASES[certainty]} {target}."
     if kind == BASIC or target == CARDIOMEGALY:

@@ -1,7 +1,7 @@
-"""The dataset stage: write the pairs of all shards under one threshold set, one file per split.
+"""The dataset stage: write the instruction-answer pairs of all shards under one threshold set, one file per split.
 
-Every row of the masks stage's studies tables is an input image. An image without a pair is excluded with the reason
-``no_pairs``. Every pair that was not made has a row in the table ``dropped``, with the reason.
+The input images are the rows of the masks stage's tables ``studies``. An image without a pair is excluded with the
+reason ``no_pairs``. Every pair that was not made has a row in the table ``dropped``, with the reason.
 """
 
 import heapq
@@ -43,7 +43,7 @@ def run(
     """Write the pairs of all shards as JSON Lines, one file per split, and the tables ``excluded`` and ``dropped``.
 
     Studies are written in the order of their ids, so the bytes do not depend on the number of shards. All studies are
-    read twice. The first pass counts the negatives that are allowed, and the second makes the pairs. Reports are
+    read twice. The first pass counts the allowed negative pairs, and the second makes all pairs. Reports are
     streamed, but the tables stay in memory (3 kB per image, dropped pairs included).
     """
     study_rows = pl.concat(map(read_table, studies)).sort("study_id", "image_id")
@@ -63,11 +63,11 @@ def run(
 
 
 Images = list[tuple[dict, list[dict]]]
-"""The images of a study: (row of the studies table, rows of the units table) of each."""
+"""The images of a study, each as (row of the table ``studies``, rows of the table ``units``) of the masks stage."""
 
 
 def _read_studies(rows: pl.DataFrame, units: pl.DataFrame, reports: Sequence[str]) -> Iterator[tuple[Images, dict]]:
-    """Yield (images, report line) for each study, in the order of the sorted tables."""
+    """Yield (images, line of the report) for each study, in the order of the study ids."""
     report_rows = _StudyRows(heapq.merge(*map(read_lines, reports), key=_study_id))
     unit_rows_by_study = _StudyRows(units.iter_rows(named=True))
     for study_id, group in groupby(rows.iter_rows(named=True), key=_study_id):
@@ -80,7 +80,7 @@ _study_id = itemgetter("study_id")
 
 
 def _count_denials(images: Images, line: dict, options: PairSettings, seed: int, census: Census) -> None:
-    """Count the allowed negatives of a study. Each lesion type is denied only on the first image that allows this."""
+    """Count a study's allowed negatives in ``census``: each lesion type on the first image where it may be denied."""
     counted_lesions: set[str] = set()
     for row, units in images:
         study_evidence = gather_evidence(row, line, options.unknown_words_max)
@@ -115,7 +115,7 @@ class _StudyRows:
 def _make_study_records(
     images: Images, line: dict, options: PairSettings, seed: int, bars: Bars, ledger: Ledger, drops: list[tuple]
 ) -> Iterator[Record]:
-    """Yield the records of a study. Each lesion type is denied only on the first image that allows this."""
+    """Yield a study's pairs as records. Note its images in ``ledger`` and the pairs that were not made in ``drops``."""
     numbers: Counter = Counter()
     denied: set[str] = set()
     for row, units in images:
@@ -145,10 +145,10 @@ def make_image_pairs(
     bars: Bars,
     denied: Collection[str] = (),
 ) -> tuple[list[Pair], list[dict]]:
-    """Return (pairs of one image, positives first, and a dict for every pair that was not made).
+    """Return (pairs of one image, positives first; one dict per pair that was not made, with the reason).
 
-    ``study``: the image's row of the studies table; ``units``: its rows of the units table; ``line``: its report line;
-    ``bars``: limits of the draws; ``denied``: lesion types that another image of the study already denies.
+    ``study``: the image's row of the studies table; ``units``: its rows of the units table; ``line``: its report;
+    ``denied``: lesion types that the pairs of another image of the study already deny.
     """
     pairs, drops = make_positives(units, one_answer=options.one_answer)
     missing = [{"polarity": POLARITIES[0]} | drop for drop in drops]

@@ -1,12 +1,11 @@
 """Export the dataset in the layout of the authors' release, and import a release.
 
-``mimic_ils_instruction_answer.json`` is {split (train, val, test): {study: its section, positive and negative pairs}}.
-``lesion_mask/<study>/<study>_<target>_<k>.png`` are the masks, 255 inside the lesion. The name of a study is its id,
-with "s" in front if the id is all digits.
+``mimic_ils_instruction_answer.json`` is {split (train, val, test): {study: entry}}. An entry has the report section
+and the lists of positive and negative pairs. ``lesion_mask/<study>/<study>_<target>_<k>.png`` are the masks, 255 inside
+the lesion. The name of a study is its id, with "s" in front if the id is all digits.
 
-A release lacks the certainty, the grounded and the reported locations, and the mask ids. The import parses the
-certainty from the answers (that of a basic opacity states none), uses the named location as the grounded location, and
-computes mask ids from the pixels.
+A release lacks the certainty, the zones that the mask confirms (grounded) and that the report names, and the mask ids.
+The import reads the certainty from the answers, uses the named location as the grounded one, and makes ids from pixels.
 """
 
 import json
@@ -42,7 +41,7 @@ def make_study_key(study_id: str) -> str:
 
 
 def make_study_entry(lines: list[dict]) -> tuple[dict, dict[str, str]]:
-    """Return (entry of one study in a release, {mask path: mask_id}), made from the lines of its pairs."""
+    """Return (entry of one study in a release, {mask path: mask_id}); ``lines``: dataset lines of the study's pairs."""
     first = lines[0]
     key, subject = make_study_key(first["study_id"]), first["subject_id"]
     folder = f"p{subject}" if subject.isdecimal() else subject
@@ -86,9 +85,9 @@ def write_layout(
 ) -> None:
     """Write the dataset in the layout of the release into the folder ``layout``, which appears only when complete.
 
-    ``train``, ``validate``, ``test``: the pairs; ``masks``: mask shards; ``pixels``: "frame" for masks of 512 x 512
-    like the authors', or "original" for masks in original pixels, which needs the shards ``frames``. Raises UserError
-    for data that the layout cannot represent.
+    ``train``, ``validate``, ``test``: files of pairs; ``masks``: files of mask shards; ``pixels``: "frame" for masks of
+    512 x 512 pixels like the authors', or "original" for masks in original pixels, which needs the shards ``frames``.
+    Raises UserError for data that the layout cannot represent, such as a study with several images.
     """
     frame_paths = (frames or []) if pixels == "original" else []
     with atomic_folder(layout) as folder, Shards(masks, "mask_id") as shards, Shards(frame_paths) as originals:
@@ -129,7 +128,7 @@ def _write_mask(path: Path, mask: np.ndarray) -> None:
 
 
 def read_release(folder: str | Path) -> Iterator[tuple[dict, Path | None]]:
-    """Yield (line without mask id, mask file or None) for every pair of a release. Raises UserError if unreadable."""
+    """Yield (dataset line without mask id, mask file if any) for each pair of a release, or raise UserError."""
     folder, release = Path(folder), _read_release_json(folder)
     for split, name in SPLIT_NAMES.items():
         # undoes make_study_key
@@ -179,7 +178,7 @@ def _make_lines(folder: Path, split: str, study_id: str, entry: dict) -> Iterato
 
 
 def parse_certainty(pair: dict) -> str | None:
-    """Return the certainty that the texts of a positive pair state; None for cardiomegaly and basic opacity."""
+    """Return the certainty that the texts of a positive pair state; None for cardiomegaly and for a basic opacity."""
     try:
         meaning = templates.parse_pair(pair["instruction"], pair["answer"])
     except ValueError:
@@ -206,10 +205,10 @@ def import_layout(
     pictures: str | None = None,
     images: str = "",
 ) -> None:
-    """Import the release in ``folder``: write its pairs, the shard ``masks`` and the ``index`` of the masks.
+    """Import the release in ``folder``. Write its pairs, the shard ``masks`` and the ``index`` of the masks.
 
-    ``pictures``: table (image_id, path) to write of the release's images, which are in the folder ``images``. Raises
-    StoreError for a missing or damaged mask, and UserError if masks differ in size or a folder is missing.
+    If ``pictures`` is given, this table (image_id, path) of the release's images in the folder ``images`` is written
+    too. Raises StoreError for a missing or damaged mask, and UserError if masks differ in size or a folder is missing.
     """
     if pictures:
         write_table(pictures, _list_images(_read_release_json(folder), images), IMAGES)

@@ -4,9 +4,9 @@ A study has at most one negative per lesion type. A *basic* negative names one r
 type may be denied, and a *global* negative names none. A type is never denied at a location where a finding of the type
 or of one of its subtypes lies or may lie. Every type that may be denied gets a negative.
 
-If two forms of a negative are allowed, a random number (draw) below a bar selects the first form. If only one form is
-allowed, it is taken. :class:`Census` counts the allowed forms of all studies in all shards beforehand, and sets the
-bars so that the dataset comes as close as possible to the fractions of Table 10. The order of the studies is ignored.
+If two forms are allowed (global or with a location, lesion inference or basic), a random number (draw) below a limit
+(bar) selects the first. :class:`Census` counts the allowed forms of all studies beforehand, and sets the bars so that
+the dataset comes as close as possible to the fractions of Table 10, whatever the order of the studies.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -26,53 +26,53 @@ CARDIOMEGALY, OPACITY = templates.CARDIOMEGALY, templates.OPACITY
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence of one image and its report for and against each lesion type. Locations are valid locations."""
+    """Evidence of an image and its report for and against each lesion type. Locations are in ``VALID_LOCATIONS``."""
 
     study_id: str
-    empty: frozenset[str]  # Locations where no finding lies or may lie, without mask pixels
+    empty: frozenset[str]  # Locations without mask pixels where no finding lies or may lie
     blocked: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """{lesion type: locations where a positive or blocking finding of the type or of a subtype lies or may lie}."""
+    """{lesion type: locations where a positive finding of the type or of a subtype lies or may lie}."""
     global_blocked: frozenset[str] = frozenset()
-    """Lesion types that must not be denied for the whole image, because of these findings or a related term."""
-    standing: frozenset[str] = frozenset()  # Lesion types that a finding affirms, hedges, lists or blocks
+    """Lesion types that must not be denied for the whole image, because of a finding or a related term."""
+    standing: frozenset[str] = frozenset()  # Lesion types that a positive finding names, even with a hedge
     elsewhere: frozenset[str] = frozenset()
-    """Types of ``standing`` that only the report's other section mentions. It can forbid denials, not allow them."""
+    """Types of ``standing`` named only in the unused report section, which can forbid denials but not allow them."""
     related: frozenset[str] = frozenset()
     """Lesion types that a related term in the report suggests (vascular congestion: edema), which are never denied."""
     negated: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """{lesion type that the report explicitly and definitely denies: the locations where it is denied}."""
-    everywhere: frozenset[str] = frozenset()  # Types of ``negated`` that the report denies without a location
+    everywhere: frozenset[str] = frozenset()  # Types of ``negated`` that are denied without a location
     unclear: frozenset[str] = frozenset()
     """Lesion types that are named but neither affirmed nor denied ("no new consolidation")."""
     doubted: frozenset[str] = frozenset()
     """Lesion types that are denied with doubt ("unlikely")."""
-    about_lungs: bool = True  # Whether the section describes lungs or pleura, not only a comparison
+    about_lungs: bool = True  # Whether the section describes lungs or pleura, not only changes
     understood: bool = True
-    """Whether so many words of the section are known that a lesion type without mention counts as absent."""
+    """Whether enough words of the section are known for a lesion type that it does not mention to count as absent."""
     ctr: float | None = None  # Cardiothoracic ratio in original pixels
     witnesses: Mapping[str, Mapping] = field(default_factory=dict)
-    """{lesion type: second check of the report, a :class:`cxr.language.reports.witnesses.Witness` as a dict}."""
-    sections: tuple[str | None, ...] = ()  # Names of the report's sections, by the numbers in the witnesses' quotes
+    """{lesion type: second check of the report, the fields of a :class:`cxr.language.reports.witnesses.Witness`}."""
+    sections: tuple[str | None, ...] = ()  # Report sections, by the section number in a witness's quotes
     signs: Mapping[str, Mapping] = field(default_factory=dict)
-    """{location: its signs of a lesion in the image}, each a dict of box_confidence and anomalous_fraction."""
+    """{location: {"box_confidence", "anomalous_fraction"}}, the signs of a lesion that the image shows there."""
 
 
 @dataclass(frozen=True)
 class AllowedDenials:
-    """The places where one lesion type may be denied."""
+    """The locations where one lesion type may be denied, or the reason why there are none."""
 
     basic: tuple[str, ...] = ()  # Locations that a negative may name
     global_: bool = False  # Whether the type may be denied for the whole image
     reason: str | None = None  # Code of the reason why it may be denied nowhere
     basis: str | None = None
-    """explicit: the report denies the type; silent: no mention; elsewhere: it affirms the type at another place."""
+    """The report denies the type (explicit), does not mention it (silent), or affirms it elsewhere (elsewhere)."""
 
 
 EXPLICIT, SILENT, ELSEWHERE = "explicit", "silent", "elsewhere"
 BOX_FLOOR = 0.2
-"""Maximum confidence of a box in a quiet location, one without signs of a lesion (our choice)."""
+"""Maximum confidence of a box in a location without signs of a lesion (our choice)."""
 ANOMALY_FLOOR = 0.05
-"""Maximum anomalous fraction of a quiet location (our choice)."""
+"""Maximum fraction of anomalous pixels in a location without signs of a lesion (our choice)."""
 
 SIGNS = ("box_confidence", "anomalous_fraction")
 
@@ -86,7 +86,7 @@ def is_quiet(signs: Mapping | None) -> bool:
 
 
 def find_denials(lesion: str, evidence: Evidence, options: PairSettings) -> AllowedDenials:
-    """Return where ``lesion`` may be denied under the setting ``dataset.denials``."""
+    """Return where ``lesion`` may be denied with the evidence that the setting ``dataset.denials`` requires."""
     allowed = find_possible_denials(lesion, evidence, options)
     if not (allowed.basic or allowed.global_):
         return allowed
@@ -163,17 +163,17 @@ def _find_heart_denials(evidence: Evidence, ctr_negative_max: float) -> AllowedD
 
 
 class OpenWays(NamedTuple):
-    """The forms of a negative that are allowed for a lesion type in an image."""
+    """The forms in which a negative may deny a lesion type in an image: with a location, or global."""
 
     places: Mapping[str, tuple[str, ...]]
-    """{type of instruction: the locations that it may name}, without types that may name none."""
+    """{type of instruction: locations that it may name}. A type that may name none is left out."""
     anywhere: bool  # Whether a global negative is allowed
     reason: str | None = None  # Code of the reason why no form is allowed
     basis: str | None = None  # As in :class:`AllowedDenials`
 
 
 class DenialDraws(NamedTuple):
-    """Random numbers from 0 to 1 of a study and lesion type. All are drawn, even if only some are used."""
+    """Random numbers from 0 to 1 for a study's negative of a lesion type. All are drawn, even if some are not used."""
 
     global_: float  # Selects global or not
     inference: float  # Selects lesion inference or basic
@@ -182,20 +182,20 @@ class DenialDraws(NamedTuple):
 
 @dataclass(frozen=True)
 class Bars:
-    """Limits of the draws. If two forms of a negative are allowed, a draw below its bar selects the first form."""
+    """Limits for :class:`DenialDraws`. If two forms of a negative are allowed, a draw below its bar selects one."""
 
     global_: Mapping[str, float]  # {lesion type: bar of a global negative}
     inference: float  # Bar of a lesion inference, only for opacity
 
 
 def draw_numbers(seed: int, study_id: str, lesion: str) -> DenialDraws:
-    """Return the random numbers of a study and lesion type, which depend only on these and the seed."""
+    """Return the random numbers for a lesion type in a study. They depend only on study, lesion type and seed."""
     random = make_rng(seed, study_id, lesion)
     return DenialDraws(random.random(), random.random(), random.random())
 
 
 def find_open_ways(lesion: str, evidence: Evidence, options: PairSettings, taken: Collection[str] = ()) -> OpenWays:
-    """Return the allowed forms of a negative of ``lesion``.
+    """Return the forms in which an image's negative may deny ``lesion``.
 
     ``taken``: instructions that a positive pair of the image uses, so that a negative must not use them.
     """
@@ -217,9 +217,9 @@ def find_open_ways(lesion: str, evidence: Evidence, options: PairSettings, taken
 def choose_negatives(
     evidence: Evidence, options: PairSettings, seed: int, bars: Bars, taken: Collection[str] = ()
 ) -> tuple[list[Pair], dict[str, str]]:
-    """Return (negative pairs in the order of the lesion types, {lesion type without one: code of the reason}).
+    """Return (negative pairs in the order of the lesion types, {lesion type without a negative: code of the reason}).
 
-    ``bars`` select one of two allowed forms. ``taken``: as in :func:`find_open_ways`.
+    ``bars`` decide between two allowed forms. ``taken``: as in :func:`find_open_ways`.
     """
     negative_pairs: list[Pair] = []
     reasons: dict[str, str] = {}
@@ -243,7 +243,7 @@ def choose_negatives(
 def _provenance(evidence: Evidence, lesion: str, basis: str | None, place: str = "") -> dict:
     """Return a negative's fields ``basis``, ``quote`` (the denying sentence, if explicit) and ``quote_section``.
 
-    Of several sentences, the first is quoted that does not name only the side opposite to ``place``.
+    If several sentences deny the lesion, one that does not name the side opposite to ``place`` is preferred.
     """
     quotes = evidence.witnesses[lesion]["quotes"] if basis == EXPLICIT else []
     side = side_of(place)
@@ -256,9 +256,9 @@ def _provenance(evidence: Evidence, lesion: str, basis: str | None, place: str =
 def gather_evidence(study: dict, line: dict, unknown_words_max: float) -> Evidence:
     """Return the evidence of one image.
 
-    ``study``: the image's row of the studies table, with the places of findings; ``line``: the report, whose tuples
-    state denials; ``unknown_words_max``: as the setting. A negative tuple whose ``denies`` is false denies only that
-    the finding is new.
+    ``study``: the image's row of the studies table, with the locations of findings; ``line``: line of the report, whose
+    negative tuples state denials; ``unknown_words_max``: setting of this name. A negative tuple whose ``denies`` is
+    false only states that a finding is not new.
     """
     negative = [row for row in line["tuples"] if row["presence"] == "negative" and row["lesion_type"] in LESIONS]
     denials = [row for row in negative if row.get("denies", True)]
@@ -302,7 +302,7 @@ def find_affirmed(tuples: list[dict]) -> set[str]:
 
 
 def list_locations_inside(row: dict) -> frozenset[str]:
-    """Return the valid locations inside a tuple's location; all for a tuple without location, none for an unknown one.
+    """Return the valid locations inside a statement's location: all if it states none, none if it is not recognised.
 
     A whole lung contains its zones. A lobe adds none, because no zone lies in it for certain.
     """
@@ -334,9 +334,9 @@ class _Ways:
             self.second_alone += second
 
     def bar(self, share: float) -> float:
-        """Return the bar at which the fraction of studies that get the first form is closest to ``share``.
+        """Return the bar, the limit below which a draw selects the first form of the negative.
 
-        The bar is 0 or 1 if the reports do not allow that fraction.
+        It brings the fraction of first forms closest to ``share``, and is 0 or 1 if the reports do not allow that.
         """
         num_studies = len(self.draws) + self.first_alone + self.second_alone
         num_below_bar = floor(Fraction(repr(float(share))) * num_studies + Fraction(1, 2)) - self.first_alone
@@ -359,7 +359,7 @@ class Census:
             self._opacities.append((ways.anywhere, tuple(ways.places), lesion_draws))
 
     def bars(self, global_share: Mapping[str, float], inference_share: float) -> Bars:
-        """Return the :class:`Bars` that give the negatives the required fractions of kinds.
+        """Return the :class:`Bars` with which the negatives come closest to the required fractions.
 
         ``global_share``: {lesion type: fraction of its negatives that are global}; ``inference_share``: fraction of
         lesion inferences among the negatives of opacity that name a location.

@@ -1,4 +1,4 @@
-"""Instruction-answer pairs, their fields and ids, and the making of an image's positive pairs."""
+"""Instruction-answer pairs with their fields and ids, and functions that make the positive pairs of an image."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ PAIR_FIELDS = (
     "target", "certainty", "sentence_index", "location", "grounded_location", "reported_location", "seg",
     "basis", "quote", "quote_section", "box_confidence", "anomalous_fraction",
 )  # fmt: skip
-"""Fields of a dataset line that :class:`Pair` has under the same name, besides instruction and answer."""
+"""Fields of a dataset line that are also fields of :class:`Pair`, except instruction and answer."""
 ID_FIELDS = ("subject_id", "study_id", "image_id", "split")
 POLARITIES = ("positive", "negative")
 SOURCE = "ils"
@@ -76,10 +76,10 @@ def make_negative(kind: str, lesion: str, location: Iterable[str] = (), **proven
 
 
 def make_records(study: dict, report: dict, pairs: Iterable[Pair], numbers: Counter | None = None) -> Iterator[Record]:
-    """Yield the records of an image's pairs. A study's positives and negatives are numbered from 0, as in the release.
+    """Yield one record per pair of an image. Positives and negatives of a study are each numbered from 0.
 
-    ``study``: ids and split; ``report``: fields of the report section; ``numbers``: counts of the study's earlier
-    images, which are updated.
+    ``study``: ids and split; ``report``: fields of the report section; ``numbers``: {polarity: number of pairs of the
+    study's earlier images}, which is updated.
     """
     numbers = Counter() if numbers is None else numbers
     ids = {name: study[name] for name in ID_FIELDS}
@@ -106,10 +106,10 @@ def make_line(record: Record) -> dict:
 
 
 def make_positives(units: Iterable[dict], *, one_answer: str) -> tuple[list[Pair], list[dict]]:
-    """Return (positive pairs of one image in the order of its units, dropped pairs as dicts of type, target, reason).
+    """Return (positive pairs of one image in the order of its units, a dict {type, target, reason} per dropped pair).
 
     A basic unit of pneumonia, atelectasis or edema may also make a lesion-inference pair, which follows the basic pair.
-    Under ``one_answer`` strict all pairs of an instruction with different answers or masks are dropped.
+    If ``one_answer`` is "strict", all pairs with one instruction but different answers or masks are dropped.
     """
     positive_pairs: list[Pair] = []
     dropped: list[dict] = []

@@ -9,7 +9,7 @@ from cxr.ils.settings import ReportLogic
 
 
 class PairSettings(ReportLogic):
-    """Settings that affect the pairs."""
+    """Settings that affect the instruction-answer pairs."""
 
     ctr_negative_max: float = key(
         0.45, "Maximum cardiothoracic ratio of an image whose pairs may deny cardiomegaly.", source=PAPER, ge=0, le=1
@@ -18,22 +18,22 @@ class PairSettings(ReportLogic):
         "witnessed",
         "Evidence that a negative pair needs. explicit: the report denies the lesion type, and a second check of its "
         "text confirms this; witnessed: as explicit, or the report does not mention the type at a location where the "
-        "image shows no sign of a lesion; all: by the paper's rules, without the second check and the image.",
+        "image shows no sign of a lesion; all: only the paper's rules, without the second check and the image.",
     )
     unknown_words_max: Share = key(
         0.05,
-        "Maximum fraction of unknown words in a report section from which a lesion type that it does not mention may "
-        "be denied. Only distinct words in sentences with possible findings are counted (engine rules).",
+        "Maximum fraction of unknown words in a report section. If it has more, lesion types that it does not mention "
+        "are not denied. Only distinct words in sentences with possible findings are counted (engine rules).",
     )
     global_share: dict[Literal[LUNG_LESIONS], Share] = key(
         lambda: {lesion.name: lesion.global_share for lesion in LESION_TYPES if lesion.global_share is not None},
-        "Target fraction of each lesion type's negative pairs that name no location (global pairs, Table 10).",
+        "Target fraction of global pairs, which name no location, among the negative pairs of each type (Table 10).",
         source=PAPER,
     )
     opacity_inference_share: Share = key(
         0.5,
-        "Target fraction of lesion-inference instructions among the negative pairs of opacity that name a location. "
-        "The other pairs get a basic instruction. In Table 10 the fraction is 72,269 / 145,888.",
+        "Of the negative pairs of opacity that name a location, the target fraction that also asks for the type of the "
+        "opacity (lesion inference). In Table 10 it is 72,269 / 145,888.",
     )
 
 
@@ -45,11 +45,11 @@ class DatasetSettings(PairSettings):
         "", "Folder of the authors' release, or of a dataset in its layout, to use as the threshold set `mimic_ils`."
     )
     mimic_ils_images: str = key(
-        "", "Folder of the images of `mimic_ils`: pNN/p<subject>/s<study>/<image>.jpg, 8-bit.", source=AUTHORS
+        "", "Folder of the release's 8-bit images, pNN/p<subject>/s<study>/<image>.jpg.", source=AUTHORS
     )
     layout_pixels: Literal["frame", "original"] = key(
         "frame",
-        "Pixel grid of the masks of mimic_ils_layout. frame: 512 x 512, as in the release; original: as in the image.",
+        "Pixel grid of masks in mimic_ils_layout. frame: 512 x 512, as in the release; original: as the image file.",
         source=AUTHORS,
     )
 

@@ -1,4 +1,4 @@
-"""Convert the outputs of other models to predictions, with an adapter for each of Table 4's eight baselines.
+"""Convert the outputs of other models to predictions, with an adapter for each of the eight baselines of Table 4.
 
 Each model must be asked every pair separately and name its output after the pair_id. ``docs/systems/evaluation.md``
 lists the necessary change in each model's code.
@@ -29,11 +29,11 @@ BACKGROUND = "others"  # Text4Seg's label of the background
 
 @dataclass(frozen=True)
 class Output:
-    """The output of a model for one pair."""
+    """The output of another model for one pair."""
 
     mask: np.ndarray | None  # Union of the pair's masks, bool (H, W), of any square size
     answer: str | None = None
-    note: str = ""  # Code of the reason why there is no mask
+    note: str = ""  # Code of the reason why the mask is None
 
 
 Adapter = Callable[[str], Output]  # function from pair_id to output that raises MaskFault if no output is usable
@@ -65,9 +65,9 @@ ADAPTERS = (*MASK_FILES, "text4seg", "everything")
 
 
 def choose_adapter(name: str, path: str, grid: int) -> Adapter:
-    """Return the adapter with a name for the outputs in the folder or file ``path``.
+    """Return the adapter ``name`` for the outputs in the folder or file ``path``.
 
-    A folder may also have answers, ``<pair_id>.txt``. ``grid``: rows and columns of Text4Seg's grid.
+    A folder may also have the answers, in files ``<pair_id>.txt``. ``grid``: rows and columns of Text4Seg's grid.
     """
     if name == "everything":  # baseline that predicts the whole image
         return lambda pair_id: Output(np.ones((8, 8), bool))
@@ -99,8 +99,8 @@ def choose_adapter(name: str, path: str, grid: int) -> Adapter:
 def parse_grid(text: str, side: int) -> np.ndarray:
     """Return the mask in a text of Text4Seg, bool (side, side), True where the label is not the background's.
 
-    The text has rows of "label *count| label *count" between <seg> and </seg>. Missing cells at the end repeat the last
-    cell, and surplus cells are dropped. Raises ValueError without a grid.
+    The text has rows of "label *count| label *count" between <seg> and </seg>. If it has too few cells, the last cell
+    is repeated. Surplus cells are dropped. Raises ValueError if the text has no grid.
     """
     match = re.search(r"<seg>(.*?)(?:</seg>|$)", text, flags=re.S)
     if match is None:
@@ -177,6 +177,6 @@ def run_predictions(
             entries.append(entry | ({"note": output.note} if output.note else {}))
         if pair_ids and not entries:
             raise UserError(
-                "evaluation.predictions: there is no output for any pair of this split: name outputs by pair_id"
+                "evaluation.predictions: there is no output for any pair of this split: name outputs after the pair_id"
             )
     write_lines(predictions, entries)

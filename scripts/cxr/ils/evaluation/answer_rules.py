@@ -1,11 +1,11 @@
-"""Judge answers by strict rules, and by the looser rules of the authors' evaluation, since removed from their code.
+"""Judge answers by strict rules, and by the looser rules of an earlier version of the authors' evaluation.
 
 * ``strict``: the answer equals the expected answer of Table 2, ``[SEG]`` included.
 * ``strict_lesion``: as strict, but "is highly suggestive of" and "possibly reflects" are equivalent.
-* ``authors``: target, location and presence, recognised by phrases, are equal. In a positive lesion inference only the
-  name of the lesion must be equal. A positive basic is right unless the answer denies it, even if it is garbage.
+* ``authors``: phrases state the same target, location and presence. In a positive lesion inference only the name of
+  the lesion must be equal. Any answer to a positive basic instruction is right unless it denies the lesion.
 * ``authors_certainty``: as authors, and the certainty of a lesion inference must be equal too.
-* ``authors_side``: as authors, but a global answer that names one lung needs only the side to be in the reference.
+* ``authors_side``: as authors, but a global answer that names one lung is right if the reference names that side.
 """
 
 import re

@@ -33,7 +33,7 @@ def draw_mask_scores(scores: Mapping[str, pl.DataFrame]) -> Figure:
 
 
 def draw_text_scores(tables: Mapping[str, pl.DataFrame]) -> Figure:
-    """Return a figure of the text accuracy per instruction type, by two rules, of the runs that have answers."""
+    """Return a figure of the accuracy of answers per instruction type, by two rules; ``tables``: {run: table}."""
     rules = {"authors": "text accuracy, the authors' rule", "strict": "text accuracy, strict"}
     kinds = (OVERALL, *templates.TYPES)
     answering = {run: table for run, table in tables.items() if len(table)}

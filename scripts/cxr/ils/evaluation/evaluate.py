@@ -113,9 +113,9 @@ def run_scores(
     """Score the predictions of one run on one split of the dataset.
 
     ``reviewed``: text file of pair ids that reviewers rejected, one per line, with comments after #; ``model``: model
-    of the paper whose scores are shown beside; ``reworded``: whether the model received a persona's wordings. The
-    outputs are ``pairs`` (one row per pair), ``scores_table`` and ``text_table`` (with intervals and the paper's
-    values), ``excluded`` (one row per problem) and ``counts_table``.
+    of the paper whose scores are the paper's values in the tables; ``reworded``: whether the model received a persona's
+    wordings. The outputs are ``pairs`` (one row per pair), ``scores_table`` and ``text_table`` (with intervals and the
+    paper's values), ``excluded`` (one row per unusable pair or line) and ``counts_table``.
     """
     # only the required fields, because the text of reports takes memory
     dataset = [{name: line[name] for name in REQUIRED} for line in read_lines(lines)]
@@ -158,11 +158,11 @@ def run_comparison(
     reworded_scores: Sequence[str] = (),
     reworded_texts: Sequence[str] = (),
 ) -> None:
-    """Write a table of the scores of all runs and the paper's models, and two figures of the runs.
+    """Write a table of the scores of all runs and of the paper's models, and two figures of the runs.
 
-    ``scores`` and ``texts``: tables in the order of ``runs``; ``reworded``: (run, persona) for every run in a persona's
-    wordings, with the tables ``reworded_scores`` and ``reworded_texts``. These are separate runs in the table, such as
-    "default, layperson", and are not in the figures.
+    ``scores`` and ``texts``: tables in the order of ``runs``; ``reworded``: (run, persona) for every run with a
+    persona's wordings, whose tables are ``reworded_scores`` and ``reworded_texts``. In the table each is a run of its
+    own, such as "default, layperson". The figures do not show them.
     """
     names = [*runs, *(f"{run}, {persona}" for run, persona in reworded)]
     score_tables, text_tables = (
@@ -176,7 +176,7 @@ def run_comparison(
 
 
 def count_pairs_and_lines(rows: pl.DataFrame, predictions: Predictions) -> pl.DataFrame:
-    """Return the table ``COUNTS`` of pairs and lines by reason. Raises AssertionError if the sums do not agree."""
+    """Return the table ``COUNTS`` of pairs and lines by reason. Raises AssertionError if they do not add up."""
     reasons = Counter(rows["reason"])
     stray = Counter(reason for reason, _ in predictions.stray)
     table = [("pairs", "in the split", len(rows)), ("pairs", "with a mask", reasons.pop("", 0))]
@@ -194,7 +194,7 @@ def count_pairs_and_lines(rows: pl.DataFrame, predictions: Predictions) -> pl.Da
 def make_comparison(
     scores: dict[str, pl.DataFrame], texts: dict[str, pl.DataFrame], printed: summary.PaperScores
 ) -> pl.DataFrame:
-    """Return the table ``COMPARISON``: a row per run and lesion type, then a row of totals per model of the paper."""
+    """Return the table ``COMPARISON``: a row per run and lesion type, and a row of totals per model of the paper."""
     columns = [name for name in summary.MASK_COLUMNS if not name.endswith("_paper")]
     tables = []
     for run, table in scores.items():

@@ -1,4 +1,4 @@
-"""Compare the scores of the same pairs with the plain instruction and with a persona's wording."""
+"""Compare the scores of a model for the plain instructions with its scores for a persona's wordings."""
 
 from collections.abc import Sequence
 
@@ -24,9 +24,9 @@ def run(
     *, plain: list[str], reworded: list[str], paraphrases_table: str, runs: Sequence[str], personas: Sequence[str],
     replicates: int, seed: int,
 ) -> None:  # fmt: skip
-    """Write the comparison of each run's plain scores with those of each persona.
+    """Write the table that compares each run's scores for plain instructions with those for each persona's wordings.
 
-    ``plain``: tables of pairs in the order of ``runs``; ``reworded``: tables in the order of run, then persona.
+    ``plain``: one table of scored pairs per run; ``reworded``: one per run and persona, ordered by run, then persona.
     """
     tables, num_personas = [], len(personas)
     for number, name in enumerate(runs):
@@ -41,8 +41,8 @@ def compare_wordings(
 ) -> pl.DataFrame:
     """Return the rows of one run, in per cent, for each persona and, if there are several, for all personas together.
 
-    Only pairs with a score in both versions are compared. ``change`` is reworded minus plain, with a paired bootstrap
-    interval over patients.
+    Only pairs with a score for both wordings are compared. ``change`` is the score of the reworded instructions minus
+    that of the plain ones, with a paired bootstrap interval over patients.
     """
     pairs = {
         persona: plain.join(table, on="pair_id", how="inner", suffix=REWORDED)
@@ -76,7 +76,7 @@ def _make_rows(run: str, persona: str, pairs: pl.DataFrame, replicates: int, see
 
 
 def _select_pairs(pairs: pl.DataFrame, lesion: str, measure: str) -> np.ndarray:
-    """Return which pairs of a lesion type have a value of a measure in both versions, bool (N,)."""
+    """Return whether each pair is of a lesion type and has a value of a measure for both wordings, bool (N,)."""
     metric = PAIR_METRICS.get(measure)
     column = "iou" if metric else measure.removeprefix("text_")
     is_counted = pl.col(column).is_not_null() & pl.col(column + REWORDED).is_not_null() & group_filter(lesion)

@@ -1,9 +1,9 @@
 """Read predictions, which are JSON Lines with one line per pair and masks in one of three formats.
 
 A line is ``{"pair_id": …, "answer": text or null, …}`` with at most one field for the mask. ``mask`` names a row of
-the HDF5 file of masks (key ``pair_id``, field ``mask``). ``mask_path`` is a grey image, lesion above 0, relative to the
-file of the lines. ``rle`` is COCO run-length encoding. The masks of a list of paths or encodings are united. Without a
-field for the mask, or with null, the predicted mask is empty.
+the HDF5 file of masks (key ``pair_id``, field ``mask``). ``mask_path`` is the path of a grey image, lesion above 0,
+relative to the JSON Lines file. ``rle`` is COCO run-length encoding. The masks of a list of paths or encodings are
+united. If there is no field for the mask, or it is null, the predicted mask is empty.
 
 Optional fields are ``note`` (one of ``EMPTY``), the reason why there is no mask, and ``failure`` (one of ``FAILURES``
 or any text) with ``detail``, if the model failed on the pair.
@@ -70,9 +70,9 @@ def read_mask_image(path: Path, above: int = 0) -> np.ndarray:
 
 
 def read_map(path: Path, threshold: float) -> np.ndarray | None:
-    """Return where a map of a .npy file, (H, W) or (n, H, W), exceeds ``threshold``, bool (H, W); None if n is 0.
+    """Return where the map (H, W) in a .npy file exceeds ``threshold``, bool (H, W).
 
-    Several maps are united. Raises MaskFault if the file is missing or contains no maps of numbers.
+    Several maps (n, H, W) are united, and the result is None if n is 0. Raises MaskFault if the file has no such map.
     """
     try:
         maps = np.load(path, allow_pickle=False)
@@ -108,12 +108,12 @@ class Prediction:
 
     mask: np.ndarray | None  # uint8 packed (size, size / 8); None if unusable
     answer: str | None
-    reason: str = ""  # Code of ``REASONS`` if there is no mask
+    reason: str = ""  # Code of ``REASONS`` if the mask is unusable or empty
     detail: str = ""
 
 
 class Predictions:
-    """The predictions of a run for the pairs of a split. Masks are read one at a time. A context manager.
+    """A context manager that reads a run's predictions for the pairs of a split. Masks are read one at a time.
 
     ``entry_by_pair``: the first line of each pair; ``repeated_pairs``: pairs with several lines; ``stray``: (reason,
     line number) of every line that is not in ``entry_by_pair``; ``num_lines``: number of lines in the file.
@@ -122,9 +122,9 @@ class Predictions:
     def __init__(
         self, path: str | Path, masks: str | Path | None, pair_ids: Collection[str], size: int, reworded: bool = False
     ):
-        """``path``: the lines; ``masks``: HDF5 file of masks, if any; ``size``: side of the masks that are returned.
+        """``path``: JSON Lines file; ``masks``: HDF5 file of masks, if any; ``size``: side of the masks to return.
 
-        ``reworded``: whether the model received a persona's wordings. Raises UserError if no line names a pair.
+        ``reworded``: whether the model received a persona's wordings. Raises UserError if no line is for these pairs.
         """
         self.path, self.masks, self.size, self.reworded = Path(path), masks, size, reworded
         self.entry_by_pair: dict[str, dict] = {}

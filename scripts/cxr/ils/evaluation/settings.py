@@ -14,7 +14,7 @@ class OutputFormat(Section):
 
     adapter: Literal[
         "jsonl", "png", "lisa", "text4seg", "text4seg_sam", "pixellm", "biomedparse", "reclmis", "imisnet", "everything"
-    ] = key("jsonl", "Format of the predictions (docs/systems/evaluation.md); everything: masks of whole images.")
+    ] = key("jsonl", "Format of the predictions (docs/systems/evaluation.md). everything: the whole image, no file.")
     grid: int = key(24, "Rows and columns of Text4Seg's text grid: 24 for p24, 16 for p16.", unit="cells", ge=4, le=128)
 
 
@@ -22,17 +22,19 @@ class PredictionSettings(OutputFormat):
     """Settings that describe the predictions of another model."""
 
     path: str = key("", "File (adapters jsonl, text4seg) or folder of the predictions.")
-    test: str = key("default", "Threshold set of the dataset whose test split was predicted.")
+    test: str = key("default", "Threshold set whose test split the model predicted.")
 
 
 class EvaluationSettings(Section):
     """Settings of the scores of ROSALIA and of other models (Tables 4, 5, 6, 14)."""
 
     size: int = key(
-        1024, "Side of the square to which scored masks are resized.", unit="pixels", source=AUTHORS, ge=64, le=4096,
+        1024, "Side of the square to which masks are resized.", unit="pixels", source=AUTHORS, ge=64, le=4096,
         multiple_of=8,
     )  # fmt: skip
-    reviewed: str = key("", "Text file of ids of pairs that reviewers rejected and that are not scored.", source=PAPER)
+    reviewed: str = key(
+        "", "Text file with the ids of pairs that reviewers rejected, one per line. They are not scored.", source=PAPER
+    )
     predictions: dict[RunName, PredictionSettings] = key(dict, "Predictions of other models, by name.")
 
     @constraint
@@ -42,7 +44,7 @@ class EvaluationSettings(Section):
                 raise ValueError(f"predictions.{name}.path is empty: give the file or folder of the predictions")
             if prediction.path and prediction.adapter == "everything":
                 raise ValueError(
-                    f"predictions.{name}.path is {prediction.path!r}, but everything reads no file: leave it out"
+                    f"predictions.{name}.path is {prediction.path!r}, but everything reads no file: remove the path"
                 )
 
 

@@ -1,4 +1,4 @@
-"""Make tables of scores with intervals and the paper's values, for masks (Tables 4, 5) and texts (Tables 6, 14)."""
+"""Make tables of scores of masks (Tables 4, 5) and answers (Tables 6, 14), with intervals and the paper's values."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,11 +28,11 @@ class PaperScores:
     models: dict[str, dict[str, float]]  # {model: {measure: score}} (Table 4, and the variants of A.7 and C.3)
     lesions: dict[str, dict[str, float | None]]  # {lesion type or ``total``: {measure: score}} (Table 5)
     text: dict[str, dict[str, float | None]]
-    """{polarity, total (Table 6) or lesion type (Table 14): {overall or type of instruction: accuracy}}."""
+    """{polarity or "total" (Table 6) or lesion type (Table 14): {"overall" or type of instruction: accuracy}}."""
     notes: dict[tuple[str, str, str], str]  # {(table, row, column): note}, where the paper's numbers disagree
 
     def select_for_model(self, model: str) -> "PaperScores":
-        """Return the scores of ``model``. For models other than ROSALIA the paper prints only totals."""
+        """Return the scores of one model of the paper, which prints only totals for models other than ROSALIA."""
         if model == ROSALIA:
             return self
         none = dict.fromkeys(PAIR_METRICS)
@@ -80,13 +80,13 @@ SCORES: Columns = {
     **COUNT_COLUMNS,
     "reviewed": Column(pl.Int64, "Pairs left out because experts rejected them (`evaluation.reviewed`)."),
     **MASK_COLUMNS,
-    "note": Column(pl.String, "Where the paper prints another value for the same score."),
+    "note": Column(pl.String, "Remark on a value of the paper that disagrees with the paper's other numbers."),
 }
 TEXTS = read_columns("evaluation", "texts") | make_measure_columns("accuracy", "Accuracy")
 
 
 def sum_by_patient(pairs: pl.DataFrame, ratios: Iterable[Sequence[np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return (numerators, denominators) per patient, each float64 (patients, K), of K ratios whose terms are (N,)."""
+    """Sum the terms of K ratios per patient and return (numerators, denominators), float64 (patients, K)."""
     names, numbers = np.unique(pairs["subject_id"].to_numpy(), return_inverse=True)
     sides = (np.column_stack(terms).astype(float) for terms in zip(*ratios, strict=True))
     above, below = (sums_by_subject(numbers, len(names), terms) for terms in sides)
@@ -124,7 +124,7 @@ def make_score_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: floa
 
 
 def make_text_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float) -> pl.DataFrame:
-    """Return the table ``TEXTS`` in per cent by rule, group of pairs and instruction type; empty without answers."""
+    """Return the table ``TEXTS`` in per cent, by rule, group and type of instruction; without answers it is empty."""
     judged_pairs = pairs.filter(pl.col(answer_rules.RULES[0]).is_not_null())
     kinds = {OVERALL: np.ones(len(judged_pairs), bool)} | {
         kind: (judged_pairs["type"] == kind).to_numpy() for kind in templates.TYPES
@@ -150,7 +150,7 @@ def make_text_table(pairs: pl.DataFrame, paper: PaperScores, **resampling: float
 
 
 def read_scores(path: str) -> pl.DataFrame:
-    """Return a table of scores or texts from a file, with null for empty cells of numeric columns."""
+    """Read a table ``SCORES`` or ``TEXTS`` and return it, with null for empty cells of numeric columns."""
     table = read_table(path)
     words = {"lesion", "note", "rule", "group", "type"}
     empty = [name for name, kind in table.schema.items() if kind == pl.String and name not in words]
@@ -159,7 +159,7 @@ def read_scores(path: str) -> pl.DataFrame:
 
 
 def group_filter(group: str) -> pl.Expr:
-    """Return the expression that selects the pairs of a group, which is a lesion type, a polarity or the total."""
+    """Return the expression that selects the pairs of a group: a lesion type, "positive", "negative" or "total"."""
     if group == TOTAL:
         return pl.lit(True)
     return pl.col("polarity" if group in ("positive", "negative") else "target") == group

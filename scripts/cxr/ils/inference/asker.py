@@ -1,4 +1,4 @@
-"""Ask a trained model about images. Each image is encoded once for all its instructions.
+"""Ask a trained model instructions about images. Each image is encoded once for all its instructions.
 
 The batch size changes answers and masks only by rounding errors, which can flip a pixel whose logit is near zero.
 """
@@ -28,17 +28,17 @@ class Reply:
 
     answer: str | None = None  # Text of the answer; None if no text was requested or the model failed
     mask_values: np.ndarray | None = None
-    """Mask logits (T, T), positive inside the mask, after ``keep`` of :meth:`Asker.ask`; None without [SEG]."""
+    """Mask logits (T, T), positive inside the mask, converted by ``keep`` of :meth:`Asker.ask`; None without [SEG]."""
     note: str = ""  # ``NO_SEG``, ``SEVERAL_SEG`` or empty
     fault: str = ""  # Reason why there is no reply
-    error: Exception | None = None  # Exception of the model, if any; all pairs of an image share one object
+    error: Exception | None = None  # Exception of the model; the same object for all pairs of an image
 
 
 @dataclass
 class Asker:
     """A trained model with its tokenizer on a device, which answers instructions.
 
-    ``batch``: number of images per batch and of pairs per batch, which is halved if memory is short.
+    ``batch``: number of images, and of pairs, that are processed at once. It is halved if memory is short.
     """
 
     model: Rosalia
@@ -61,7 +61,7 @@ class Asker:
         return cls(model.eval(), tokens, options, device, compute.get("batch", 8))
 
     def pair_options(self) -> PairOptions:
-        """Return the options by which pairs are prepared for this model."""
+        """Return the options for the preparation of pairs as inputs of this model."""
         how = {"target": self.options.size, "answers": False, "equalise": self.options.equalise}
         return PairOptions.for_model(self.model.config, self.options, **how)
 

@@ -38,11 +38,11 @@ def run_split(
 ) -> None:
     """Give a model every instruction of the split ``lines``, in the ``wordings`` of ``options.persona`` if it is set.
 
-    The output ``predictions`` is JSON Lines in the order of ``lines``. Its fields are pair_id, answer (null with the
-    setting text false), mask (the pair_id, or null without [SEG]), note (``no_seg``, ``several_seg``), failure with
-    detail, and instruction (the persona's wording). The output ``prediction_masks`` is HDF5 (key pair_id) with the
-    packed field mask (size, size). ``may_be_empty``: whether the split may have no pairs. Raises UserError if the model
-    is missing, ``lines`` is damaged or no pair could be asked, and Broken if failures are not due to single pairs.
+    The output ``predictions`` is JSON Lines in the order of ``lines``. Its fields are pair_id, answer (null if the
+    setting ``text`` is false), mask (the pair_id, or null without [SEG]), note (``no_seg``, ``several_seg``), failure
+    and detail (if the model failed), and instruction (the persona's wording). The output ``prediction_masks`` is HDF5
+    (key pair_id) with the packed field mask (size, size). ``may_be_empty``: whether the split may have no pairs. Raises
+    UserError if the model is missing, ``lines`` is damaged or no pair could be asked, and Broken if too many fail.
     """
     size = options.size
     about = attrs | {"frame": f"{size} x {size} pixels, the frame resized; right is on the image's left"}
@@ -66,9 +66,9 @@ def run_split(
 
 
 def split_by_images(images: Sequence[int], count: int) -> Iterator[range]:
-    """Yield ranges of consecutive rows, each with all rows of ``count`` images; the last may have fewer images.
+    """Yield ranges of consecutive rows. Each has all rows of ``count`` images, and the last may have fewer images.
 
-    ``images``: number of each row's image; rows of an image are consecutive.
+    ``images``: number of each row's image. Rows of one image are consecutive.
     """
     ends = [row for row in range(1, len(images)) if images[row] != images[row - 1]]
     edges = [0, *ends[count - 1 :: count], len(images)]
@@ -89,7 +89,7 @@ def _read_samples(pairs: Pairs, rows: range) -> list[tuple[str, Sample | str]]:
 
 
 def _replies(asker: Asker, pairs: Pairs, failures: Failures) -> Iterator[tuple[str, Reply]]:
-    """Yield (pair_id, reply) in row order, while a thread reads the next images; a failed image counts once."""
+    """Yield (pair_id, reply) in row order, while a thread reads the next images. A failed image counts once."""
     last: Exception | None = None
     with ThreadPoolExecutor(1) as reader:
         reading = deque()
@@ -127,5 +127,5 @@ def _make_lines(
         yield entry | ({"note": reply.note} if reply.note else {})
     if faults.total() == number:
         raise UserError(
-            f"none of {number} pairs could be asked, the first because of {next(iter(faults))!r}: correct it"
+            f"none of {number} pairs could be asked, the first because of {next(iter(faults))!r}: remove this cause"
         )

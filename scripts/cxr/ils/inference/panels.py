@@ -1,4 +1,4 @@
-"""Draw panels of some images with instruction, reference and prediction, as in Figures 6, 7 and 12."""
+"""Draw panels of some images with instructions, reference masks and predictions, as in Figures 6, 7 and 12."""
 
 import textwrap
 from collections import Counter
@@ -26,7 +26,7 @@ FIELDS = ("pair_id", "image_id", "target", "instruction", "answer", "seg", "mask
 
 
 class Row(NamedTuple):
-    """The content of a panel's row, which shows one pair. Masks are bool (H, W) in frame pixels, or None."""
+    """One pair, as a row of a panel shows it. Masks are bool (H, W) in frame pixels; None for no mask."""
 
     instruction: str
     answer: str
@@ -76,7 +76,7 @@ def run_panels(
 
 
 def choose_pairs(lines: str, studies: int, seed: int) -> dict[str, list[dict]]:
-    """Return {image_id: some of its pairs} of ``studies`` images, chosen by ``seed`` so that all lesion types occur."""
+    """Return {image_id: up to ``MAX_ROWS`` pairs} of ``studies`` images, chosen so that all lesion types occur."""
     targets: dict[str, set[str]] = {}
     for line in read_lines(lines):
         targets.setdefault(line["image_id"], set()).update({line["target"]} if line["seg"] else ())

@@ -33,7 +33,7 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A reply to one instruction; ``mask`` is bool (rows, columns) in original pixels."""
+    """The model's reply to one instruction. ``mask`` is bool (rows, columns) in original pixels."""
 
     instruction: str
     answer: str | None
@@ -115,14 +115,16 @@ def run(
 ) -> dict:
     """Ask a model about an image file, write the results into the folder ``output``, and return its answers.json.
 
-    ``asking``: options of :class:`InferenceOptions`; ``cohort``, ``frames``, ``compute``: settings' sections; ``code``:
-    version of the code; ``instructions_file``: JSON Lines of instructions, may be empty, instead of ``instructions``.
-    Raises UserError for unusable input.
+    ``asking``: values of :class:`InferenceOptions`; ``cohort``, ``frames``, ``compute``: sections of the settings;
+    ``code``: version of the code; ``instructions_file``: JSON Lines with the field instruction, in place of
+    ``instructions``. It may be empty. Raises UserError for unusable input.
     """
     if instructions_file:
         instructions = [line["instruction"] for line in read_lines(instructions_file)]
     elif not image or not instructions:
-        raise UserError("predict needs --config image=chest.dcm instruction='Segment the edema.'")
+        raise UserError(
+            "predict needs an image and an instruction: add --config image=chest.dcm instruction='Segment the edema.'"
+        )
     options = InferenceOptions(**asking)
     picture, header = decode_image_file(image, cohort, frames)
     findings = ask_about_image(Asker.load(model, options, compute), picture, instructions) if instructions else []

@@ -12,7 +12,7 @@ class AnswerSettings(Section):
     text: bool = key(True, "Whether the model writes answers; false: it only predicts masks, which is much faster.")
     max_new_tokens: int = key(512, "Length at which answers are cut.", unit="tokens", source=AUTHORS, ge=1, le=4096)
     equalise: bool = key(True, "Whether to equalise image histograms, as in the authors' evaluation.", source=AUTHORS)
-    size: int = key(1024, "Side of the square masks.", unit="pixels", source=AUTHORS, ge=64, le=4096, multiple_of=8)
+    size: int = key(1024, "Side of predicted masks.", unit="pixels", source=AUTHORS, ge=64, le=4096, multiple_of=8)
 
 
 class InferenceSettings(AnswerSettings):
@@ -25,7 +25,7 @@ class InferenceSettings(AnswerSettings):
 
 
 class InferenceOptions(PromptSettings, AnswerSettings):
-    """Settings of a model's answers, with values that the job sets."""
+    """Settings that affect a model's answers, and values that the job sets."""
 
     dtype: str = "float32"
     persona: str = ""  # Persona whose wordings the model receives; empty for the instructions of the dataset

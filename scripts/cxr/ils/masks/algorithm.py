@@ -14,7 +14,7 @@ from cxr.base.vocabulary import BOX_CONDITIONS
 from cxr.ils.masks.thresholds import Ratio
 
 CONDITION_BITS = {name: 1 << bit for bit, name in enumerate(BOX_CONDITIONS)}
-"""{condition: bit}. A box's verdict has the bits of all failed conditions. With verdict 0 the box adds to the mask."""
+"""{condition: bit}. A box's verdict is the sum of the bits of its failed conditions. A box with 0 adds to the mask."""
 
 _CROSS = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
 
@@ -27,7 +27,7 @@ class Components(NamedTuple):
     def extent(self, label: int) -> tuple[int, tuple[int, int, int, int]]:
         """Return (number of pixels, bounding box (x1, y1, x2, y2)) of the component with a label.
 
-        Few components are ever measured, and to measure all takes six times as long as to find them.
+        Only this component is measured, because to measure all takes six times as long as to find all.
         """
         component_mask = (self.labels == label).view(np.uint8)
         x, y, width, height = cv2.boundingRect(component_mask)
@@ -58,13 +58,13 @@ def find_components(binary: np.ndarray) -> Components:
 
 
 def index_corners(boxes: np.ndarray, width: int) -> np.ndarray:
-    """Return the flat indexes of boxes' corners, int64 (4, N), in the summed-area table of a map ``width`` wide."""
+    """Return where the corners of N boxes lie in the flat summed-area table of a map ``width`` wide, int64 (4, N)."""
     x1, y1, x2, y2 = boxes.T
     return np.stack([y2, y1, y2, y1]) * (width + 1) + np.stack([x2, x2, x1, x1])
 
 
 def count_pixels_in_boxes(binary: np.ndarray, corner_indexes: np.ndarray) -> np.ndarray:
-    """Return the number of 1-pixels in each box, int64 (N,); the boxes are given as by :func:`index_corners`."""
+    """Return the number of 1-pixels in each box, int64 (N,). ``corner_indexes``: result of :func:`index_corners`."""
     if not corner_indexes.size:
         return np.zeros(0, np.int64)
     corner_sums = cv2.integral(binary).ravel()[corner_indexes].astype(np.int64)
@@ -72,12 +72,12 @@ def count_pixels_in_boxes(binary: np.ndarray, corner_indexes: np.ndarray) -> np.
 
 
 def compute_box_iou(area: np.ndarray, shared: np.ndarray, mask_area: int) -> Ratio:
-    """Return the IoU of boxes with a mask from the pixels of boxes, intersections and mask; 0 for an empty mask."""
+    """Return the IoU of each box with a mask; ``area``: pixels of a box; ``shared``: pixels of the mask in the box."""
     return Ratio(shared, area + mask_area - shared if mask_area > 0 else np.zeros_like(area))
 
 
 def flag_failures(condition: str, holds: np.ndarray) -> np.ndarray:
-    """Return uint8 (N,) with the condition's bit for boxes that fail the condition, 0 where ``holds`` (bool (N,))."""
+    """Return the condition's bit for each box that fails, else 0, uint8 (N,). ``holds``: whether each box meets it."""
     return np.where(holds, np.uint8(0), np.uint8(CONDITION_BITS[condition]))
 
 
@@ -124,10 +124,9 @@ def grow_component(
 def cut_closed_lungs(component: Region, closed: np.ndarray, open_: np.ndarray, min_px: int) -> Region | None:
     """Return a component without its pixels in closed lungs; None if too little of the component lies in open lungs.
 
-    A lung is open for a finding if a box of the finding that yields a mask meets one of its zones on that side.
+    A lung is open for a finding if a box that adds to the finding's mask meets one of the finding's zones in this lung.
     Otherwise the lung is closed. ``closed`` and ``open_`` are uint8 maps of the closed and the open lungs. Pixels where
-    both lungs overlap are open.
-    A component that meets ``closed`` needs at least ``min_px`` pixels, and at least one, in ``open_``.
+    both lungs overlap are open. A component that meets ``closed`` needs ``min_px`` pixels, at least one, in ``open_``.
     """
     lost = component.patch & closed[component.place]
     if not lost.any():
@@ -138,7 +137,7 @@ def cut_closed_lungs(component: Region, closed: np.ndarray, open_: np.ndarray, m
 
 
 def crop_to_base(lung: np.ndarray, share: Fraction) -> np.ndarray:
-    """Return a lung mask (uint8 0/1) cut to its lowest rows, the fraction ``share`` of its height, rounded down."""
+    """Return the lowest rows of a lung mask (uint8 0/1): the fraction ``share`` of the lung's height, rounded down."""
     rows = np.flatnonzero(lung.any(axis=1))
     part = np.zeros_like(lung)
     if len(rows):

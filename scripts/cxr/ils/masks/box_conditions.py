@@ -1,7 +1,7 @@
 """Compute the numbers that Algorithm 1 compares with its thresholds, and the conditions that each box fails.
 
-:class:`cxr.ils.masks.segmenter.LesionSegmenter`, which makes the masks, computes both. The numbers stay exact fractions
-until they are printed, so a printed number cannot contradict the conditions that are listed as failed.
+Both come from :class:`cxr.ils.masks.segmenter.LesionSegmenter`, which also makes the masks. The numbers stay exact
+fractions until they are printed, so a printed number cannot contradict the conditions that are listed as failed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,24 +21,24 @@ from cxr.ils.masks.thresholds import ThresholdSet, exact_fraction, threshold_par
 from cxr.ils.masks.zones import Zones
 
 MEASURED_CONDITIONS = BOX_CONDITIONS[:4]
-"""Names of the conditions c1 to c4 of Algorithm 1, each of which compares a number with the threshold of its name."""
+"""Names of the conditions c1 to c4 of Algorithm 1. Each compares a number with the threshold of the same name."""
 MASKS_OUTDATED = "the maps have changed since the masks were made"
-"""Shown if a stored verdict differs from its recomputation from the stored arrays; `snakemake masks` repairs it."""
+"""Message if the stored arrays no longer give a stored verdict. `snakemake masks` makes the masks again."""
 
 
 class BoxJudgement(NamedTuple):
-    """The numbers of one box for one finding, and the conditions that the box fails."""
+    """The numbers that Algorithm 1 compares for one box and finding, and the conditions that the box fails."""
 
-    values: dict[str, Fraction | float]  # {name of ``MEASURED_CONDITIONS``: the number that it compares}
+    values: dict[str, Fraction | float]  # {condition: number that it compares with its threshold}
     failed: list[str]  # Names of the failed conditions
 
     def agrees(self, verdict: int) -> bool:
-        """Return whether a stored verdict has the same failed conditions; if not, the stored arrays have changed."""
+        """Return whether a stored verdict has the same failures of c1 to c4. If not, the stored arrays have changed."""
         return self.failed == [name for name in list_failed_conditions(verdict) if name in MEASURED_CONDITIONS]
 
 
 def thresholds_for(target: str, settings: Mapping) -> dict[str, float]:
-    """Return {threshold name: value} of a lesion type; ``settings``: those stored with a masks shard."""
+    """Return {threshold name: value} of a lesion type; ``settings``: the settings stored with a shard of masks."""
     return settings["thresholds"][threshold_part(target)]
 
 
@@ -73,7 +73,7 @@ def judge_boxes(
 
     ``boxes``: rows with corners (frame pixels) and confidence; ``labels``: the finding's zone labels, at least one;
     ``zones`` and ``lungs``: {label: mask, bool (H, W)} from the stages anatomy and organs; ``anomaly``: anomaly map,
-    uint8 (H, W), W a multiple of 8; ``target``: the finding's lesion type; ``settings``: stored with the masks shard.
+    uint8 (H, W), W a multiple of 8; ``target``: lesion type; ``settings``: the settings stored with the shard of masks.
     """
     taus, zone_labels = ThresholdSet.from_settings(settings["thresholds"]).for_target(target), tuple(labels)
     segmenter = LesionSegmenter(

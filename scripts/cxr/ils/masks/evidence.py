@@ -13,11 +13,11 @@ from cxr.ils.masks.zones import Zones, list_related_by_name, lung_of, view_as_wo
 
 
 def find_reported_and_blocked(finding: Finding, zones: Zones, rules: Rules) -> tuple[set[str], set[str]]:
-    """Return (reported, blocked): the locations where a finding is reported, and others where it may lie.
+    """Return (reported, blocked): the valid locations where a report places a finding, and others where it may lie.
 
-    A location is reported if it overlaps one of the finding's zone masks. Under ``blocking`` strict the lung of a
-    reported zone and the zones of a reported lung are reported too. Under strict a finding without zone labels blocks
-    all locations where it may lie, and a label with an empty mask blocks the locations related to the label by name.
+    A location is reported if it shares a pixel with a zone that the report names for the finding. If ``blocking`` is
+    strict, the lung of a reported zone and the zones of a reported lung count as reported too. Blocked are the
+    locations ``finding.blocks`` and, for a zone with an empty mask, the zone itself, its lung and the zones within it.
     """
     reported: set[str] = set()
     blocked = set(finding.blocks)
@@ -35,10 +35,10 @@ def find_reported_and_blocked(finding: Finding, zones: Zones, rules: Rules) -> t
 def compute_location_evidence(
     outcomes: Sequence[Outcome], blocking: Iterable[Finding], related: Sequence[str], zones: Zones, rules: Rules
 ) -> dict:
-    """Return the columns of the studies table that list locations, for one image (:data:`make_masks.STUDIES`).
+    """Return one image's values of the columns of the studies table that list locations (``make_masks.STUDIES``).
 
-    ``outcomes``: results of the positive findings in the section that is used; ``blocking``: positive findings of the
-    other section, which only block locations; ``related``: lesion types that a related term in the report suggests.
+    ``outcomes``: those of the positive findings in the report section that is used; ``blocking``: positive findings of
+    the other section, which only forbid negatives; ``related``: lesion types that a related term suggests.
     """
     reported, blocked, occupied = set(), set(), set()
     standing: dict[str, set[str]] = {}
@@ -73,7 +73,7 @@ def compute_location_evidence(
 
 
 def compute_cardiothoracic_ratio(heart: np.ndarray, lungs: np.ndarray, to_original: np.ndarray) -> float | None:
-    """Return the width of the heart divided by the width of both lungs between their outer edges; None without a mask.
+    """Return the heart's width divided by that of both lungs between their outer edges; None if a mask is empty.
 
     ``heart`` and ``lungs``: frame masks, uint8 packed (H, W / 8); ``to_original``: affine (2, 3) from the frame to
     original pixels, in which both widths are measured.

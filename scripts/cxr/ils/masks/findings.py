@@ -1,4 +1,4 @@
-"""Turn the statements (tuples) that were extracted from a report into findings with a lesion type to segment."""
+"""Turn the statements that were extracted from a report (its tuples) into findings with a lesion type to segment."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -19,17 +19,17 @@ _NOT_BASAL = re.compile(r"fissur|interlobar|\bapex\b|\bapices\b|apical")
 
 @dataclass(frozen=True)
 class Finding:
-    """One positive statement of a report. Without a ``target`` it only blocks, so it forbids negative instructions."""
+    """One positive statement of a report. Without a ``target`` it makes no pair, and only forbids negative pairs."""
 
-    index: int  # Index of the tuple in the section
+    index: int  # Index of the statement among the tuples of the section
     entity: str  # The finding in the report's words, without its location
     sentence_index: int | None  # Sentence of the section, from 1
-    target: str | None  # The lesion type to segment; None if the finding only blocks
+    target: str | None  # The lesion type to segment; None if the finding only forbids negatives
     word: str | None  # The lesion type that an instruction names: opacity if tentative, else the target
     certainty: str  # definitive or tentative
     hedge: str | None  # The weakest grade, from ``HEDGES``, of the statement and its explanation
     reported: tuple[str, ...]  # Zone labels that the report names, in the order of ``ZONE_LABELS``
-    kinds: frozenset[str]  # Every lesion type that the statement affirms, hedges, lists as a candidate or blocks
+    kinds: frozenset[str]  # Every lesion type that the statement affirms, hedges or lists as a candidate
     several: bool  # Whether several diseases may explain the finding, so that none of them can be inferred
     blocks: frozenset[str]  # Valid locations where the finding may lie although no zone label states them
     basal: bool  # Whether the finding is an effusion whose mask may be extended to the lung base
@@ -45,13 +45,13 @@ class Finding:
 
 
 def read_positive_findings(tuples: Iterable[Mapping], rules: Rules) -> list[Finding]:
-    """Return one finding for each positive tuple of a section, in order."""
+    """Return one finding for each positive statement (tuple) of a report section, in order."""
     positive = [(index, entry) for index, entry in enumerate(tuples) if entry.get("presence") == "positive"]
     return [make_finding(index, report_tuple, rules) for index, report_tuple in positive]
 
 
 def make_finding(index: int, report_tuple: Mapping, rules: Rules) -> Finding:
-    """Return the finding of one positive tuple.
+    """Return the finding of one positive statement (tuple) of a report.
 
     If the report explains the entity by exactly one of the seven lesion types, that type is the target (paper Fig. 11).
     If the explanation names several types or another disease (infection, scar), the target is the entity's own type.
@@ -123,11 +123,12 @@ def _text(report_tuple: Mapping) -> str:
 
 
 def find_blocked_locations(report_tuple: Mapping, reported: tuple[str, ...], lesion: str | None) -> frozenset[str]:
-    """Return the valid locations that a positive tuple blocks in addition to its zone labels (setting ``blocking``).
+    """Return the valid locations where a positive statement may lie besides its zones ``reported``, if any.
 
-    If the tuple has ``block`` locations, these are returned. A whole lung among them without one of its zones adds all
-    its zones. A tuple without ``block`` and labels blocks the left lung and its base if it is retrocardiac, else its
-    stated side, else both lungs. A tuple without a lesion type blocks nothing if it lies outside the lungs.
+    If the statement has a list ``block``, its locations are returned. A lung in this list adds all its zones unless one
+    of them is listed. Without this list and without zones, a retrocardiac finding may lie in the left lung and its
+    base, any other finding on its stated side or else in both lungs. A finding without a lesion type outside the lungs
+    blocks nothing.
     """
     block_locations = report_tuple.get("block")
     if block_locations:
@@ -148,7 +149,7 @@ def find_blocked_locations(report_tuple: Mapping, reported: tuple[str, ...], les
 
 
 def find_related_lesions(line: Mapping) -> list[str]:
-    """Return the lesion types that a related term in the report suggests, in the order of ``LESIONS``."""
+    """Return the lesion types that a related term in a report suggests, such as edema for "vascular congestion"."""
     related_entries = list(line.get("related") or ())
     for report_tuple in [*(line.get("tuples") or ()), *(line.get("other_tuples") or ())]:
         if report_tuple.get("presence") == "positive":

@@ -21,7 +21,7 @@ from cxr.ils.masks.settings import STRICT, Rules
 from cxr.ils.masks.zones import Zones
 
 SMALLEST_OVERLAP = 0.1
-"""Minimum fraction of a box's area inside a location at which the box counts as a sign there (our choice)."""
+"""Minimum fraction of a box's area in a location for the box to count as a sign of a lesion there (our choice)."""
 ANOMALOUS_LEVEL = 25
 """Minimum grey level (0 to 255) of an anomalous pixel in the anomaly map, for signs of lesions (our choice)."""
 
@@ -44,13 +44,13 @@ class Case:
 
     @cached_property
     def blocking_findings(self) -> list[Finding]:
-        """Positive findings of the report's other section, which only block; none if ``blocking`` is paper."""
+        """Positive findings of the unused report section. They only forbid negatives; none if ``blocking`` is paper."""
         other_tuples = self._line.get("other_tuples") or () if self.rules.blocking == STRICT else ()
         return read_positive_findings(other_tuples, self.rules)
 
     @cached_property
     def related(self) -> list[str]:
-        """Lesion types that a related term in the report suggests; none if ``kinds`` is paper."""
+        """Lesion types that a related term suggests (vascular congestion: edema); none if ``kinds`` is paper."""
         return find_related_lesions(self._line) if self.rules.kinds == STRICT else []
 
     @cached_property
@@ -90,9 +90,9 @@ class Case:
         )
 
     def measure_signs(self) -> list[dict]:
-        """Return a row for each valid location with a mask, with the signs of a lesion that the image shows there.
+        """Return one dict per valid location with a mask: the signs of a lesion that the image shows there.
 
-        Columns: ``location``, ``box_confidence`` (highest confidence of a box there, or 0) and ``anomalous_fraction``
+        Keys: ``location``, ``box_confidence`` (highest confidence of a box there, or 0) and ``anomalous_fraction``
         (fraction of anomalous pixels, null without an anomaly map). A lesion type that the report does not mention is
         denied only at locations without signs.
         """
@@ -127,7 +127,7 @@ class Case:
 
 
 class ShardCases:
-    """Context manager that yields a :class:`Case` for every image with boxes and a report, by study and image."""
+    """A shard's images with zones, boxes and a report, in the order of study and image id. A context manager."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class ShardCases:
         reports: str | Path,
         **shards: str | Path,
     ):
-        """``shards``: paths of frames, organs, anomaly and anatomy; ``smallest_level``: lowest grey level in use."""
+        """``shards``: paths of frames, organs, anomaly and anatomy; ``smallest_level``: lowest grey-level threshold."""
         self._paths = shards
         self._cohort, self._boxes, self._boxes_excluded, self._reports = cohort, boxes, boxes_excluded, reports
         self.rules, self.smallest_level = rules, smallest_level

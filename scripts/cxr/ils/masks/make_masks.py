@@ -4,9 +4,10 @@ Every image of :class:`cxr.ils.masks.inputs.ShardCases` is accepted, because a s
 gets negative pairs in the dataset stage.
 
 The HDF5 file ``output`` (key ``mask_id``) has the field ``mask``, packed (512, 512), with each distinct mask once.
-Three tables are sorted by study, image and number. ``findings`` has one row per positive tuple of the section that is
-used, of any type. ``units`` has the positive instructions without their text; those with a null ``dropped`` make a
-pair. ``studies`` has one row per image.
+Three tables are sorted by study and image. ``findings`` has one row per positive finding, of any lesion type, in the
+report section that is used. ``units`` has one row per positive instruction, still without its text. A unit without a
+reason in the column ``dropped`` becomes a pair. ``studies`` has one row per image, which says where lesions may be
+denied.
 """
 
 from collections.abc import Callable, Iterable
@@ -46,7 +47,7 @@ class MaskWriter:
         self._named: dict[int, tuple[np.ndarray, str]] = {}
 
     def add(self, study_id: str, packed: np.ndarray | None) -> str | None:
-        """Return the id of a mask, uint8 packed (H, W / 8), and store the mask if it is new; None for None."""
+        """Store a mask, uint8 packed (H, W / 8), unless it is stored, and return its id; None without a mask."""
         if packed is None:
             return None
         if study_id != self._study:
@@ -63,7 +64,7 @@ class MaskWriter:
 
 
 def make_finding_rows(case: Case, outcomes: list[Outcome], masks: MaskWriter) -> list[dict]:
-    """Return the image's rows of the findings table, and store the masks that they name."""
+    """Return an image's rows of the findings table, and store the masks of the findings."""
     rows = []
     lesions = [outcome for outcome in outcomes if outcome.mask is not None and not outcome.finding.heart]
     for outcome in outcomes:
@@ -84,7 +85,7 @@ def make_finding_rows(case: Case, outcomes: list[Outcome], masks: MaskWriter) ->
 
 
 def make_unit_rows(case: Case, units: Iterable[Unit], masks: MaskWriter) -> list[dict]:
-    """Return the image's rows of the units table, and store the masks that they name."""
+    """Return an image's rows of the units table, and store the masks of the units (positive instructions)."""
     rows = []
     shared_names = "kind", "target", "word", "certainty", "sentence_index", "location"
     for number, unit in enumerate(units):
@@ -138,7 +139,7 @@ def run_shard(
 def run_index(
     *, masks: list[str], findings_parts: list[str], excluded_parts: list[str], index: str, findings: str, excluded: str
 ) -> None:
-    """Join the shards: write the ``index`` of masks, sorted by mask_id, and tables ``findings`` and ``excluded``."""
+    """Join the shards. Write the ``index`` (where each mask is stored) and the tables ``findings`` and ``excluded``."""
     rows = []
     for path in masks:
         with Shard(path, key="mask_id") as shard:

@@ -14,16 +14,16 @@ from cxr.ils.masks.zones import count_pixels, list_possible_names, merge_locatio
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finding with its lesion mask, or with the reason why no pair names the finding."""
+    """A finding with its lesion mask, or with the reason why the finding makes no instruction-answer pair."""
 
     finding: Finding
     mask: np.ndarray | None = None  # uint8 packed (H, W / 8)
     area: int = 0  # Area of the mask in pixels
     grounded: tuple[str, ...] = ()  # Reported zone labels that the mask confirms
-    locations: tuple[str, ...] = ()  # Valid locations that name the mask in an instruction
-    reported_locations: tuple[str, ...] = ()  # Valid locations that may name the reported labels
-    reason: str | None = None  # Code of the reason why there is no mask, no grounded label or no name
-    verdicts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))  # Failed conditions of each box
+    locations: tuple[str, ...] = ()  # Valid locations by which an instruction names the mask
+    reported_locations: tuple[str, ...] = ()  # Valid locations by which the reported labels may be named
+    reason: str | None = None  # Code of the reason why there is no mask, no grounded label or no location
+    verdicts: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))  # Each box's failed conditions
     num_productive_boxes: int = 0
     num_pixels_outside: int = 0  # Pixels of the mask outside the reported zones
 
@@ -34,7 +34,7 @@ class Outcome:
 
 
 def compute_outcome(finding: Finding, case: Case, thresholds: ThresholdSet) -> Outcome:
-    """Return the outcome of one finding on its image under a threshold set."""
+    """Return the lesion mask of one finding under a threshold set, or the reason why there is none."""
     reported = finding.reported
     if finding.target is None:
         return Outcome(finding, reason=finding.reason, reported_locations=tuple(_all_names(reported)))
@@ -51,7 +51,7 @@ def compute_outcome(finding: Finding, case: Case, thresholds: ThresholdSet) -> O
 
 
 def compute_decision(finding: Finding, case: Case, thresholds: ThresholdSet) -> Decision | None:
-    """Return the boxes and grey level that the thresholds select for a finding; None if no threshold matters to it."""
+    """Return the boxes and the grey level that thresholds select for a finding; None if they do not affect it."""
     reported = finding.reported
     if finding.target is None or finding.heart or all(case.zones.is_empty(label) for label in reported):
         return None
@@ -74,5 +74,5 @@ def _make_outcome(finding: Finding, lesion: Lesion, name_min_share: float) -> Ou
 
 
 def _all_names(labels: tuple[str, ...]) -> list[str]:
-    """Return all valid locations that may name the zone labels; a lobe is named by all its zones."""
+    """Return all valid locations by which zone labels may be named. A lobe is named by all its zones."""
     return merge_locations(place for label in labels for place in list_possible_names(label))

@@ -28,7 +28,7 @@ class Lesion(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """All inputs besides the image from which a lesion is computed, so that equal inputs can share the result."""
+    """Everything besides the image that determines a lesion. Findings with equal decisions share the result."""
 
     labels: tuple[str, ...]  # Zone labels of the finding
     level: int  # Minimum grey level of an anomalous pixel
@@ -42,7 +42,7 @@ class Decision(NamedTuple):
 
 
 class AnomalyLevel:
-    """The anomaly map thresholded at a grey level and opened; ``signal``: number of its pixels in each box, (N,)."""
+    """The anomaly map after thresholding and opening. ``signal``: number of anomalous pixels in each box, (N,)."""
 
     def __init__(self, segmenter: "LesionSegmenter", level: int):
         self._segmenter = segmenter
@@ -82,14 +82,14 @@ class AnomalyLevel:
 
 
 class LesionSegmenter:
-    """Segmenter of the lesions of one image. It works in the window, the rectangle of the frame where a map is not 0.
+    """Segmenter of the lesions of one image. It works in a window, the part of the frame with anatomy or anomalies.
 
     ``anomaly``: anomaly map, uint8 (H, W), W a multiple of 8. ``image``: function that returns the frame, uint8 (H, W).
     ``zones``: zone masks made on the edited image. ``lungs``: {right lung, left lung: mask, uint8 packed (H, W / 8)},
-    made on the original image. They are the L_r and L_l of condition c4, and limit region growing, the cut at the
-    opposite lung and the filling of effusions (paper A.3, A.5). ``boxes``: float (N, 4: x1, y1, x2, y2) in frame
-    pixels. ``confidence``: of each box, float (N,). ``smallest_level``: the lowest grey level at which the map will be
-    thresholded; at 0 the window is the full frame.
+    made on the original image. Condition c4, region growing, the cut at the opposite lung and the filling of effusions
+    use these lungs (paper A.3, A.5). ``boxes``: float (N, 4: x1, y1, x2, y2) in frame pixels. ``confidence``: one value
+    per box, float (N,). ``smallest_level``: the lowest grey level at which the map will be thresholded; at 0 the window
+    is the full frame.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class LesionSegmenter:
 
     @cached_method
     def union(self, labels: tuple[str, ...]) -> tuple[np.ndarray, int, np.ndarray]:
-        """Return the union of zones in the window as (mask uint8 (h, w), area, pixels in each box int64 (N,))."""
+        """Return (mask uint8 (h, w), its area, its pixels in each box int64 (N,)) for the union of zones."""
         mask = np.bitwise_or.reduce([self.zone(label) for label in labels])
         return mask, cv2.countNonZero(mask), algorithm.count_pixels_in_boxes(mask, self.corners)
 
@@ -160,7 +160,7 @@ class LesionSegmenter:
         return AnomalyLevel(self, level)
 
     def flag_failed_conditions(self, labels: tuple[str, ...], taus: Thresholds) -> np.ndarray:
-        """Return the ``CONDITION_BITS`` of the conditions that each box fails for a finding, uint8 (N,); 0: none.
+        """Return each box's verdict for a finding, uint8 (N,), with the ``CONDITION_BITS`` of the failed conditions.
 
         For a box B, the finding's zones M and the anomalous pixels A, the conditions are c1: IoU(B, M) >= anatomy,
         c2: confidence >= conf, c3: |B and A| / |B| >= signal, and c4: IoU of B and either lung >= size. A box without
@@ -186,12 +186,12 @@ class LesionSegmenter:
         return self._verdicts[key]
 
     def zone_overlap(self, labels: tuple[str, ...]) -> Ratio:
-        """Return the number that c1 compares, the IoU of each box with the union of a finding's zones."""
+        """Return the number that condition c1 compares, the IoU of each box with the union of a finding's zones."""
         _, mask_area, shared = self.union(labels)
         return algorithm.compute_box_iou(self.area, shared, mask_area)
 
     def signal(self, level: int) -> Ratio:
-        """Return the number that c3 compares, the fraction of each box's pixels that are anomalous at a grey level."""
+        """Return the number that condition c3 compares, each box's fraction of anomalous pixels at a grey level."""
         return Ratio(self.level(level).signal, self.area)
 
     @cached_property
@@ -203,7 +203,7 @@ class LesionSegmenter:
         return [algorithm.compute_box_iou(self.area, *pair) for pair in zip(shared, areas, strict=True)]
 
     def decide(self, labels: tuple[str, ...], taus: Thresholds, *, fill: bool) -> Decision:
-        """Return the inputs from which :meth:`segment` computes the lesion of a finding; arguments as there."""
+        """Return the :class:`Decision` from which :meth:`segment` computes a lesion; arguments as there."""
         return Decision(labels, taus.level, (self.flag_failed_conditions(labels, taus) == 0).tobytes(), fill)
 
     def segment(self, labels: tuple[str, ...], taus: Thresholds, *, fill: bool) -> Lesion:
@@ -239,10 +239,11 @@ class LesionSegmenter:
     def _refine(
         self, labels: tuple[str, ...], level: AnomalyLevel, passing: tuple[int, ...]
     ) -> tuple[list[Region], frozenset[int]]:
-        """Return the refined components of the passing boxes, and the indexes of the productive boxes.
+        """Return (refined components of the passing boxes, indexes of the productive boxes).
 
-        A passing box is productive if it keeps a component after pixels in closed lungs are cut. A cut can leave a box
-        without a component and so close the lung that only this box opened. So the cut repeats until no lung changes.
+        A passing box is productive if a component is left after the cut of pixels in closed lungs (see
+        :func:`algorithm.cut_closed_lungs`). A cut that leaves a box without a component can close the lung that only
+        this box opened, so the cut repeats until no lung changes.
         """
         touched = {box: level.find_components_at(box) for box in passing}
         components = [label for component_labels in touched.values() for label in component_labels]
@@ -282,7 +283,7 @@ class LesionSegmenter:
         )
 
     def _fill_effusion(self, mask: np.ndarray, labels: tuple[str, ...], productive: frozenset[int]) -> np.ndarray:
-        """Return the mask with the lowest part of each lung whose base the mask confirms before anything is added."""
+        """Add the lowest part of each lung whose base the mask confirms to the mask, and return the result."""
         area = cv2.countNonZero(mask)
         pixels_by_label = self.zones.count_pixels_by_label(self._pack_frame(mask))
         share = exact_fraction(self.rules.effusion_fill_share)
@@ -302,7 +303,7 @@ class LesionSegmenter:
 
 
 def _find_window(anomaly: np.ndarray, anatomy_mask: np.ndarray) -> tuple[slice, slice] | None:
-    """Return (rows, columns) of the smallest window of whole bytes with all mask and anomalous pixels; None if none."""
+    """Return (rows, columns) of the smallest byte-aligned window around anatomy and anomalies; None without any."""
     covered = anatomy_mask | np.packbits(anomaly > 0, axis=-1)
     rows, columns = np.flatnonzero(covered.any(axis=1)).tolist(), np.flatnonzero(covered.any(axis=0)).tolist()
     return (slice(rows[0], rows[-1] + 1), slice(columns[0] * 8, columns[-1] * 8 + 8)) if rows else None

@@ -21,7 +21,7 @@ class TauSettings(Section):
     """The five thresholds of Algorithm 1 (Table 7)."""
 
     ano: Share = key(0.10, "tau_ano: minimum grey level of an anomalous pixel, as a fraction of 255.", source=PAPER)
-    anatomy: Share = key(0.25, "tau_anatomy: minimum IoU of a box and the reported zones.", source=PAPER)
+    anatomy: Share = key(0.25, "tau_anatomy: minimum IoU of a box and the zones that the report names.", source=PAPER)
     conf: Share = key(0.20, "tau_conf: minimum confidence of a box.", source=PAPER)
     signal: Share = key(0.20, "tau_signal: minimum fraction of anomalous pixels in a box.", source=PAPER)
     size: Share = key(0.10, "tau_size: minimum IoU of a box and a lung.", source=PAPER)
@@ -51,18 +51,15 @@ def _half() -> ThresholdSetSettings:
 class GridSettings(Section):
     """Grid of all combinations of the listed threshold values. Other thresholds come from the set ``base``."""
 
-    base: str = key("default", "Threshold set whose values the grid uses where it lists none.")
+    base: str = key("default", "Threshold set that gives the values of all thresholds that the grid does not list.")
     general: dict[TauName, list[Share]] = key(
         lambda: {"ano": [0.05, 0.10, 0.15], "conf": [0.10, 0.20, 0.30]},
-        "{threshold: values to try} for all lesion types except edema; empty list: base's value.",
+        "Values to try for all lesion types except edema, {threshold: list}. An empty list means the value of `base`.",
     )
-    edema: dict[TauName, list[Share]] = key(dict, "{threshold: values to try} for edema; empty list: base's value.")
-    max_points: int = key(
-        100,
-        "Maximum number of threshold sets in a grid.",
-        unit="points",
-        ge=1,
+    edema: dict[TauName, list[Share]] = key(
+        dict, "Values to try for edema, {threshold: list}. An empty list means the value of `base`."
     )
+    max_points: int = key(100, "Maximum number of threshold sets in a grid.", unit="points", ge=1)
 
     @constraint
     def _is_meant(self) -> None:
@@ -84,7 +81,7 @@ class GridSettings(Section):
 
 
 class ThresholdsSettings(Section):
-    """Named threshold sets and a grid. Their names replace {thresholds} in the paths of results."""
+    """Named threshold sets and a grid. The name of a set replaces {thresholds} in the paths of its results."""
 
     sets: dict[ThresholdName, ThresholdSetSettings] = key(
         lambda: {"default": ThresholdSetSettings(), "half": _half()}, "Threshold sets by name (Table 7).", source=PAPER
@@ -92,12 +89,12 @@ class ThresholdsSettings(Section):
     grid: GridSettings = key(
         GridSettings, "Grid of thresholds for the recall table. `build` may name its points, such as ano0.05_conf0.1."
     )
-    build: list[str] = key(lambda: ["default"], "Threshold sets (or grid points) of the built datasets.", min_length=1)
+    build: list[str] = key(lambda: ["default"], "Threshold sets or grid points to make a dataset with.", min_length=1)
 
     @constraint
     def _names_exist(self) -> None:
         if self.grid.base not in self.sets:
-            raise ValueError(f"grid.base is {self.grid.base!r}: name one of the threshold sets {', '.join(self.sets)}")
+            raise ValueError(f"grid.base {self.grid.base!r} is no threshold set: name one of {', '.join(self.sets)}")
         clash = self.sets.keys() & self.grid_sets().keys()
         if clash:
             raise ValueError(f"the threshold set {min(clash)!r} has the name of a grid point: rename the set")
@@ -108,7 +105,7 @@ class ThresholdsSettings(Section):
             raise ValueError(f"build lists {max(self.build, key=self.build.count)!r} twice: remove one")
         for name in self.build:
             if name not in self.all_sets():
-                raise ValueError(f"build lists {name!r}: name one of the threshold sets {', '.join(self.all_sets())}")
+                raise ValueError(f"build: {name!r} is no threshold set: name one of {', '.join(self.all_sets())}")
         refuse_equal_names("the sets", self.all_sets())
 
     def grid_sets(self) -> dict[str, ThresholdSetSettings]:
@@ -132,7 +129,7 @@ class ThresholdsSettings(Section):
 
 
 class Rules(ReportLogic):
-    """Rules and constants of masks and units. The paper prints none of the constants; ours are in frame pixels."""
+    """Rules and constants of masks and positive instructions. The paper prints no constants; ours are in pixels."""
 
     min_component_px: int = 64  # Minimum area of a component
     grow_tolerance: int = 10  # Maximum difference in grey levels from a component's mean to an added pixel
@@ -141,11 +138,11 @@ class Rules(ReportLogic):
     """Fraction of the lung's height, from its base, that is added to the mask of a basal effusion."""
     ground_min_px: int = 64  # Minimum number of mask pixels in the zone of a grounded label
     ground_min_share: float = 0.05  # Minimum fraction of the mask in the zone of a grounded label
-    name_min_share: float = 0.10  # Minimum fraction of the mask in a zone whose name stands for a lobe
+    name_min_share: float = 0.10  # Minimum fraction of the mask in a zone that is named in place of its lobe
 
     @classmethod
     def from_job(cls, settings: Mapping) -> "Rules":
-        """Return the rules in the settings of a job, as stored with a masks shard."""
+        """Return the rules in the settings of a job, which are stored with each shard of masks."""
         return cls(**{field.name: settings[field.name] for field in fields(cls) if field.name in settings})
 
 
@@ -156,6 +153,6 @@ class MasksSettings(Rules):
 
 
 class SweepSettings(Rules):
-    """Settings that affect a sweep of threshold sets."""
+    """Settings that affect a sweep, which tries many threshold sets on one shard."""
 
-    sets: dict[str, ThresholdSetSettings] = key(dict, "{name: threshold set} to try, including grid points.")
+    sets: dict[str, ThresholdSetSettings] = key(dict, "Threshold sets to try, {name: set}, including grid points.")

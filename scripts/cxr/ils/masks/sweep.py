@@ -1,6 +1,7 @@
 """Count findings with grounded masks under many threshold sets in one pass over a shard (Table 8).
 
-The recall of a lesion type is the fraction of its studies with ``grounded`` > 0, including studies without zone labels.
+A mask is grounded if it confirms a zone that the report names. The recall of a lesion type is the fraction of its
+studies with a grounded mask. A study whose report names no zone cannot have one, and counts as a miss.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ SWEEP = read_columns("masks", "sweep")
 
 
 def make_sweep_rows(case: Case, sets: Mapping[str, ThresholdSet]) -> dict[str, list[dict]]:
-    """Return {threshold set: rows of the sweep table} of one image. Sets that select the same boxes share the work."""
+    """Return {threshold set: rows of the sweep table} of one image. Sets that select equal boxes share the work."""
     by_lesion: dict[str, list[Finding]] = {}
     for finding in case.findings:
         if finding.target and finding.target != CARDIOMEGALY:

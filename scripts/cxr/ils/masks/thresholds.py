@@ -22,7 +22,7 @@ def threshold_part(target: str) -> str:
 
 @cache
 def exact_fraction(share: float) -> Fraction:
-    """Return the decimal number that Python prints for ``share``; ``exact_fraction(0.1) == Fraction(1, 10)``."""
+    """Return the decimal number that Python prints for a float as an exact fraction, such as 1/10 for 0.1."""
     return Fraction(Decimal(repr(share)))
 
 

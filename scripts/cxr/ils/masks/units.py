@@ -1,6 +1,6 @@
-"""Make the units of an image: positive instructions with their mask, but without their text.
+"""Make the units of an image. A unit is a positive instruction with its mask, but still without its text.
 
-Rules with the value ``strict`` drop pairs that contradict the report, although the paper's wording allows them.
+Rules with the value ``strict`` drop units that contradict the report, although the paper's wording allows them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,8 +30,8 @@ class Unit:
     certainty: str  # definitive or tentative
     sentence_index: int | None
     location: tuple[str, ...]  # Valid locations; the heart for cardiomegaly
-    members: tuple[Outcome, ...]  # Findings that make this instruction
-    joins: tuple[Outcome, ...] = field(default=())  # Other findings whose masks in the location are added
+    members: tuple[Outcome, ...]  # Findings from which the instruction is made
+    joins: tuple[Outcome, ...] = field(default=())  # Other findings whose masks in this location are added
     mask: np.ndarray | None = None  # uint8 packed (H, W / 8); None if dropped
     inference: bool = False  # Whether the unit has a twin
     dropped: str | None = None  # Code of the reason why the unit makes no pair
@@ -39,7 +39,7 @@ class Unit:
 
     @property
     def findings(self) -> list[int]:
-        """Indexes of the members and then of the joined findings, each once."""
+        """Indexes of the findings in ``members`` and then in ``joins``, each once."""
         return list(dict.fromkeys(outcome.finding.index for outcome in (*self.members, *self.joins)))
 
     @property
@@ -59,8 +59,8 @@ class Unit:
 def make_positive_units(outcomes: Sequence[Outcome], region: Region, rules: Rules) -> list[Unit]:
     """Return the units of one image, basic units in the order of their findings, then global units by lesion type.
 
-    ``outcomes``: of all positive findings of the section that is used, in order; ``region``: function that returns
-    the union of valid locations as a packed mask. Dropped units are included, with their reason.
+    ``outcomes``: those of all positive findings of the report section that is used, in order; ``region``: function that
+    returns the union of valid locations as a packed mask. Dropped units are included, with their reason.
     """
     basics = [make_basic_unit(outcome, outcomes, region, rules) for outcome in outcomes if outcome.locations]
     if rules.one_answer == STRICT:
@@ -71,16 +71,16 @@ def make_positive_units(outcomes: Sequence[Outcome], region: Region, rules: Rule
 
 
 def list_kinds(lesion: str, rules: Rules) -> frozenset[str]:
-    """Return a lesion type and, under ``kinds`` strict, its subtypes in the hierarchy."""
+    """Return a lesion type and, if the rule ``kinds`` is strict, its subtypes in the hierarchy."""
     return frozenset((lesion, *kinds_under(lesion)) if rules.kinds == STRICT else (lesion,))
 
 
 def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Region, rules: Rules) -> Unit:
-    """Return the basic unit of a finding whose mask has a name.
+    """Return the basic unit (instruction) of a finding, whose mask must have a location to name.
 
-    Under ``joint_location`` strict the mask must include all findings of the named type and its subtypes in the named
-    location. Grounded findings add the part of their mask that lies there. If another finding may lie there but its
-    mask does not confirm the place, the unit is dropped, because no mask would be right.
+    If ``joint_location`` is strict, the mask must include all findings of the named type and its subtypes in the named
+    location. Their masks, or the parts in this location, are added. If such a finding may lie there but its mask does
+    not confirm it, the unit is dropped, because no mask would be right.
     """
     finding = outcome.finding
     names = finding.target, finding.word, finding.certainty, finding.sentence_index
@@ -104,7 +104,7 @@ def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Regio
 
 
 def merge_same_texts(units: Sequence[Unit]) -> list[Unit]:
-    """Return the units, with those of equal text merged into one, which is dropped if one of them is."""
+    """Merge the units with equal texts, and return all units. A merged unit is dropped if one of its parts was."""
     by_text: dict[tuple, list[Unit]] = {}
     for unit in units:
         by_text.setdefault((unit.word, unit.location), []).append(unit)
@@ -119,11 +119,11 @@ def merge_same_texts(units: Sequence[Unit]) -> list[Unit]:
 
 
 def mark_twins(basics: Sequence[Unit], rules: Rules) -> list[Unit]:
-    """Return the basic units, with ``inference`` set if they get a twin, a lesion-inference instruction.
+    """Return the basic units. ``inference`` is set for those that get a twin, a lesion-inference instruction.
 
     Only pneumonia, atelectasis and edema can have a twin. There is no twin if several diseases may explain a finding,
-    or if the mask has findings of several types. Under ``one_answer`` strict, all twins of a location with different
-    answers are dropped.
+    or if the mask has findings of several types. If ``one_answer`` is strict, twins of one location with different
+    answers are all dropped.
     """
     answers: dict[tuple[str, ...], set[tuple[str, bool]]] = {}
     for unit in basics:
@@ -153,9 +153,9 @@ def _twin_obstacle(unit: Unit) -> str | None:
 def make_global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> Unit | None:
     """Return the global unit of a lesion type; None if the report and the masks do not allow one.
 
-    At least one finding must have the type. All findings of the type and, under ``kinds`` strict, of its subtypes must
-    be definitive, and their masks must confirm all reported zones. For cardiomegaly, which needs a finding that is not
-    weakly hedged, the mask is the heart.
+    At least one finding must have the type. All findings of the type and, if ``kinds`` is strict, of its subtypes must
+    be definitive, and their masks must confirm all reported zones. Cardiomegaly only needs a finding that is not weakly
+    hedged, and its mask is the heart.
     """
     if lesion == CARDIOMEGALY:
         hearts = [outcome for outcome in outcomes if outcome.finding.heart and outcome.mask is not None]
@@ -167,7 +167,7 @@ def make_global_unit(lesion: str, outcomes: Sequence[Outcome], rules: Rules) -> 
         members = members or [outcome for outcome in outcomes if outcome.finding.target == lesion]
         for outcome in members:
             finding = outcome.finding
-            # A type that is one of several possible explanations is not sure, even if the finding is.
+            # a type that is one of several possible explanations is not sure, even if the finding is
             is_sure = finding.definitive and finding.target in kinds
             if not (is_sure and outcome.locations and outcome.grounded == finding.reported):
                 return None

@@ -11,7 +11,7 @@ from cxr.ils.masks.thresholds import exact_fraction
 
 
 def cached_method(method: Callable) -> Callable:
-    """Return the method with a cache of its results by arguments, kept in each object (decorator)."""
+    """Return the method with a cache of its results, by arguments, in each object. A decorator."""
     name = f"_results_of_{method.__name__}"
 
     @wraps(method)
@@ -25,7 +25,7 @@ def cached_method(method: Callable) -> Callable:
 
 
 class Zones:
-    """Anatomy masks of one image: ``packed`` uint8 (K, H, W / 8), one mask for each of the K ``labels``."""
+    """Anatomy masks of one image. ``packed``, uint8 (K, H, W / 8), has one mask for each of the K ``labels``."""
 
     def __init__(self, packed: np.ndarray, labels: Sequence[str]):
         self.packed = packed
@@ -91,7 +91,7 @@ def count_pixels(packed: np.ndarray) -> int:
 
 
 def lung_of(label: str) -> str:
-    """Return the whole lung that a zone label belongs to."""
+    """Return the lung of a zone label, such as "right lung" for "right lung base"."""
     return f"{side_of(label)} lung"
 
 
@@ -106,9 +106,9 @@ def ground_labels(
 ) -> tuple[str, ...]:
     """Return the reported zone labels that a lesion mask confirms (the grounded labels), in their order.
 
-    A label is grounded if its zone meets a productive box and contains at least ``min_px`` pixels and the fraction
-    ``min_share`` of the mask. ``pixels_by_label``: pixels of the mask in each zone; ``area``: pixels of the mask;
-    ``meets``: whether each zone meets a productive box.
+    A label is grounded if its zone meets a productive box (one that adds to the mask) and contains at least ``min_px``
+    pixels and the fraction ``min_share`` of the mask. ``pixels_by_label``: pixels of the mask in each zone; ``area``:
+    pixels of the mask; ``meets``: whether each zone meets a productive box.
     """
     share = exact_fraction(min_share)
     return tuple(
@@ -126,7 +126,7 @@ def name_locations(
     min_share: float,
     excluded_zones: Iterable[str] = (),
 ) -> list[str]:
-    """Return the valid locations that name a mask with zone ``labels``, in the order of Table 9; empty if none applies.
+    """Return the valid locations by which to name a mask with the zone ``labels``, in the order of Table 9.
 
     A lobe is no valid location. Its name is replaced by those of its zones that contain at least the fraction
     ``min_share`` of the mask and are not in ``excluded_zones``. A zone is left out if its whole lung is named.
@@ -149,7 +149,7 @@ def merge_locations(locations: Iterable[str]) -> list[str]:
 
 
 def list_possible_names(label: str) -> tuple[str, ...]:
-    """Return the valid locations that may name a zone label, which are the zones of a lobe or else the label."""
+    """Return the valid locations that may name a zone label: the zones of a lobe, or else the label itself."""
     return LOBE_ZONES.get(label, (label,))
 
 

@@ -10,19 +10,19 @@ from cxr.ils.templates import Instruction
 
 @dataclass(frozen=True)
 class Task:
-    """An instruction to reword."""
+    """An instruction to reword, as text and as parsed meaning."""
 
     text: str
     meaning: Instruction
-    existing_wordings: Collection[str] = ()  # Wordings by other personas, which must not be repeated
+    existing_wordings: Collection[str] = ()  # Wordings of other personas, which must not be repeated
 
 
 @dataclass(frozen=True)
 class Rewording:
-    """The result of an engine for a task."""
+    """The wordings that an engine gives for one :class:`Task`, or the reason why there are none."""
 
     wordings: tuple[str, ...] = ()
-    problem: str | None = None  # Why there is no usable wording
+    problem: str | None = None  # Reason why there is no usable wording
     raw: str = ""  # The unusable text of the last attempt
     attempts: int = 1
 
@@ -40,5 +40,5 @@ class Engine:
 
 
 def load_engine(options: ParaphraseOptions, execution: dict) -> Engine:
-    """Return the engine that ``options`` names; ``execution``: how to run a model. Raises UserError if unknown."""
+    """Return the engine named in ``options``; ``execution``: how to run a model. Raises UserError if it is unknown."""
     return engine_module("cxr.ils.paraphrase", options.engine).load(options, execution)

@@ -1,9 +1,9 @@
 """The paraphrase stage: collect the distinct instructions of a dataset, and reword each in the style of each persona.
 
-Both outputs are JSON Lines. The first has one line per instruction with type, word (the lesion type) and location,
-which are null for a text that is not of Table 2, as in a foreign release. The second has one line per instruction and
-persona with wordings (empty if none is usable), problem (the reason, or null), raw (the engine's last answer if it was
-unusable), attempts and made_by.
+Both outputs are JSON Lines. The first has one line per instruction with type, word (the lesion type) and location.
+These are null for a text that Table 2 does not produce, as in a release by others. The second has one line per
+instruction and persona with wordings (empty if none is usable), problem (the reason, or null), raw (the engine's last
+answer if it was unusable), attempts (their number) and made_by (engine or model).
 """
 
 import logging
@@ -46,7 +46,7 @@ def run_instructions(*, lines: Sequence[str], output: str) -> None:
 
 
 def run(*, instructions: str, wordings: str, counts_table: str, options: ParaphraseOptions, execution: dict) -> None:
-    """Write the ``wordings`` of ``instructions`` and the table of counts. Raises UserError if none is reworded."""
+    """Write the ``wordings`` of the ``instructions`` and a table of counts. Raises UserError if nothing is reworded."""
     rows = list(read_lines(instructions))
     lines = reword_all(rows, options, engine.load_engine(options, execution))
     write_lines(wordings, lines, checked=True)
@@ -59,13 +59,13 @@ def run(*, instructions: str, wordings: str, counts_table: str, options: Paraphr
     if typed_lines and not any(line["wordings"] for line in typed_lines):
         reason = Counter(line["problem"] for line in typed_lines).most_common(1)[0][0]
         first = typed_lines[0]
-        log.info("the last answer for %r: %s", first["instruction"], first["raw"][:MAX_LOGGED_LETTERS])
-        fault = f"paraphrase: none of {len(rows)} instructions could be reworded, mostly for {reason!r}"
+        log.info("paraphrase: the last answer for %r: %s", first["instruction"], first["raw"][:MAX_LOGGED_LETTERS])
+        fault = f"paraphrase: none of {len(rows)} instructions could be reworded, mostly because of {reason!r}"
         raise UserError(f"{fault}: try another model, or set paraphrase.engine to rules")
 
 
 def reword_all(rows: Sequence[dict], options: ParaphraseOptions, reword_engine: engine.Engine) -> list[dict]:
-    """Return one line per instruction and persona. The wordings of every engine are checked."""
+    """Return one output line per instruction and persona. Wordings with another meaning are replaced by the problem."""
     meaning_by_text = {
         row["instruction"]: Instruction(row["type"], row["word"], tuple(row["location"]))
         for row in rows
@@ -92,7 +92,7 @@ def reword_all(rows: Sequence[dict], options: ParaphraseOptions, reword_engine: 
 
 
 def count_rewordings(lines: Sequence[dict]) -> pl.DataFrame:
-    """Return the table ``COUNTS``: instructions with and without wordings by persona and type, and the problems."""
+    """Return the table ``COUNTS``, which counts instructions with and without wordings by persona and type."""
     groups: dict[tuple[str, str], list[dict]] = {}
     for line in lines:
         groups.setdefault((line["persona"], line["type"] or "unknown"), []).append(line)

@@ -1,4 +1,4 @@
-"""The default engine, which fills the wordings of ``resources/paraphrase/wordings.yaml`` without a model."""
+"""The default engine ``rules``, which fills in the templates of ``resources/paraphrase/wordings.yaml``."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ RESOURCE_FILES = ("paraphrase/wordings.yaml",)
 
 
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
-    """Return the engine. ``execution`` is not used."""
+    """Return the engine, which runs no model, so ``execution`` is not used."""
 
     def reword(tasks: Sequence[Task], persona: str) -> list[Rewording]:
         return [Rewording(tuple(list_wordings(task.meaning, persona)[: options.per_persona])) for task in tasks]
@@ -21,7 +21,7 @@ def load(options: ParaphraseOptions, execution: dict) -> Engine:
 
 
 def list_wordings(meant: Instruction, persona: str) -> list[str]:
-    """Return all wordings of an instruction in the style of a persona."""
+    """Return all wordings of an instruction in the style of a persona such as "layperson"."""
     persona_wordings = load_resource(RESOURCE_FILES[0])[persona]
     lesion = next(lesion for lesion in LESION_TYPES if lesion.name == meant.word)
     places, frames = persona_wordings["places"], persona_wordings[meant.type]

@@ -1,4 +1,4 @@
-"""The paper's engine: a language model rewords instructions in the style of a persona, and its wordings are checked."""
+"""The engine ``vllm``, as in the paper: a language model rewords instructions in the style of a persona."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ MAX_LETTERS = 400  # maximum number of characters of a wording, which stops a mo
 
 
 def load(options: ParaphraseOptions, execution: dict) -> Engine:
-    """Return the engine. The first request loads the model, and raises UserError if the model cannot be reached."""
+    """Return the engine. Its first request loads the model, and raises UserError if the model cannot be reached."""
     model = ModelOptions(**options.language_model)
     generate = connect_lazily(model, execution)
 
@@ -34,7 +34,7 @@ def load(options: ParaphraseOptions, execution: dict) -> Engine:
 
 
 def make_question(task: Task, persona: str, number: int) -> Question:
-    """Return the model's question that asks for ``number`` wordings of an instruction in the style of a persona."""
+    """Return the question that asks the model for ``number`` wordings of an instruction in the style of a persona."""
     prompt = load_resource(RESOURCE_FILES[0])
     places = [" / ".join(list_place_names(location)) for location in task.meaning.location]
     slots = {"persona": prompt["personas"][persona], "instruction": task.text, "number": str(number)}

@@ -25,7 +25,7 @@ class UnusableWording(ValueError):
 
 @cache
 def _patterns() -> SimpleNamespace:
-    """Return the vocabulary: ``lesions`` and ``places`` as {term: meaning}, and its lists of words as patterns."""
+    """Return the vocabulary: ``lesions`` and ``places``, both {term: meaning}, and its lists of words as patterns."""
     vocabulary = load_resource(RESOURCE_FILES[0])
     lesions = {term: lesion.name for lesion in LESION_TYPES for term in lesion.synonyms}
     places = {
@@ -59,23 +59,23 @@ def _any_of(terms: dict) -> re.Pattern:
 
 
 def list_lesion_names(lesion: str) -> list[str]:
-    """Return the terms of the vocabulary for a lesion type."""
+    """Return all terms for a lesion type, such as "cardiac enlargement" for cardiomegaly."""
     return [name for name, meaning in _patterns().lesions.items() if meaning == lesion]
 
 
 def list_place_names(location: str) -> list[str]:
-    """Return the terms of the vocabulary for a valid location."""
+    """Return all terms for a valid location, such as "bottom of the right lung" for the right lung base."""
     side, _, level = location.partition(" ")
     return [term.format(side=side) for term in load_resource(RESOURCE_FILES[0])["places"][level]]
 
 
 def parse_wording(text: str) -> Instruction:
-    """Return the meaning of a wording. Raises :class:`UnusableWording` if the text is not understood."""
+    """Return the meaning of a wording. Raises :class:`UnusableWording`, with the reason, if it has no clear meaning."""
     words = _patterns()
     if len(text) > words.longest:
-        raise UnusableWording("longer than any instruction")
+        raise UnusableWording("is longer than any instruction")
     if words.strange.search(text):
-        raise UnusableWording("a character that no instruction holds")
+        raise UnusableWording("contains a character that is not allowed")
     remaining_text = " ".join(text.lower().split())
     lesions = {words.lesions[term] for term in words.lesion.findall(remaining_text)}
     if len(lesions) != 1:
@@ -85,33 +85,33 @@ def parse_wording(text: str) -> Instruction:
     locations = [location for term in words.place.findall(remaining_text) for location in words.places[term]]
     remaining_text = words.place.sub(" ~ ", remaining_text)
     if words.left_over.search(remaining_text):
-        raise UnusableWording("a word that changes the meaning")
+        raise UnusableWording("contains a word that changes the meaning")
     if not words.asks.search(remaining_text):
         raise UnusableWording("asks for no mask")
     asks_for_type = words.types.search(remaining_text) is not None
     if locations and lesion == CARDIOMEGALY:
-        raise UnusableWording("names a place of the heart")
+        raise UnusableWording("names a location of cardiomegaly")
     if asks_for_type and not (locations and lesion == OPACITY):
-        raise UnusableWording("asks for the type of a lesion without one")
+        raise UnusableWording("asks for a type, but not of an opacity with a location")
     instruction_type = INFERENCE if asks_for_type else BASIC if locations else GLOBAL
     return Instruction(instruction_type, lesion, tuple(in_table_order(set(locations))))
 
 
 def find_meaning_problem(text: str, meant: Instruction) -> str | None:
-    """Return the reason why a wording does not mean the same as an instruction; None if it does."""
+    """Return the reason why a wording does not have the meaning ``meant``; None if it has."""
     try:
         parsed_wording = parse_wording(text)
     except UnusableWording as reason:
         return str(reason)
     if parsed_wording.word != meant.word:
-        return "another lesion type"
+        return "names another lesion type"
     if parsed_wording.type != meant.type:
-        return "another type of instruction"
-    return "other places" if parsed_wording.location != meant.location else None
+        return "is another type of instruction"
+    return "names other locations" if parsed_wording.location != meant.location else None
 
 
 def find_problem(wordings: Sequence[str], task: Task) -> str | None:
-    """Return the number and problem of the first unusable wording of a task as text; None if all are usable."""
+    """Return the number of the first unusable wording and its problem, as one text; None if all are usable."""
     plain_texts = {_normalise(text) for text in (task.text, *task.existing_wordings)}
     for number, text in enumerate(wordings, 1):
         if _normalise(text) in plain_texts:

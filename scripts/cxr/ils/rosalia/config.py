@@ -1,4 +1,4 @@
-"""Configuration of the model, the sizes of LLaVA and SAM, in the file config.json."""
+"""Configuration of the model (the sizes of LLaVA and SAM), and its file config.json."""
 
 import json
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class RosaliaConfig:
 
     @property
     def image_id(self) -> int:
-        """Id of the image token. The input has this token once per image feature, and it has no row of embeddings."""
+        """Id of the image token, which the input has once per image feature. The embedding has no row for it."""
         return self.llava.image_token_index
 
     @property
@@ -40,7 +40,7 @@ CLIP_L14 = CLIPVisionConfig(
 
 
 def write_config(folder: str | Path, config: RosaliaConfig) -> None:
-    """Write config.json of a model into a folder."""
+    """Write the configuration of a model into a folder, as config.json."""
     parts = {"llava": config.llava.to_dict(), "sam": config.sam.to_dict()}
     for part in parts.values():
         part.pop("transformers_version", None)
@@ -48,7 +48,7 @@ def write_config(folder: str | Path, config: RosaliaConfig) -> None:
 
 
 def read_config(folder: str | Path) -> RosaliaConfig:
-    """Return the configuration in a folder's config.json. Raises UserError if it is missing, damaged or foreign."""
+    """Return the configuration in a folder's config.json. Raises UserError if the file is missing or invalid."""
     path, kinds = Path(folder) / CONFIG, (KeyError, TypeError, AttributeError, StrictDataclassError)
     with refuse_unreadable(path, f"{path} is missing or damaged", "make the model again", *kinds):
         values = json.loads(path.read_text(encoding="utf-8"))

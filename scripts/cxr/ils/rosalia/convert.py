@@ -23,9 +23,9 @@ from cxr.segmentation.published import SAM_TABLE, infer_sam_config, make_renamer
 
 SAM_PREFIX = "model.visual_model."  # prefix of SAM's own names in LISA's checkpoints
 CLIP_PREFIX = "model.vision_tower.vision_tower."
-"""Prefix of CLIP's own names. The published models lack the weights of CLIP."""
+"""Prefix of CLIP's own names in LISA's checkpoints. The published models lack the weights of CLIP."""
 CLIP_LAYER = "mm_vision_select_layer"
-"""Key in a published config.json of the CLIP layer whose hidden states the language model receives, such as -2."""
+"""Key of a published config.json for the CLIP layer whose states the language model receives, such as -2."""
 TABLE: tuple[tuple[str, str], ...] = (
     ("lm_head.*", "llava.lm_head.*"),
     ("model.embed_tokens.*", "llava.model.language_model.embed_tokens.*"),
@@ -44,11 +44,11 @@ IGNORED_TENSORS = re.compile(
 )
 """Names of the ignored tensors, which are computed from others or belong to CLIP's text encoder."""
 our_name, published_name = make_renamers(TABLE)
-"""Functions that translate a published name to ours (None if unknown), and ours to the published name (or KeyError)."""
+"""Functions that map a published name to ours (None if unknown), and ours to the published name (or KeyError)."""
 
 
 def read_llama_config(folder: str | Path, vocabulary: int) -> LlamaConfig:
-    """Return the language model's sizes in a published config.json. Raises UserError if its ``vocabulary`` differs."""
+    """Return the language model's sizes in a config.json. Raises UserError unless it states ``vocabulary`` tokens."""
     required_names = (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps",
     )  # fmt: skip
@@ -90,20 +90,20 @@ def to_ours(
     dtype: torch.dtype = torch.bfloat16,
     shard_bytes: int = 5 * 10**9,
 ) -> RosaliaConfig:
-    """Write the published checkpoint in the folder ``source`` in our layout into ``target``; return its configuration.
+    """Convert the published checkpoint in the folder ``source`` to our layout in ``target``; return its configuration.
 
     ``seg_id``, ``image_id``: ids of [SEG] and of the image token. ``clip``: folder of openai/clip-vit-large-patch14,
     read only if the checkpoint lacks CLIP's weights. ``sam``: sizes of SAM, by default inferred from the weights.
-    Raises UserError if a tensor or file is missing, unexpected, damaged or of another shape.
+    Raises UserError if a tensor or file is missing, unexpected or damaged, or if a tensor has another shape.
     """
     with WeightFiles(source) as weights:
         file_name_by_ours = _match_names(weights, source, "")
         words = file_name_by_ours.get("llava.model.language_model.embed_tokens.weight")
         if words is None:
-            raise UserError(f"{source} holds no weights of LISA (model.embed_tokens.weight is missing): download it")
+            raise UserError(f"{source} holds no weights of LISA (model.embed_tokens.weight is missing): download them")
         rows = weights.shapes[words][0]
         if not 0 <= seg_id < rows:
-            raise UserError(f"{source} has {rows} tokens, but [SEG] has the id {seg_id}: use the tokenizer beside it")
+            raise UserError(f"{source} has {rows} tokens, but [SEG] has the id {seg_id}: use that folder's tokenizer")
         llava = LlavaConfig(
             vision_config=clip_config,
             text_config=read_llama_config(source, rows),
@@ -124,7 +124,7 @@ def to_ours(
             actual = {published_name(name): shape for name, shape in file_shapes.items()}
             expected = {published_name(name): shape for name, shape in expected_shapes.items()}
             if fault := describe_misfit(expected, actual):
-                raise UserError(f"{source} holds the weights of another model ({fault}): download the published one")
+                raise UserError(f"{source} holds the weights of another model ({fault}): download the published model")
             kinds = {name: (shape, dtype) for name, shape in expected_shapes.items()}
             write_shards(target, kinds, lambda name: tensor_sources[name][0].get(tensor_sources[name][1]), shard_bytes)
     write_config(target, config)
@@ -132,7 +132,7 @@ def to_ours(
 
 
 def _match_names(weights: WeightFiles, source: object, prefix: str) -> dict[str, str]:
-    """Return {our name: name in the files} of all but ignored tensors. Raises UserError for an unknown name."""
+    """Return {our name: name in the files} of all tensors except ignored ones. Raises UserError for an unknown name."""
     file_name_by_ours = {}
     for name in weights.shapes:
         if IGNORED_TENSORS.fullmatch(name):
@@ -158,7 +158,7 @@ def to_published(
     dtype: torch.dtype = torch.bfloat16,
     shard_bytes: int = 5 * 10**9,
 ) -> None:
-    """Write the model in the folder ``source`` in the published layout (safetensors) into ``target``.
+    """Convert the model in the folder ``source`` to the published layout (safetensors) in the folder ``target``.
 
     ``base``: folder of the published model from which the model was made, whose config.json is copied. Without it a
     config.json with the model's sizes is written. ``with_clip``: whether to write CLIP's weights, which published
@@ -171,7 +171,7 @@ def to_published(
     names = {published_name(name): name for name in shapes if with_clip or ".vision_tower." not in name}
     with WeightFiles(source) as weights:
         if fault := describe_misfit(shapes, weights.shapes):
-            raise UserError(f"{source} holds the weights of another model ({fault}): make it again")
+            raise UserError(f"{source} holds the weights of another model ({fault}): make the model again")
         kinds = {theirs: (weights.shapes[ours], dtype) for theirs, ours in names.items()}
         # transformers 4.31 stores the rotary frequencies among the weights
         places = torch.arange(0, rope.head_dim, 2, dtype=torch.int64).float()
@@ -187,7 +187,7 @@ def to_published(
 
 
 def make_published_config(config: RosaliaConfig) -> dict:
-    """Return the content of a published config.json, which has LLaMA's and LLaVA's keys, for a configuration."""
+    """Return the content of config.json in the published layout, which has LLaMA's and LLaVA's keys."""
     text, vision = config.llava.text_config, config.llava.vision_config
     names = (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
@@ -203,7 +203,7 @@ def make_published_config(config: RosaliaConfig) -> dict:
 
 
 def to_sam(model: str | Path, sam: str | Path) -> None:
-    """Write SAM of the model in the folder ``model`` to the file ``sam``, float32 safetensors with SAM's own names.
+    """Write the SAM of the model in the folder ``model`` to the file ``sam``, float32 safetensors with SAM's names.
 
     :func:`reset_mask_branch` and SAM's published code can read the file. Raises UserError if the model is missing or
     damaged, or if its shapes contradict its config.json.
@@ -212,7 +212,7 @@ def to_sam(model: str | Path, sam: str | Path) -> None:
     names = {_sam_name(name): name for name in shapes if name.startswith("sam.")}
     with WeightFiles(model) as weights:
         if fault := describe_misfit(shapes, weights.shapes):
-            raise UserError(f"{model} holds the weights of another model ({fault}): make it again")
+            raise UserError(f"{model} holds the weights of another model ({fault}): make the model again")
         kinds = {theirs: (shapes[ours], torch.float32) for theirs, ours in sorted(names.items())}
         write_weight_file(sam, kinds, lambda name: weights.get(names[name]))
 

@@ -11,13 +11,13 @@ CHECK_INTERVALS = {"cpu": 1, "cuda": 4}  # tokens between two checks for ended a
 
 
 class PrefixCache(Cache):
-    """Cache of the keys and values of shared prefixes and, if ``is_growing``, of later tokens."""
+    """Key-value cache that stores the shared prefixes of prompts and, if ``is_growing``, also the later tokens."""
 
     def __init__(self, layers: int, is_growing: bool):
         super().__init__(layers=[DynamicLayer() if is_growing else _PrefixLayer() for _ in range(layers)])
 
     def end_prefixes(self, group: torch.Tensor) -> None:
-        """End the prefixes. Later row i of B rows continues the prefix ``group[i]``, int64 (B,)."""
+        """End the prefixes. From then on, row i of the B prompts continues the prefix ``group[i]``, int64 (B,)."""
         for layer in self.layers:
             if isinstance(layer, _PrefixLayer):
                 layer.group = group
@@ -26,14 +26,14 @@ class PrefixCache(Cache):
 
 
 class _PrefixLayer(DynamicLayer):
-    """Cache of the keys and values of prefixes alone, (prefixes, heads, tokens, channels)."""
+    """One layer of a cache that stores only prefixes. Keys and values are (prefixes, heads, tokens, channels)."""
 
     group: torch.Tensor | None = None
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the (keys, values) of all tokens so far, and store those of prefixes."""
+        """Return the (keys, values) of all tokens so far. New ones are stored only until the prefixes end."""
         if self.group is None:
             return super().update(key_states, value_states)
         keys, values = self.keys[self.group], self.values[self.group]
@@ -42,7 +42,7 @@ class _PrefixLayer(DynamicLayer):
 
 @dataclass(frozen=True)
 class PromptState:
-    """State after the language model has read B prompts."""
+    """State of the language model after it has read B prompts."""
 
     last_hidden: torch.Tensor  # Hidden states of the prompts' last tokens (B, H)
     cache: PrefixCache
@@ -57,8 +57,8 @@ def generate_greedily(
 ) -> tuple[list[list[int]], torch.Tensor]:  # fmt: skip
     """Return (token ids of each answer, with the end token if generated; hidden states (B, T, H) that predicted them).
 
-    ``model``: language model; ``head``: states to logits; ``words``: token ids to embeddings; ``end``: id of the end
-    token; ``max_tokens``: limit per answer; ``check_interval``: tokens between two checks, which drop ended answers.
+    ``head`` turns states into logits, and ``words`` turns token ids into embeddings. ``prompted``: state to start from;
+    ``end``: id of the end token. Answers that have ended are dropped after every ``check_interval`` tokens.
     """
     hidden, attention_mask = prompted.last_hidden, prompted.attention_mask
     rows = torch.arange(len(hidden), device=hidden.device)  # unfinished answers

@@ -1,4 +1,4 @@
-"""A small ROSALIA for a CPU, and the base, its trained weights in resources/rosalia (made by train.py there)."""
+"""A small ROSALIA for a CPU. The base is this model with the weights in resources/rosalia, made by train.py there."""
 
 from collections.abc import Iterable
 
@@ -22,7 +22,7 @@ WINDOW = 7
 
 
 def make_lite_configs(sizes: LiteSizes, tokens: Tokens) -> tuple[LlavaConfig, SamConfig]:
-    """Return the configurations (of LLaVA, of SAM) for the sizes."""
+    """Return (configuration of LLaVA, configuration of SAM) of the small model."""
     heads, hidden = sizes.width // HEAD_SIZE, sizes.hidden
     vision = CLIPVisionConfig(
         hidden_size=hidden, intermediate_size=4 * hidden, num_hidden_layers=CLIP_LAYERS,
@@ -46,10 +46,10 @@ def make_lite_configs(sizes: LiteSizes, tokens: Tokens) -> tuple[LlavaConfig, Sa
 
 
 def make_lite(sizes: LiteSizes, tokens: Tokens, seed: int) -> Rosalia:
-    """Return the model with random weights that depend only on the seed.
+    """Return the small model with random weights that depend only on the seed.
 
-    SAM is initialised as in its published code. The initial weights of transformers are near zero, with high-frequency
-    positions, and cannot be trained.
+    SAM is initialised as in its published code. With the initial weights of transformers, which are near zero and have
+    high-frequency positions, it does not learn.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stable_hash("lite", seed) % 2**63)
@@ -66,16 +66,16 @@ RESOURCE_FILES = ("rosalia/model.safetensors", "rosalia/config.json", "rosalia/t
                   "rosalia/tokenizer_config.json")  # fmt: skip
 FOLDER = RESOURCES / "rosalia"
 TENSORS_BY_TOKEN = ("llava.model.language_model.embed_tokens.weight", "llava.lm_head.weight")
-"""Names of the tensors that have one row per token."""
+"""Names of the tensors that have one row per token of the vocabulary."""
 
 
 def load_base() -> tuple[Rosalia, Tokens]:
-    """Return (model, tokenizer) of the base in float32."""
+    """Return (model, tokenizer) of the base, which has the weights in resources/rosalia, in float32."""
     return Rosalia.from_pretrained(FOLDER), Tokens.load(FOLDER)
 
 
 def extend_base(sizes: LiteSizes, texts: Iterable[str], seed: int) -> tuple[Rosalia, Tokens]:
-    """Return (model, tokenizer) of the base in float32, extended by the new words of ``texts`` with random rows."""
+    """Return (model, tokenizer) of the base in float32. New words in ``texts`` become tokens with random weights."""
     base_vocabulary = Tokens.load(FOLDER).tokenizer.get_vocab()
     tokens = Tokens.prepare(make_word_tokenizer(texts, base_vocabulary))
     model = make_lite(sizes, tokens, seed)

@@ -21,7 +21,7 @@ from cxr.segmentation.encoder_cache import DiskCache
 from cxr.segmentation.head import build_projection, build_sam, decode_masks, forget_dtypes, make_empty, resize_to_frames
 
 SAM_IMAGES = 4
-"""Images per pass of SAM's encoder, which takes much memory, if ``compute.batches`` gives no number."""
+"""Default number of images per pass of SAM's encoder, which takes much memory (setting ``compute.batches``)."""
 
 
 def sam_batch(compute: Mapping) -> int:
@@ -92,11 +92,11 @@ class Rosalia(nn.Module):
     def from_pretrained(
         cls, folder: str | Path, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
     ) -> "Rosalia":
-        """Read a model that :meth:`save_pretrained` wrote, tensor by tensor onto ``device``. Raises UserError."""
+        """Read a model that :meth:`save_pretrained` wrote. Raises UserError if a file is missing or damaged."""
         config = read_config(folder)
         model = make_empty(lambda: cls(config), dtype)
         filled = model.state_dict().keys()
-        for prefix, module in model.named_modules():  # allocate tensors, but keep buffers that no file has (positions)
+        for prefix, module in model.named_modules():  # allocate tensors; buffers that no file has stay (positions)
             for name, parameter in module.named_parameters(recurse=False):
                 setattr(module, name, nn.Parameter(torch.empty_like(parameter, device=device), parameter.requires_grad))
             for name, buffer in module.named_buffers(recurse=False):
@@ -107,7 +107,7 @@ class Rosalia(nn.Module):
         return model.eval()
 
     def save_pretrained(self, folder: str | Path, shard_bytes: int = 5 * 10**9) -> None:
-        """Write config.json and safetensors files of at most ``shard_bytes``, unless one tensor is larger."""
+        """Write config.json and safetensors files of at most ``shard_bytes`` (or one tensor) each into a folder."""
         tensors = self.state_dict()
         kinds = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
         write_shards(folder, kinds, tensors.__getitem__, shard_bytes)
@@ -148,7 +148,7 @@ class Rosalia(nn.Module):
         return encode(pixels) if cache is None else cache.get(batch.views, pixels, encode)
 
     def frozen_encoder_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return {encoder: shape of its output for one image} of the encoders without trained weights."""
+        """Return {encoder: shape of its output for one image} for the encoders whose weights are not trained."""
         vision, sam = self.config.llava.vision_config, self.config.sam.vision_config
         side, patches = sam.image_size // sam.patch_size, (vision.image_size // vision.patch_size) ** 2
         encoders = {
@@ -170,9 +170,9 @@ class Rosalia(nn.Module):
             return torch.cat([encoder(each).last_hidden_state for each in some])
 
     def forward(self, batch: Batch, views: Views | None = None, all_logits: bool = False) -> Output:
-        """Return the output for prompts with answers, with a mask for each [SEG]; ``all_logits``: fill ``logits``."""
+        """Return the output for prompts with answers, with a mask per [SEG]; ``all_logits``: also return ``logits``."""
         views = views or self.encode(batch)
-        # needs no attention mask, because causal attention hides padding at the end, and is faster without
+        # no attention mask: causal attention hides padding at the end anyway, and is faster without one
         model = self.llava.model.language_model
         hidden = model(inputs_embeds=self._embed_batch(batch, views), use_cache=False).last_hidden_state
         learnt = batch.labels[:, 1:] != IGNORED
@@ -215,7 +215,7 @@ class Rosalia(nn.Module):
     def generate(
         self, batch: Batch, max_new_tokens: int, views: Views | None = None, every: int | None = None
     ) -> Generated:
-        """Return greedily generated answers and their masks; ``every``: tokens between two checks for ended answers."""
+        """Return greedily generated answers with their masks; ``every``: tokens between checks for ended answers."""
         views = views or self.encode(batch)
         prompted = self._read_prompts(batch, views, max_new_tokens)
         ids, states = generate_greedily(
@@ -244,7 +244,7 @@ class Rosalia(nn.Module):
     def _read_prompts(self, batch: Batch, views: Views, room: int) -> PromptState:
         """Return the model's state after it has read the prompts. The common prefix of an image's prompts is read once.
 
-        ``room``: number of tokens to generate afterwards. With 0 only prefixes that prompts share are cached.
+        ``room``: number of tokens to generate afterwards. If it is 0, only prefixes that prompts share are cached.
         """
         model = self.llava.model.language_model
         words, lengths = self._embed_batch(batch, views), batch.attention.sum(1)
@@ -257,7 +257,6 @@ class Rosalia(nn.Module):
         if not room and groups == len(words):
             hidden = model(inputs_embeds=words, use_cache=False).last_hidden_state
             return PromptState(hidden[rows, lengths - 1], cache, lengths, None)
-        # the first sample of each group
         first = rows.new_full((groups,), len(group)).scatter_reduce(0, group, rows, "amin")
         model(inputs_embeds=words[first, :shared], past_key_values=cache, use_cache=True)
         cache.end_prefixes(group)

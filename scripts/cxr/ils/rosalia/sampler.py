@@ -11,7 +11,7 @@ from cxr.base.seeds import stable_hash
 
 
 class Draw(NamedTuple):
-    """A pair as drawn for training."""
+    """One use of a pair in training: which pair, and how its image and its text are varied."""
 
     row: int  # Row of the pair in the file
     equalised: bool  # Whether the image's histogram is equalised
@@ -41,7 +41,7 @@ class PairSampler(Sampler[list[Draw]]):
         rank: int = 0,
         world: int = 1,
     ):
-        """``positive``: polarity of the lines in the file ``where``, bool (N,); ``reword``: whether wordings vary."""
+        """``positive``: whether each pair of the file ``where`` is positive, bool (N,); ``reword``: vary wordings."""
         self.positives, self.negatives = np.flatnonzero(positive), np.flatnonzero(~positive)
         for name, rows in (("positive", self.positives), ("negative", self.negatives)):
             if not len(rows):
@@ -65,7 +65,7 @@ class PairSampler(Sampler[list[Draw]]):
         return self.count_batches() - self.first
 
     def draw_order(self, epoch: int) -> list[Draw]:
-        """Return all draws of an epoch, for all processes, in order."""
+        """Return the draws of an epoch for all processes, in order."""
         generator = np.random.Generator(np.random.PCG64(stable_hash(self.seed, "draws", epoch)))
         count = len(self.positives)
         negatives = self.negatives if self.balance == "all" else generator.choice(self.negatives, count)

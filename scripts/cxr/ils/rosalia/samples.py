@@ -3,10 +3,10 @@
 The setting ``fit`` says how an image that is not square, its mask and the prediction become square:
 
 * ``pad``: a black border is added to the image. If the masks are square, the image lies in the centre of its square.
-  If they have the image's shape, image and mask are padded at the right and bottom.
+  If the masks have the image's shape, image and mask are padded at the right and bottom.
 * ``stretch``: the sides of image and mask are scaled to equal lengths.
 * ``published``: image and mask are padded, but the prediction is cropped to the image and stretched to the square, as
-  in the authors' code. Masks that are stretched frames, as in the authors' later code, need this value.
+  in the authors' code. Masks of stretched images, as in the authors' later code, need this value.
 """
 
 import signal
@@ -33,7 +33,7 @@ from cxr.segmentation.images import equalise, make_mask_target, normalise_levels
 
 @dataclass(frozen=True)
 class PairOptions:
-    """Options by which pairs are prepared as model inputs. Sides are in pixels."""
+    """Options for the preparation of pairs as model inputs. Sides are in pixels."""
 
     conversation: str  # Name of LISA's conversation template
     max_length: int  # Maximum number of tokens with the answer
@@ -49,7 +49,7 @@ class PairOptions:
     def for_model(
         cls, config: RosaliaConfig, wording: PromptSettings, *, target: int | None = None, answers: bool, equalise: bool
     ) -> "PairOptions":
-        """Return the options for a model with a configuration; ``target``: by default the side of SAM's input."""
+        """Return the options for a model with this configuration. ``target`` is by default the side of SAM's input."""
         vision, side = config.llava.vision_config, config.sam.vision_config.image_size
         sizes = {"features": (vision.image_size // vision.patch_size) ** 2, "sam_side": side}
         sizes |= {"clip_side": vision.image_size, "target": side if target is None else target}
@@ -89,7 +89,7 @@ class Batch:
     """A batch of B samples of I different images. The texts are padded at the right."""
 
     input_ids: torch.Tensor  # int64 (B, L)
-    attention: torch.Tensor  # int64 (B, L), 0 at padding, whose id unknown words have too
+    attention: torch.Tensor  # int64 (B, L), 0 at padding, which shares its id with unknown words
     labels: torch.Tensor  # int64 (B, L)
     images: torch.Tensor  # uint8 (I, S, S), which :meth:`to` normalises to (I, 3, S, S)
     clip: torch.Tensor  # (I, 3, c, c)
@@ -147,7 +147,7 @@ def make_sample(
     pair_id: str,
     image_id: str,
 ) -> Sample:
-    """Return the sample of an instruction about an image. ``answer`` is None if the model is to answer."""
+    """Return the sample of an instruction about an image. ``answer`` is None if the model shall answer itself."""
     texts = tokens.encode(instruction, answer, options.conversation, options.features, options.max_length)
     resized = pixels.content_shape if options.fit == "published" else (options.sam_side, options.sam_side)
     return Sample(pair_id, image_id, equalised, *texts, *pixels, mask, resized, (options.target, options.target))
@@ -157,11 +157,11 @@ NO_FRAME = "no_frame"  # fault of a pair whose image is missing, in inference
 
 
 class Pairs(Dataset):
-    """The pairs of a JSONL file ``lines`` with images and masks, as samples by row or by :class:`Draw`.
+    """The pairs of the JSONL file ``lines`` as samples with image and mask. The index is a row or a :class:`Draw`.
 
     Images come from ``pictures`` or else from the shards ``frames``. Without ``masks`` samples have no masks.
     ``wording`` selects the text of an instruction, by default the plain text. With masks, the constructor raises
-    UserError if the mask or image of a pair is missing; without masks, only reading the pair does.
+    UserError if the mask or image of a pair is missing. Without masks, only reading that pair raises it.
     """
 
     def __init__(
@@ -189,14 +189,14 @@ class Pairs(Dataset):
             line = self.lines[row]
             if line["mask_id"] not in self.masks:
                 raise UserError(
-                    f"{self.lines.path}: the mask {line['mask_id']} of the pair {line['pair_id']} is not among "
+                    f"{self.lines.path}: the mask {line['mask_id']} of the pair {line['pair_id']} is not in "
                     f"{self.masks.name}: give the masks of the same threshold set"
                 )
         if missing:
             line = self.lines[int(np.flatnonzero(np.isin(self.lines.image, list(missing)))[0])]
             raise UserError(
-                f"{self.lines.path}: the image {line['image_id']} of the pair {line['pair_id']} is not among "
-                f"{self.pictures.name} ({len(missing)} of {len(self.lines.images)} images are missing): add it"
+                f"{self.lines.path}: the image {line['image_id']} of the pair {line['pair_id']} is not in "
+                f"{self.pictures.name} ({len(missing)} of {len(self.lines.images)} images are missing): add them"
             )
 
     def __len__(self) -> int:
@@ -238,7 +238,7 @@ class Pairs(Dataset):
 
 
 def collate(samples: list[Sample], pad_id: int) -> Batch:
-    """Return the batch of samples, with one image per view; ``pad_id``: token id of padding."""
+    """Return samples as a batch, with one image per :attr:`Sample.view`; ``pad_id``: token id of padding."""
     first_by_view = {sample.view: sample for sample in reversed(samples)}
     views = list(dict.fromkeys(sample.view for sample in samples))
     firsts = [first_by_view[view] for view in views]
@@ -266,7 +266,7 @@ def _mask_tensor(sample: Sample) -> torch.Tensor:
 
 
 def make_loader(pairs: Pairs, batches: PairSampler | list[list[int]], workers: int, *, pin: bool = False) -> DataLoader:
-    """Return a loader of ``batches``, given by a sampler or as lists of rows; iterate by :func:`unwrap_errors`."""
+    """Return a loader of ``batches``, a sampler or lists of rows. Iterate over it by :func:`unwrap_errors`."""
     # in forked workers, OpenCV would wait forever for threads of the parent process
     cv2.setNumThreads(1)
     how = {"collate_fn": partial(collate, pad_id=pairs.tokens.pad), "num_workers": workers, "pin_memory": pin}

@@ -16,7 +16,7 @@ from cxr.base.seeds import stable_hash
 from cxr.base.tables import read_lines, read_table
 
 FIELDS = {"pair_id": str, "image_id": str, "instruction": str, "answer": str, "seg": bool, "mask_id": str | None}
-"""{field that is read from the line of a pair: its type}."""
+"""{field of a pair's line that is read: its type}."""
 GREY_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")  # Pillow's modes with at most eight bits per channel
 
 
@@ -37,7 +37,7 @@ class _PerProcess:
 
 
 class PairLines(_PerProcess):
-    """The N pairs of a JSONL file by row, read on demand. In memory are 17 bytes per pair and the ids of the images.
+    """The N pairs of a JSONL file by row, read on demand. Only 17 bytes per pair and the image ids are in memory.
 
     ``positive``: polarity of each pair, bool (N,); ``image``: index of each pair's image in ``images``, int32 (N,).
     Raises UserError for a missing or empty file, and for a line that is not JSON, lacks a field or repeats a pair id.
@@ -47,7 +47,7 @@ class PairLines(_PerProcess):
         super().__init__()
         self.path = Path(path)
         offsets, positive, image, numbers, pair_ids = [0], [], [], {}, set()
-        remedy = "run snakemake dataset, or correct it"
+        remedy = "run snakemake dataset, or correct the file"
         with refuse_unreadable(path, f"{path} cannot be read", remedy), open(self.path, "rb") as file:
             for number, text in enumerate(file, 1):
                 line = self._parsed(text, number)
@@ -103,7 +103,7 @@ class ImageSource(Protocol):
 
 
 class ShardFrames(_PerProcess):
-    """The frames in the given shards, uint8 (H, W)."""
+    """The frames in the shards ``paths``, uint8 (H, W)."""
 
     field, key = "image", "image_id"
 
@@ -129,7 +129,7 @@ class ShardFrames(_PerProcess):
 
 
 class ShardMasks(ShardFrames):
-    """The masks in the given shards, bool (H, W)."""
+    """The masks in the shards ``paths``, bool (H, W)."""
 
     field, key = "mask", "mask_id"
 
@@ -140,10 +140,7 @@ class ShardMasks(ShardFrames):
 
 
 class ImageTable:
-    """The 8-bit images that a table (image_id, path) names, with paths relative to the table's folder.
-
-    Raises UserError if a column is missing.
-    """
+    """The 8-bit images in a table (image_id, path relative to its folder). Raises UserError if a column is missing."""
 
     def __init__(self, path: str | Path):
         self.name = str(path)
@@ -164,7 +161,7 @@ class ImageTable:
             with Image.open(path) as image:
                 image.load()
                 if image.mode not in GREY_MODES:
-                    raise UserError(f"{path} has more than eight bits per channel ({image.mode}): convert it")
+                    raise UserError(f"{path} has more than eight bits per channel ({image.mode}): convert it to 8 bits")
                 return np.array(image.convert("L"))
         except (OSError, UnidentifiedImageError, SyntaxError) as error:
             if broken_part(error):
@@ -173,7 +170,7 @@ class ImageTable:
 
 
 def open_image_source(frames: list[str] | list[Path] | None, pictures: str | Path | None) -> ImageSource:
-    """Return the images that the table ``pictures`` names if it is given, else those of the shards ``frames``."""
+    """Return the images in the table ``pictures`` if there is one, else those in the shards ``frames``."""
     return ImageTable(pictures) if pictures else ShardFrames(frames or [])
 
 
@@ -201,7 +198,7 @@ class RandomWording:
 
 
 class PersonaWording:
-    """Choice of one of a persona's wordings, which depends only on the seed, the pair and the persona."""
+    """Choice of one of a persona's wordings by the seed, the pair and the persona."""
 
     def __init__(self, path: str | Path, persona: str, seed: int):
         """``path``: file of wordings from the paraphrase stage."""

@@ -42,7 +42,7 @@ _RESERVED = (*_MARKS, BEGIN, UNKNOWN)
 
 
 def write_prompt(instruction: str, answer: str | None, conversation: str) -> str:
-    """Return the prompt of an instruction with its answer, or up to it if ``answer`` is None (authors' code)."""
+    """Return the prompt of an instruction with its answer, or up to the answer if it is None (authors' code)."""
     user_message = f"{IMAGE_START}{IMAGE}{IMAGE_END}\n{instruction}"
     if conversation == "llava_v1":
         text = f"{SYSTEMS[conversation]} USER: {user_message} ASSISTANT:"
@@ -54,7 +54,7 @@ def write_prompt(instruction: str, answer: str | None, conversation: str) -> str
 
 
 def extract_answer(text: str) -> str:
-    """Return the answer in a decoded prompt with answer, or in an answer alone, cleaned as in LISA's evaluation."""
+    """Return the answer in a decoded text, with or without its prompt, cleaned as in LISA's evaluation."""
     plain = text.replace("\n", "").replace("  ", " ")
     for mark in ANSWER_AFTER.values():
         plain = plain.rpartition(mark)[2]
@@ -63,7 +63,7 @@ def extract_answer(text: str) -> str:
 
 @dataclass(frozen=True)
 class Tokens:
-    """A tokenizer and its ids of [SEG], of the image token, and of padding, beginning and end of a text."""
+    """A tokenizer and its ids for [SEG], the image token, padding, and the beginning and end of a text."""
 
     tokenizer: PreTrainedTokenizerBase
     seg: int
@@ -74,12 +74,12 @@ class Tokens:
 
     @classmethod
     def load(cls, folder: str | Path) -> "Tokens":
-        """Return the tokenizer that :meth:`save` wrote. Raises UserError if it is missing or lacks the tokens."""
+        """Return the tokenizer that :meth:`save` wrote. Raises UserError if it is missing or unusable."""
         return cls._of(_read_tokenizer(folder), str(folder))
 
     @classmethod
     def prepare(cls, source: str | Path | PreTrainedTokenizerBase) -> "Tokens":
-        """Return a tokenizer, given itself or as a folder, with LISA's tokens [SEG], <im_start>, <im_end> and <image>.
+        """Add LISA's tokens [SEG], <im_start>, <im_end> and <image> to a tokenizer or the tokenizer in a folder.
 
         Tokens that the tokenizer already has keep their ids. Padding is ``<unk>``, as in LISA. Raises UserError if the
         folder cannot be read or the tokenizer splits [SEG].
@@ -103,7 +103,7 @@ class Tokens:
             if ids[token] in (None, tokenizer.unk_token_id) or not is_one_id:
                 raise UserError(
                     f"{where} turns {text!r} into the ids {token_ids}, but {token} must be a single id: "
-                    "prepare the tokenizer of LISA-7B-v1 or of its Llama again"
+                    "use the tokenizer of LISA-7B-v1 or of its Llama"
                 )
         special_ids = {"pad": tokenizer.pad_token_id, "bos": tokenizer.bos_token_id, "eos": tokenizer.eos_token_id}
         for name, value in special_ids.items():
@@ -112,11 +112,11 @@ class Tokens:
         return cls(tokenizer, ids[SEG], ids[IMAGE], **special_ids)
 
     def __len__(self) -> int:
-        """Return the number of token ids, the minimum number of rows of the model's embedding."""
+        """Return the number of token ids. The model's embedding must have at least this number of rows."""
         return len(self.tokenizer)
 
     def save(self, folder: str | Path) -> None:
-        """Write the tokenizer into a folder, for :meth:`load`."""
+        """Write the tokenizer into a folder from which :meth:`load` reads it."""
         self.tokenizer.save_pretrained(str(folder))
 
     def encode(
@@ -125,8 +125,8 @@ class Tokens:
         """Return (input ids, labels), int64 (L,), of a prompt, with the image token repeated ``features`` times.
 
         Labels are IGNORED except at the answer and the end token. As in LISA, a prompt with an answer is cut at
-        ``max_length`` tokens, image included, and a prompt without an answer is never cut. Raises UserError for a text
-        with a special token of the tokenizer, and for an instruction that leaves no room for the answer.
+        ``max_length`` tokens, image included, and a prompt without an answer is never cut. Raises UserError if a text
+        has a special token of the tokenizer, or if the instruction leaves no room for the answer.
         """
         for name, text, allowed in (("instruction", instruction, ()), ("answer", answer or "", (SEG,))):
             for token in _RESERVED:
@@ -137,8 +137,8 @@ class Tokens:
             ids = self._ids(write_prompt(instruction, answer, conversation))[: max(0, max_length - features + 1)]
             if len(ids) <= len(prompt_ids):
                 raise UserError(
-                    f"the instruction {instruction!r} takes {len(prompt_ids) + features - 1} tokens, image included, "
-                    f"which leaves its answer no room in max_length {max_length}: raise it or shorten the instruction"
+                    f"the instruction {instruction!r} takes {len(prompt_ids) + features - 1} tokens with its image, so "
+                    f"its answer has no room in max_length {max_length}: raise max_length or shorten the instruction"
                 )
         place = ids.index(self.image)
         widened = ids[:place] + [self.image] * features + ids[place + 1 :]
@@ -194,8 +194,8 @@ def _read_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
 def make_word_tokenizer(texts: Iterable[str], base_tokens: Iterable[str] = ()) -> PreTrainedTokenizerFast:
     """Return the tokenizer of the engine lite. Every word and punctuation mark of the texts and prompts is a token.
 
-    ``base_tokens``: more tokens to include. The ids are 0 for ``<unk>``, 1 for ``<s>`` and 2 for ``</s>``, followed by
-    the sorted words. Encoding and decoding keep single spaces.
+    ``base_tokens``: more tokens to include. The ids are 0 for ``<unk>``, 1 for ``<s>``, 2 for ``</s>``, and then those
+    of the sorted words. A text with single spaces is the same after encoding and decoding.
     """
     cut = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(prepend_scheme="always"), pre_tokenizers.Split(Regex(r"[^\w▁]"), "isolated")]

@@ -22,7 +22,7 @@ def run_curves(*, updates: str, epochs: str, figure: str) -> None:
 
 
 def draw_curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
-    """Return the figure: losses by update without skipped updates, and scores by epoch with the best epoch marked."""
+    """Return a figure of the losses by update, without skipped updates, and of the scores by epoch, best one marked."""
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     loss_axes, score_axes = figure.subplots(1, 2)
     applied_updates = updates.filter(~pl.col("skipped"))
@@ -46,6 +46,6 @@ def draw_curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
 
 
 def average_groups(values: np.ndarray) -> np.ndarray:
-    """Return the means of consecutive groups of the values (N,), at most ``MAX_POINTS`` groups."""
+    """Return the means of at most ``MAX_POINTS`` consecutive groups of the values (N,)."""
     edges = np.linspace(0, len(values), min(MAX_POINTS, len(values)) + 1).astype(int)
     return np.array([values[first:last].mean() for first, last in pairwise(edges)])

@@ -1,4 +1,4 @@
-"""The training loop of ROSALIA with its losses and validation scores, which keeps the best epoch's weights."""
+"""The training loop of ROSALIA with its losses and validation scores. It keeps the weights of the best epoch."""
 
 import logging
 import math
@@ -56,7 +56,7 @@ def compute_losses(
 
 @dataclass
 class Progress(TrainingLog):
-    """Progress and log of a training."""
+    """Progress of a training, with the rows of its tables. A checkpoint stores it."""
 
     best: float = -math.inf  # Highest validation score
     epochs: list[dict] = field(default_factory=list)  # Log rows of the scored epochs
@@ -76,7 +76,7 @@ class Scores:
 
 
 def score_pairs(model: Rosalia, pairs: Pairs, batch: int, workers: int, runner, device: torch.device) -> Scores:
-    """Return the scores of the masks of all pairs, predicted without text. The processes share the batches."""
+    """Predict the masks of all pairs without text, and return their scores. All processes share the batches."""
     # sums over positives: IoU, intersection, union, number; over negatives: empty masks, number
     sums = torch.zeros(6, dtype=torch.float64)
     rows = [list(range(first, min(first + batch, len(pairs)))) for first in range(0, len(pairs), batch)]
@@ -108,7 +108,7 @@ class Fit(TrainingLoop):
     def __init__(
         self, *loop: Any, pairs: Pairs, validation_pairs: Pairs, recipe: Recipe, workers: int, tensorboard: str
     ):
-        """``loop``: arguments of :class:`TrainingLoop`; ``workers``: extra processes that load pairs, may be 0."""
+        """``loop``: arguments of :class:`TrainingLoop`; ``workers``: number of extra processes that load pairs."""
         super().__init__(*loop)
         self.pairs, self.validation_pairs, self.recipe = pairs, validation_pairs, recipe
         self.workers, self.tensorboard = workers, tensorboard
@@ -131,7 +131,7 @@ class Fit(TrainingLoop):
         self.total = self.per_epoch * recipe.epochs
 
     def updates(self, first: int) -> Iterator[list[Batch]]:
-        """Yield the list of micro-batches of each step, from step ``first``."""
+        """Yield the list of micro-batches of each step, from step number ``first`` (from 0) to the last."""
         for epoch in range(first // self.per_epoch, self.recipe.epochs):
             start = max(0, first - epoch * self.per_epoch) * self.per_update
             self.draws.start_at(epoch, start)
@@ -141,7 +141,7 @@ class Fit(TrainingLoop):
                 yield list(islice(batches, self.per_update))
 
     def losses(self, micro_batch: Batch, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (loss, values of the log: losses, positives, pairs) of one of the step's ``count`` micro-batches."""
+        """Return (loss, values to sum for the log) of one of the ``count`` micro-batches of a step."""
         runner = self.runner
         batch = micro_batch.to(runner.device, next(runner.model.parameters()).dtype)
         losses = runner.forward(lambda model: compute_losses(model(batch), batch))
@@ -154,7 +154,7 @@ class Fit(TrainingLoop):
         return learning_rate(update, self.recipe.learning_rate, self.recipe.warmup, self.total)
 
     def row(self, update: int, values: list[float]) -> dict:
-        """Return the log's row of a step; ``values``: sum of its micro-batches' second results of :meth:`losses`."""
+        """Return the log row of a step. ``values``: sums of the values that :meth:`losses` returned for the step."""
         *losses, positives, pairs = values
         numbers = {"epoch": update // self.per_epoch + 1, "positives": int(positives), "pairs": int(pairs)}
         return numbers | dict(zip(LOSSES, losses, strict=True))

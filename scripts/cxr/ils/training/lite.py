@@ -1,4 +1,4 @@
-"""The engine lite: a small ROSALIA that starts from the model in resources/rosalia or from random weights."""
+"""The engine ``lite``, a small ROSALIA that starts from the model in resources/rosalia or from random weights."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from cxr.ils.training.settings import TrainingOptions
 
 
 def load(options: TrainingOptions, files: Mapping, folder: Path, texts: Iterable[str]) -> None:
-    """Write the initial model and its tokenizer into a folder; ``texts``: all prompts and answers, for its words."""
+    """Write the initial model, and a tokenizer with all words of ``texts`` (prompts with answers), into a folder."""
     del files
     sizes, seed = options.lite.model_sizes, options.seed
     if options.lite.init == "base":

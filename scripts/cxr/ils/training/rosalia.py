@@ -1,4 +1,4 @@
-"""The engine rosalia, which starts from LISA-7B-v1, as in the paper, or from the published ROSALIA.
+"""The engine ``rosalia``, which starts from LISA-7B-v1, as in the paper, or from the published ROSALIA.
 
 This module also converts models without training. Published checkpoints are converted to this project's layout, and
 trained models to the layout of the published ones.
@@ -22,16 +22,16 @@ from cxr.ils.training.settings import TrainingOptions
 INPUTS = {"lisa": "results/weights/lisa", "clip": "results/weights/clip", "sam": "results/weights/sam.safetensors"}
 GPU = True
 MODEL_MB = 15_400
-"""Memory of 7.70 billion weights in bfloat16."""
+"""Memory in MB of the 7.70 billion weights in bfloat16."""
 TOKENIZER = (
     "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json",
 )  # fmt: skip
 
 
 def convert_checkpoint(folder: Path, lisa: str | Path, clip: str | Path) -> None:
-    """Write the published checkpoint ``lisa``, with CLIP's weights in ``clip``, in our layout into ``folder``.
+    """Convert the published checkpoint in the folder ``lisa`` to this project's layout, and write it into ``folder``.
 
-    The tokenizer is written too. Raises UserError for wrong or damaged files.
+    CLIP's weights are read from ``clip``. The tokenizer is written too. Raises UserError for wrong or damaged files.
     """
     tokens = Tokens.prepare(lisa)
     clip_config = CLIPVisionConfig.from_pretrained(clip, local_files_only=True)
@@ -40,7 +40,7 @@ def convert_checkpoint(folder: Path, lisa: str | Path, clip: str | Path) -> None
 
 
 def load(options: TrainingOptions, files: Mapping, folder: Path, texts: Iterable[str]) -> None:
-    """Write the initial model and LISA's tokenizer. If ``init`` is paper_code, SAM and the projection are reset."""
+    """Write the initial model and tokenizer into a folder. If ``init`` is paper_code, reset SAM and the projection."""
     del texts
     convert_checkpoint(folder, files["lisa"], files["clip"])
     if options.rosalia.init == "paper_code":
@@ -50,13 +50,13 @@ def load(options: TrainingOptions, files: Mapping, folder: Path, texts: Iterable
 
 
 def run_untrained(*, model: str, lisa: str, clip: str) -> None:
-    """Convert the published checkpoint ``lisa``, of LISA or ROSALIA, and ``clip`` to the model folder ``model``."""
+    """Convert the checkpoint of LISA or ROSALIA in ``lisa``, with CLIP in ``clip``, to the model folder ``model``."""
     with atomic_folder(model) as making:
         convert_checkpoint(making, lisa, clip)
 
 
 def run_published(*, model: str | Path, published: str | Path, base: str | Path | None = None) -> None:
-    """Write the trained model in the folder ``model`` in the published layout, bfloat16, with CLIP's weights.
+    """Write the trained model ``model`` in the published layout, in bfloat16 and with CLIP's weights, to ``published``.
 
     ``base``: folder of the published model from which the training started, or its config.json. The config.json and
     tokenizer are copied from ``base`` or, without it, made from ``model``. Raises UserError for a damaged model.

@@ -7,14 +7,14 @@ from cxr.ils.settings import LiteSizes, PromptSettings, RunName
 from cxr.nets.microbatch import SharedBatch
 
 BASE = "base"
-"""Name of the run that uses the base, the initial model of the engine lite, without training."""
+"""Name of the run that uses the initial model of the engine lite without training."""
 Part = Literal[
     "language_model", "lm_head", "embed_tokens", "multi_modal_projector", "vision_tower", "project", "mask_decoder",
     "prompt_encoder", "vision_encoder",
 ]  # fmt: skip
-"""Parts of the model that can be trained without adapters."""
+"""Parts of the model whose weights can be trained directly, not only through adapters."""
 STARTS = (("rosalia", "lisa"), ("rosalia", "rosalia"))
-"""(engine, published model that it can train further)."""
+"""(engine, name of a published model that this engine can train further)."""
 SizeName = Literal["image", "patch", "width", "depth", "clip_image", "clip_patch", "hidden", "layers"]
 
 
@@ -38,12 +38,12 @@ class Recipe(SharedBatch, Section):
     lora: LoraSettings = key(LoraSettings, "Low-rank adapters of the language model.", source=PAPER)
     trained: list[Part] = key(
         lambda: ["lm_head", "embed_tokens", "project", "mask_decoder"],
-        "Parts of the model whose own weights are trained, not only adapters.", source=AUTHORS,
+        "Parts of the model that are trained directly, not only through adapters.", source=AUTHORS,
     )  # fmt: skip
     epochs: int = key(
         15, "Passes over the positive pairs, or over all pairs if balance is all.", source=PAPER, ge=1, le=100_000
     )
-    batch: int = key(256, "Pairs per step, over all GPUs.", unit="pairs", source=PAPER, ge=1, le=65_536)
+    batch: int = key(256, "Pairs per optimiser step, over all GPUs.", unit="pairs", source=PAPER, ge=1, le=65_536)
     micro_batch: int = key(
         128, "Maximum pairs per forward pass on one GPU.", unit="pairs", source=AUTHORS, ge=1, le=4096
     )
@@ -64,7 +64,7 @@ class Recipe(SharedBatch, Section):
         source=AUTHORS,
     )
     runner: Literal["plain", "deepspeed"] = key(
-        "deepspeed", "deepspeed: ZeRO-2, a process for each of compute.gpus; plain: one process.", source=AUTHORS
+        "deepspeed", "deepspeed: ZeRO-2, with one process for each of compute.gpus; plain: one process.", source=AUTHORS
     )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the weights.", source=AUTHORS)
     gradient_checkpointing: bool = key(
@@ -89,16 +89,18 @@ class LiteRecipe(
     """Settings of the engine lite, a small model of the same architecture that is trained on a CPU."""
 
     init: Literal["base", "random"] = key(
-        "base", "Initial weights. base: resources/rosalia; random: needs at least 40 epochs and learning_rate 2e-3."
+        "base",
+        "Initial weights. base: those in resources/rosalia; random: random weights, which need at least 40 epochs and "
+        "learning_rate 2e-3.",
     )
     sizes: dict[SizeName, int] = key(
-        dict, "{size: value} where the model differs from the model in resources/rosalia; needs init random."
+        dict, "Sizes of the network that differ from the model in resources/rosalia, {name: value}. Needs init: random."
     )
     runner: Literal["plain"] = redefine(Recipe, "runner", "plain")
 
     @property
     def model_sizes(self) -> LiteSizes:
-        """Sizes of the model, with defaults where ``sizes`` has none."""
+        """All sizes of the model. Sizes that ``sizes`` lacks have their defaults."""
         return LiteSizes(**self.sizes)
 
     @constraint
@@ -127,12 +129,12 @@ class TrainingRun(Section):
     lines: str = key("", "JSONL file to train on instead of the dataset's train.jsonl.")
     test: str = key("", "Threshold set whose test split the model is scored on; empty: as in thresholds.")
     paraphrases: bool = key(
-        False, "Whether training draws each text from the instruction and its paraphrases (C.3).", source=PAPER
+        False, "Whether each training sample uses its instruction or a random paraphrase (C.3).", source=PAPER
     )
     weights: Literal["", "lisa", "rosalia", "lite"] = key(
         "",
         "Published model to start from, or to use if trained is false: rosalia, lisa or lite (resources/rosalia); "
-        "empty: what the engine's `init` says.",
+        "empty: the weights that `init` of the engine selects.",
     )
     trained: bool = key(True, "Whether to train the model; false: the model that `weights` names is used unchanged.")
 
@@ -161,7 +163,7 @@ class EngineSettings(PromptSettings):
             for name, value in self.lite.sizes.items():
                 if value != (size := getattr(base_sizes, name)):
                     raise ValueError(
-                        f"lite.sizes.{name} is {value}, not {size} as in the base: set lite.init to random"
+                        f"lite.sizes.{name} is {value}, not {size} as in resources/rosalia: set lite.init to random"
                     )
 
     @constraint
@@ -184,7 +186,7 @@ class TrainingSettings(EngineSettings):
     """Settings of the fine-tuning of ROSALIA."""
 
     runs: dict[RunName, TrainingRun] = key(
-        dict, "Models to train or use, by name. Empty: `default` and, with engine lite, `base` (without training)."
+        dict, "Models to train or use, by name. Empty: `default` and, with engine lite, the untrained `base`."
     )
 
     def named_runs(self) -> dict[str, TrainingRun]:

@@ -47,11 +47,11 @@ PARTS = {
 }
 """{value of the setting ``training.<engine>.trained``: prefix of the names of its tensors}."""
 ADAPTER = "lora_"
-"""Text in the names of all tensors of adapters (peft)."""
+"""Text in the name of every tensor of an adapter (peft)."""
 
 
 def add_adapters(model: Rosalia, options: LoraSettings) -> LoraModel | None:
-    """Return adapters inserted into all linear layers of the language model and its head; None if their rank is 0."""
+    """Insert adapters into all linear layers of the language model and its head; return them, or None for rank 0."""
     if not options.rank:
         return None
     layers = [
@@ -161,7 +161,7 @@ def _train(job: TrainingJob, stop_requested: Callable[[], bool]) -> None:
 def _open_feature_caches(
     job: TrainingJob, model: Rosalia, recipe: Recipe, pairs: Pairs, validation_pairs: Pairs
 ) -> dict[str, DiskCache]:
-    """Return {encoder: cache of its outputs} of the frozen encoders; {} if none can be cached."""
+    """Return {encoder: cache on disk of its outputs} for the frozen encoders; {} if no outputs can be cached."""
     shapes, key = model.frozen_encoder_shapes(), "compute.keep_features"
     if not shapes or (recipe.runner == "plain" and recipe.dtype != "float32"):
         reason = "mixed precision gives an image another output each time" if shapes else "both encoders are trained"
