@@ -33,6 +33,7 @@ from cxr.ils.training.fit import (  # noqa: E402
     compute_losses,
     learning_rate,
 )
+from cxr.segmentation.head import decode_masks  # noqa: E402
 from cxr.workflow.settings import Settings  # noqa: E402
 
 
@@ -137,7 +138,7 @@ def forward(model: Rosalia, batch: Batch) -> Output:
     asked &= torch.tensor([len(mask) > 0 for mask in batch.masks])[:, None]
     sample_of = asked.nonzero()[:, 0]
     seg = model.project(hidden[:, :-1][asked])
-    low_res, iou = model._decode_masks(seg, batch.image_of[sample_of], views)
+    low_res, iou = decode_masks(model.sam, seg, views.embeddings[batch.image_of[sample_of]])
     return Output(
         hidden=hidden, logits=None, text_logits=model.llava.lm_head(hidden[:, :-1][learnt]),
         text_labels=batch.labels[:, shared + 1 :][learnt], seg=seg, sample_of=sample_of, low_res=low_res, iou=iou,

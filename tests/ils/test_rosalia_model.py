@@ -1,5 +1,6 @@
 """The model against the numerical reference of the original codes, and against itself where there is no reference."""
 
+import importlib.util
 import warnings
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from conftest import ROOT
 from cxr.ils.rosalia.convert import published_name
 from cxr.ils.rosalia.generation import PrefixCache
 from cxr.ils.rosalia.model import Rosalia
@@ -416,3 +418,16 @@ def test_masks_of_another_shape_or_number_are_refused(reference, model):
     for wrong in (torch.zeros(2, 128, 128), torch.zeros(1, 64, 64)):
         with pytest.raises(ValueError, match="A_square1: masks of"):
             compute_losses(output, replace(batch, masks=[batch.masks[0], wrong, batch.masks[2]]), some)
+
+
+@pytest.mark.parametrize("case", ["A_square", "B_nonsquare"])
+def test_the_training_of_the_base_computes_what_the_model_computes(reference, model, case):
+    """The script that made resources/rosalia reads the common beginning of an image's texts once."""
+    spec = importlib.util.spec_from_file_location("train_base", ROOT / "resources/rosalia/train.py")
+    train_base = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(train_base)
+    batch = reference.batch(case)
+    whole, found = model(batch), train_base.forward(model, batch)
+    assert off(found.text_logits, whole.text_logits) < CLOSE
+    for mask, wanted in zip(found.masks, whole.masks, strict=True):
+        assert off(mask, wanted) < MASKS
