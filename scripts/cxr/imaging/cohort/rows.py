@@ -126,7 +126,7 @@ def group_rows(rows: Iterable[Row], *names: str) -> dict[tuple, list[Row]]:
 
 
 def _exclude_shared(rows: list[Row], thing: str, name: str, owner: str) -> None:
-    """Exclude rows with the same value of the field ``name``, called ``thing`` in details, but different owners."""
+    """Exclude rows that share a value of the field ``name``, called ``thing`` in messages, but differ in ``owner``."""
     for group in group_rows((row for row in rows if getattr(row, name)), name).values():
         if (owners := len({getattr(row, owner) for row in group})) > 1:
             whose = {"subject_id": "subjects", "study_id": "studies"}[owner]

@@ -26,7 +26,7 @@ Rectangle = tuple[float, float, float, float]  # x1, y1, x2, y2 in pixels
 
 
 def content_rectangle(to_original: np.ndarray, original_shape: tuple[int, int], size: int) -> Rectangle:
-    """Return the rectangle of the frame, side ``size`` px, that the image without padding covers."""
+    """Return the rectangle that the image, without its padding, covers in a frame of ``size`` px."""
     rows, columns = (float(side) for side in original_shape)
     corners = np.clip(boxes_to_frame(np.array([0.0, 0.0, columns, rows]), to_original), 0, size)
     return tuple(float(value) for value in corners.ravel())
@@ -49,7 +49,7 @@ def border_share(mask: np.ndarray, rectangle: Rectangle, margin: float) -> float
 def find_posture_fault(
     image: np.ndarray, to_original: np.ndarray, original_shape: tuple[int, int], options: OrgansSettings
 ) -> Fault | None:
-    """Return a reason code and a detail if the image is not an upright, unmirrored chest X-ray, otherwise None."""
+    """Return (reason code, detail) if the image is not an upright, unmirrored chest X-ray, otherwise None."""
     if options.max_mirrored >= 1 and options.min_upright <= 0:
         return None
     x1, y1, x2, y2 = (round(edge) for edge in content_rectangle(to_original, original_shape, image.shape[0]))
@@ -75,8 +75,7 @@ def _lost_lung_fault(image: np.ndarray, lungs: list[np.ndarray], areas: list[flo
 
 
 def _is_white_opposite(image: np.ndarray, visible_lung: np.ndarray, is_right: bool, rectangle: Rectangle) -> bool:
-    """Return True if the side opposite the visible lung is in the image and white. White means that its 25th percentile
-    of the grey levels exceeds the lung's 75th."""
+    """Return True if the other side is in the image and its 25th grey-level percentile exceeds the lung's 75th."""
     ys, xs = np.nonzero(visible_lung)
     medial = xs.max() if is_right else xs.min()
     x1, _, x2, _ = rectangle
@@ -91,7 +90,7 @@ def _is_white_opposite(image: np.ndarray, visible_lung: np.ndarray, is_right: bo
 def find_fault(
     image: np.ndarray, masks: dict[str, np.ndarray], to_original: np.ndarray, original_shape: tuple[int, int]
 ) -> Fault | None:
-    """Return a reason code and a detail if an image (512, 512) with these organ masks is unusable, otherwise None."""
+    """Return (reason code, detail) if an image (512, 512) with these organ masks is unusable, otherwise None."""
     x1, y1, x2, y2 = rectangle = content_rectangle(to_original, original_shape, image.shape[0])
     image_area = max(1.0, (x2 - x1) * (y2 - y1))
     areas = [float(masks[name].sum()) / image_area for name in LUNGS]

@@ -36,7 +36,7 @@ def run(*, weights: str, manifest: str, options: WeightsOptions, attrs: dict) ->
 
 
 def fetch(options: WeightsOptions, name: str) -> Path:
-    """Download a file, or its pickle, into the hub's cache and return its path. Raises UserError with the cause."""
+    """Download a file, or the pickle that it has instead, to the hub's cache. Return its path. Raises UserError."""
     repository, page = options.repository, f"https://huggingface.co/{options.repository}"
     try:
         return Path(hf_hub_download(repository, name, revision=options.revision))
