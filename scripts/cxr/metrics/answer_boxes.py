@@ -9,7 +9,7 @@ import numpy as np
 from cxr.geometry.boxes import paired_iou
 
 ROUNDING = 1e-9
-"""Tolerance of an IoU threshold. Without it, rounding puts half of all IoUs of exactly 0.5 (two decimals) below 0.5."""
+"""Tolerance of IoU thresholds, because rounding puts half of the IoUs of exactly 0.5 (two-decimal boxes) below 0.5."""
 
 
 class AnswerScore(NamedTuple):

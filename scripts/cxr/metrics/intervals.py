@@ -50,7 +50,7 @@ def _replicate_ratios(numerators: np.ndarray, denominators: np.ndarray, replicat
 
 
 def percentile_ends(table: np.ndarray, level: float) -> Pair:
-    """Return the ends (low, high) of percentile intervals, float64 (K,) both, from replicates (R, K), ignoring NaN."""
+    """Return the ends (low, high), both float64 (K,), of percentile intervals of replicates (R, K), ignoring NaN."""
     bounds, has_value = np.full((2, table.shape[1]), np.nan), ~np.isnan(table).all(axis=0)
     bounds[:, has_value] = np.nanquantile(table[:, has_value], [(1 - level) / 2, (1 + level) / 2], axis=0)
     return bounds[0], bounds[1]

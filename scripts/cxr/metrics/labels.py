@@ -32,7 +32,7 @@ def ratio_or_nan(part: np.ndarray, total: np.ndarray) -> np.ndarray:
 
 
 def auroc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Return the area under the ROC curve from the scores (N,) and (M,), not empty; a tie counts one half."""
+    """Return the area under the ROC curve of N positive and M negative scores, N and M > 0; a tie counts one half."""
     ordered = np.sort(negative)
     below = np.searchsorted(ordered, positive, "left") + np.searchsorted(ordered, positive, "right")
     return float(below.mean() / 2 / len(negative))

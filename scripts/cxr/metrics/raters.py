@@ -55,7 +55,7 @@ def measure_agreement(
 ) -> Agreement:
     """Return the agreement on n units. ``yes`` int (n,): yes answers to each unit; ``subject`` int (n,): its patient.
 
-    Intervals are percentiles of a bootstrap over patients. With one rater, or no unit, percentage and coefficients are
+    Intervals are percentiles of a bootstrap over patients. Without units or a second rater, all optional values are
     None.
     """
     unanimous = int(((yes == 0) | (yes == raters)).sum())

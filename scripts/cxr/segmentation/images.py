@@ -1,7 +1,8 @@
 """Converting images to the inputs of SAM and CLIP, and masks to targets of SAM's size, as LISA does.
 
-SAM's input: the longest side is resized (PIL, bilinear), grey levels are normalised, and zeros are padded at the right
-and bottom. CLIP's: the shortest side is resized (PIL, bicubic), and the centre is cropped. Masks: as SAM's (nearest).
+For SAM, the longest side is resized (PIL, bilinear), grey levels are normalised, and zeros are padded at the right and
+bottom. For CLIP, the shortest side is resized (PIL, bicubic), and the centre is cropped. Masks are resized (nearest)
+and padded like images for SAM.
 """
 
 import cv2

@@ -18,7 +18,7 @@ TRAINED_PREFIXES = ("project.", "sam.mask_decoder.")  # name prefixes of trained
 
 
 class Segmenter(torch.nn.Module):
-    """A projection from hidden states (hidden,) to prompts, and a SAM built from ``config``. Both start at random."""
+    """A projection from hidden states (hidden,) to prompts, and a SAM built from ``config``, with random weights."""
 
     def __init__(self, config: SamConfig, hidden: int):
         super().__init__()

@@ -77,7 +77,7 @@ class CxasAnatomy:
         self.batch = setup.batch if self._device.type == "cuda" else 1
 
     def segment_batch(self, images: list[np.ndarray]) -> list[np.ndarray]:
-        """Return the masks, bool (16, 512, 512) as for ``segment``, of each of the edited frames, uint8 (512, 512)."""
+        """Return masks, bool (16, 512, 512), ordered as ``ANATOMY_LABELS``, for each edited frame, uint8 (512, 512)."""
         masks = []
         with inference():
             for first in range(0, len(images), self.batch):

@@ -39,8 +39,7 @@ def load_engine(name: str, options: AnatomySettings, setup: Setup | None = None)
 def outer_edges(masks: dict[str, np.ndarray]) -> dict[str, float | None]:
     """Return {edge: its column or row} for the outer edges of both lungs and the lower edge of the heart.
 
-    The right lung is on the left of the image, so its outer edge is its smallest column. An empty mask has the edge
-    None.
+    The right lung is on the image's left, so its outer edge is its smallest column. The edge of an empty mask is None.
     """
     right_columns, left_columns = (np.flatnonzero(masks[name].any(axis=0)) for name in LUNGS)
     heart_rows = np.flatnonzero(masks[HEART].any(axis=1))
@@ -96,7 +95,7 @@ def run_shard(
     """Segment every edited image of a shard and keep those whose anatomy is complete and agrees with the organs.
 
     Writes ``output`` (HDF5: ``mask`` of each accepted image, bit-packed (16, 512, 512)) and the table ``excluded``.
-    ``files``: the engine's input files; ``compute``: settings section. Raises UserError for an unknown engine.
+    ``files``: the engine's input files; ``compute``: settings of that name. Raises UserError for an unknown engine.
     """
     engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine))
     ledger = Ledger("anatomy")

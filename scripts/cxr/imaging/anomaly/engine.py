@@ -44,8 +44,7 @@ class AnomalyEngine(Protocol):
         return any image of this shape. Several threads call this method at once.
 
         An engine with a large net instead has an attribute ``batch``, the batch size, and a method ``edit_batch(images,
-        organs, image_ids)``. It takes lists and is called from one thread. The result for an image must not depend on
-        other images.
+        organs, image_ids)``. It takes lists and is called from one thread. No result may depend on the other images.
         """
 
 

@@ -26,7 +26,7 @@ class Detections(NamedTuple):
 
 
 class BoxEngine(Protocol):
-    """A detector of the classes ``class_names``. ``image_ids``: images for which a table has boxes, None without."""
+    """A detector of the classes ``class_names``. ``image_ids``: the images in its table; None if it has no table."""
 
     class_names: tuple[str, ...]
     image_ids: frozenset[str] | None

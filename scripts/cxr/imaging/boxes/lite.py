@@ -33,7 +33,8 @@ class LiteEngine:
         self.apart = [index for index, name in enumerate(self.trained) if name in options.excluded_classes]
 
     def predict(self, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return boxes (classes, rows, columns, 4) in frame pixels, and confidences, of the cells of the net's grid."""
+        """Return the boxes in frame pixels, (classes, rows, columns, 4), and the confidences, (classes, rows, columns),
+        of all cells of the net's grid."""
         boxes, confidence = self.weights.predict(image)
         return (boxes, confidence) if len(self.used) == len(boxes) else (boxes[self.used], confidence[self.used])
 

@@ -1,7 +1,7 @@
 """Any ultralytics detector (YOLO v8 and later, YOLOv5u) for VinBigData's classes.
 
 The package has the AGPL licence, so only this module imports it, in a separate environment. Non-maximum suppression is
-our own code, per class. As in the package's validation, a box counts for every class with a score from ``boxes.floor``.
+our own code, per class. A box is kept for every class whose score reaches ``boxes.floor``, as the package validates.
 """
 
 import os
@@ -42,7 +42,7 @@ def import_package() -> ModuleType:
 def build_net(
     weights: dict[str, torch.Tensor], facts: dict, path: str, network: str = "DetectionModel"
 ) -> torch.nn.Module:
-    """Build a net of the package's class ``network`` from the plan in ``facts``. Raises UserError for a misfit."""
+    """Build a net of the package's class ``network`` from the plan in ``facts``. Raises UserError if it is invalid."""
     network_class = getattr(import_package(), network)
     try:
         plan = facts["yaml"]

@@ -20,7 +20,7 @@ TABLE_COLUMNS = {
 TABLE_IDS = ("dicom_id",)
 
 CHEXSTRUCT_TABLES = ("mask_number", "abdominal_xray", "window", "inclusion")
-"""CheXStruct tables of quality checks that an image must pass. The paper (D.1) names the first, and full visibility."""
+"""CheXStruct tables of checks that an image must pass. The paper (D.1) requires the first check and full visibility."""
 CHEXSTRUCT_NAMES = {"abdomial_xray": "abdominal_xray"}  # {misspelt file stem of a published table: its name}
 CHEXSTRUCT_IDS = ("image_id", "image_file", "dicom_id")
 EXCLUDE_COLUMNS = ("image_id", "dicom_id", "image_file", "study_id")
@@ -44,8 +44,7 @@ def mimic_base(root: str) -> Path:
 def mimic_tables(root: str, tables: str) -> dict[str, Path]:
     """Find the official MIMIC-CXR tables; return {kind: path}. Kinds are ``record-list``, ``metadata`` and ``split``.
 
-    Looks into ``tables``, if given, then ``root``. Raises UserError for two tables of a kind, or if ``tables`` has
-    none.
+    Looks into ``tables``, if given, then ``root``. Raises UserError for two tables of a kind, or none in ``tables``.
     """
     path_by_kind = find_tables(mimic_base(root), tables, TABLE_COLUMNS, "*-")
     if tables and not any(path.parent == Path(tables) for path in path_by_kind.values()):

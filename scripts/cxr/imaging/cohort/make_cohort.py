@@ -143,10 +143,9 @@ def run(
 ) -> None:
     """Write the accepted images of every shard, the table of all images, and the table of excluded images.
 
-    ``shards``: output paths in the order of ``seeds.shard_names``; ``sources``: input files, which are read by their
-    paths in ``options``; ``files_read``: output table with size, time and CRC-32 of the files that were read. The
-    tables contain no ``attrs``, so that a shard without new studies keeps identical bytes. Raises UserError for wrong
-    settings.
+    ``shards``: output paths in the order of ``seeds.shard_names``; ``sources``: input files, which ``options`` names
+    too; ``files_read``: output table with size, time and CRC-32 of the files that were read. The tables contain no
+    ``attrs``, so that a shard without new studies keeps identical bytes. Raises UserError for wrong settings.
     """
     check_inputs(options)
     num_shards = options.shards or DEFAULT_SHARDS

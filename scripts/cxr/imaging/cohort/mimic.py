@@ -82,7 +82,7 @@ def walk_images(base: str, pool: Executor) -> Iterable[tuple[str, str, str, str]
 
 
 def acquired_at(date: str, time: str) -> str | None:
-    """Convert a table's date, and its time as a number, to ``YYYYMMDDHHMMSS.ffffff``. None if there is no date."""
+    """Convert a date and a time, a number without leading zeros, to ``YYYYMMDDHHMMSS.ffffff``; None without a date."""
     if not re.fullmatch(r"\d{8}", date):
         return None
     clock, _, fraction = time.partition(".")

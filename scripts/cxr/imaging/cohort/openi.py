@@ -80,7 +80,7 @@ def _study_views(keys: Sequence[str], tables: Tables) -> dict[str, str]:
 
 
 def settle_views(studies: Iterable[Sequence[tuple[str, str]]], tables: Tables) -> dict[str, str]:
-    """Return {image id: PA, AP, OTHER, UNSETTLED, or "" if unknown}. A study is given as its images' (id, caption)."""
+    """Return {image id: PA, AP, OTHER, UNSETTLED, or "" if unknown}. Each study is a list of (image id, caption)."""
     views: dict[str, str] = {}
     for images in studies:
         keys = {image: name.key for image, _ in images if (name := parse_name(image))}

@@ -24,7 +24,8 @@ _NAME = re.compile(r"(?:CXR)?(?:\d+_)?((\d+)_IM-[\d-]+)((?:\.dcm)?(?:\.(?:png|jp
 
 
 class Name(NamedTuple):
-    """Parts of an image's name. ``key`` (``1_IM-0001-3001``) is the same in XML, files and tables; ``report`` is 1."""
+    """The parts of an image's name. ``key`` (``1_IM-0001-3001``) is the same in XML, PNG, DICOM and tables. ``report``
+    is the number of the report (``1``), ``ending`` the file extension."""
 
     key: str
     report: str
@@ -92,7 +93,7 @@ def view_tables(root: str, tables: str) -> dict[str, Path]:
 
 
 def check_openi(options: CohortSettings) -> None:
-    """Raise UserError if there are no reports, no images, or no table that gives the views and views are required."""
+    """Raise UserError if there are no reports, no images or, where views are required, no table that gives them."""
     reports_folder(options.root)
     if next(image_files(options.root), None) is None:
         name = "CXR1_1_IM-0001-3001.png"

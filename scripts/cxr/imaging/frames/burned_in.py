@@ -83,7 +83,7 @@ def private_text(grey: np.ndarray) -> list[Piece]:
 
 
 def is_private(text: str) -> bool:
-    """Return True if a text has at least three letters or digits besides the words of markers, such as "AP supine"."""
+    """Return True if a text has at least three letters or digits besides words of markers, such as "AP"."""
     words = [word for word in re.findall(r"[^\W\d_]+|\d+", text.lower()) if word not in _MARKERS]
     is_marker = {word: len(word) > 3 and get_close_matches(word, _LONG_MARKERS, 1, _SIMILAR) for word in words}
     return sum(len(word) for word in words if not is_marker[word]) >= _LEAST_SIGNS

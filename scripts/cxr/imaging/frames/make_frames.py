@@ -61,8 +61,8 @@ def run_shard(
 
     Each study gives its first decodable image or all images (``options.per_study``). ``burned_in``: treatment of
     burned-in text (``privacy.burned_in``); ``corrected``: output table of images that are used although their header is
-    wrong; ``compute``: settings section; ``files_read``: output table with size, time and CRC-32 of the files read.
-    Raises Broken if decoding fails and no file is to blame.
+    wrong; ``compute``: settings of that name; ``files_read``: output table with size, time and CRC-32 of the files
+    read. Raises Broken if decoding fails and no file is to blame.
     """
     groups = group_candidates(cohort, options.per_study)
     ledger = Ledger("frames")

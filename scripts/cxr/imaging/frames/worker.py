@@ -15,7 +15,7 @@ from cxr.imaging.frames.decoding import is_narrow, read_image
 
 
 def prepare(path: str, options: dict) -> tuple | Exception:
-    """Decode a file. Return an answer, or an exception if no file caused the error.
+    """Decode a file. Return an answer, or an exception for an error that no file caused.
 
     A decoded file gives the answer ("frame", frame uint8 (512, 512), affine (2, 3) from the frame to the original,
     (rows, columns) of the original, result of :func:`is_narrow`, notes on the header). A file with a known fault gives

@@ -50,8 +50,7 @@ def load_engine(name: str, options: OrgansSettings, setup: Setup | None = None) 
 def fill_outlines(points: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """Fill the outlines of landmarks (120, 2: x, y) as CheXmask does; return masks of 0 and 1, uint8 (3, *shape).
 
-    Points are pixel indices. Pixels on the outline belong to the mask. Raises ValueError unless all 120 points are
-    finite.
+    Points are pixel indices. Pixels on the outline belong to the mask. Raises ValueError unless 120 points are finite.
     """
     if points.shape != (LANDMARKS, 2) or not np.isfinite(points).all():
         raise ValueError(f"{LANDMARKS} landmarks of two numbers are needed, not an array of shape {points.shape}")

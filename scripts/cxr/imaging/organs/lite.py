@@ -1,8 +1,7 @@
 """The organ engine ``lite``: a small U-Net on the CPU (resources/organs; trained by train.py there).
 
 The net was trained on complete lungs. It therefore completes truncated lungs beyond the image's edge, and these parts
-are removed. Its lung masks include the lung behind the heart, as radiologists outline it. The setting ``behind_heart:
-false`` removes this part.
+are removed. Its lung masks include the lung behind the heart, as radiologists outline it. A setting excludes this part.
 """
 
 import cv2

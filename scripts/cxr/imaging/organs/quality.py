@@ -21,7 +21,6 @@ MAX_BORDER_SHARE = 0.17  # maximum fraction of a lung's outline that touches the
 MIN_CONTRAST = 8.0  # minimum standard deviation inside the chest, grey levels, else extreme_contrast
 MAX_SATURATED = 0.5  # maximum fraction of pure black or white pixels in the chest, else extreme_contrast
 
-
 Rectangle = tuple[float, float, float, float]  # x1, y1, x2, y2 in pixels
 
 
@@ -75,7 +74,8 @@ def _lost_lung_fault(image: np.ndarray, lungs: list[np.ndarray], areas: list[flo
 
 
 def _is_white_opposite(image: np.ndarray, visible_lung: np.ndarray, is_right: bool, rectangle: Rectangle) -> bool:
-    """Return True if the other side is in the image and its 25th grey-level percentile exceeds the lung's 75th."""
+    """Return True if the side opposite the visible lung is in the image and white. White means that its 25th percentile
+    of the grey levels exceeds the lung's 75th."""
     ys, xs = np.nonzero(visible_lung)
     medial = xs.max() if is_right else xs.min()
     x1, _, x2, _ = rectangle

@@ -146,7 +146,8 @@ def _compress(ds: Dataset, values: np.ndarray, encoding: Encoding) -> None:
 
 
 def make_dicom(image: np.ndarray, name: str, **identity: str) -> Dataset:
-    """Convert an image, float32 in 0..1, to a Dataset. ``name``: key of DICOM_ENCODINGS; ``identity``: ids, view …"""
+    """Convert an image, float32 in 0..1, to a Dataset. ``name``: key of DICOM_ENCODINGS; ``identity``: ids, view and
+    time of acquisition."""
     encoding = DICOM_ENCODINGS[name]
     values = stored_values(image, encoding)
     ds = _header(**identity)

@@ -46,8 +46,7 @@ EXTENT = (1.0, 1.8)  # range of the argument ``extent`` of painting.lesions.pain
 class PhantomImage:
     """A valid frontal image, float32 (H, W) in 0..1 with dense tissue bright, and its ground truth.
 
-    painted: a mask, bool (H, W), for each finding of the plan and then each unreported lesion; empty if it is not
-    painted.
+    painted: a mask, bool (H, W), for each finding of the plan and each unreported lesion; empty if it is not painted.
     """
 
     image: np.ndarray

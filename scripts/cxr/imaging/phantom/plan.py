@@ -19,7 +19,7 @@ RECIPES = tuple(
     tuple((target, tuple(places)) for finding in recipe for target, places in finding.items())
     for recipe in _TABLES["recipes"]
 )
-"""Sets of findings of a study, as (target, possible places). The first six cover all seven types and a normal chest."""
+"""Sets of findings (target, possible places) for a study. The first six cover all seven types and a normal chest."""
 LOOKALIKES = tuple(_TABLES["lookalikes"])  # lesion types that a reader may confuse
 ENCODINGS = tuple(_TABLES["encodings"])  # encodings of valid files; see :mod:`cxr.imaging.phantom.files`
 BROKEN_EXTRA, BROKEN_ALONE = tuple(_TABLES["broken_extra"]), tuple(_TABLES["broken_alone"])

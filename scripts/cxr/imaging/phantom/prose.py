@@ -18,8 +18,6 @@ DENIED = {
 }  # fmt: skip
 """{lesion type: probability that a report denies it, if :func:`deniable` allows that}."""
 RESOURCE_FILES = ("phantom/wording.yaml",)
-
-
 WORDING: dict = load_resource(RESOURCE_FILES[0])
 """{name: sentence templates or words}; comments in resources/phantom/wording.yaml describe the templates."""
 PLACES: dict[str, dict[str, list[str]]] = WORDING["places"]  # {location: its labels, adjectives and nouns}

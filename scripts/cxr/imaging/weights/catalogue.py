@@ -24,8 +24,8 @@ PARTS = (r"model(?:-(\d+)-of-(\d+))?\.safetensors", r"pytorch_model(?:-(\d+)-of-
 def read_entries(of_settings: bool = False) -> dict[str, dict]:
     """Return {artefact: entry} of ``resources/weights.yaml``. An artefact is a set of weights files.
 
-    With ``of_settings``, return only models that a setting names, which are used where they are; otherwise only weights
-    that rules fetch or convert. The result is shared, so do not modify it.
+    With ``of_settings``, return the models that settings name, which stay where they are; otherwise the weights that
+    rules fetch or convert. The result is shared, so do not modify it.
     """
     entries = load_resource(RESOURCE_FILES[0])
     return {artefact: entry for artefact, entry in entries.items() if ("setting" in entry) == of_settings}

@@ -79,7 +79,8 @@ def check_safetensors_file(
 
 
 def install_file(source: Path, target: Path, convert: Callable, options: "WeightsOptions", remedy: str) -> dict:
-    """Make ``target`` by ``convert(source, path)`` and check it; return facts from ``convert``. Raises UserError."""
+    """Make ``target`` by ``convert(source, path)`` and check it; return the facts that ``convert`` returns, {} if none.
+    Raises UserError for an invalid result. ``remedy``: how to get ``source`` again."""
     with atomic_file(target) as temporary:
         facts = convert(source, temporary)
         if target.suffix == ".safetensors":

@@ -13,7 +13,8 @@ ACTIVATIONS = {"Mish", "MishCuda"}  # activations of ScaledYOLOv4; both are Mish
 
 
 def convert_ultralytics(source: Path, target: Path) -> dict:
-    """Convert an ultralytics detector to safetensors; return facts about it. Raises UserError for another detector."""
+    """Convert an ultralytics detector to safetensors; return numbers of tensors and values, the class names and the
+    version. Raises UserError for another detector."""
     root = pickles.read_checkpoint(source)
     network = pickles.find_network(source, root)
     if network.kind != NETWORK:
@@ -23,7 +24,8 @@ def convert_ultralytics(source: Path, target: Path) -> dict:
 
 
 def convert_scaled_yolov4(source: Path, target: Path) -> dict:
-    """Convert a fold of the VinBigData ensemble to safetensors; return facts. Raises UserError for another detector."""
+    """Convert a fold of the VinBigData ensemble to safetensors; return numbers of tensors and values, and the class
+    names. Raises UserError for another detector."""
     network = pickles.find_network(source, pickles.read_checkpoint(source))
     model = network.children.get("model")
     layers = [layer for layer in model.children.values() if isinstance(layer, Stub)] if isinstance(model, Stub) else []

@@ -48,8 +48,7 @@ def build_fold(path: str, device: torch.device, dtype: torch.dtype = torch.float
     """Return the net of one fold, and the index in ``BOX_CLASSES`` of each class of the net.
 
     ``dtype``: dtype of the convolutions. Normalisation and boxes stay in float32, because in half precision a
-    coordinate of 1000 pixels has a resolution of 0.5. Raises UserError if the file ``path`` contains no ScaledYOLOv4
-    net.
+    coordinate of 1000 pixels has a resolution of 0.5. Raises UserError if the file ``path`` contains another net.
     """
     weights, facts = tensors.read_weights(path, "scaled_yolov4")
     try:

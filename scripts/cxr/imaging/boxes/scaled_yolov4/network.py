@@ -115,7 +115,7 @@ class Detect(nn.Module):
         self.m = nn.ModuleList(nn.Conv2d(channels, anchors * self.outputs, 1) for channels in inputs)
 
     def forward(self, *scales: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return boxes (B, N, 4: x1, y1, x2, y2), px, and scores (B, N, C). N counts scale, anchor, row and column."""
+        """Return boxes (B, N, 4: x1, y1, x2, y2), px, and scores (B, N, C). N runs over scale, anchor, row, column."""
         boxes, scores = [], []
         for layer, x, stride, anchors in zip(self.m, scales, self.strides, self.anchor_grid, strict=True):
             raw = layer(x).unflatten(1, (-1, self.outputs))

@@ -16,7 +16,7 @@ RINGS = (44, 50, 26)  # number of landmarks of right lung, left lung and heart; 
 LATENT, WIDE, NARROW, ORDER = 64, 32, 16, 6
 """Size of the latent vector; features per node of the fine graph and of the coarse graph; terms of a graph filter."""
 CHANNELS = (1, 8, 16, 32, 64, 128, 128)  # input channels of the encoder's six blocks, then output channels
-BACK, ON, SAMPLES = 1.0, 2.0, 4  # extent of a window before and after a landmark, feature pixels; its most samples
+BACK, ON, SAMPLES = 1.0, 2.0, 4  # window before and after a landmark, feature pixels; maximum number of samples in it
 
 
 def scaled_laplacian(rings: tuple[int, ...]) -> torch.Tensor:
