@@ -1,4 +1,4 @@
-"""The anatomy engine ``lite``. It segments lungs and heart of the edited image; geometry gives lung zones and lobes."""
+"""The anatomy engine ``lite``, which segments lungs and heart, and computes lung zones and lobes by geometry."""
 
 import numpy as np
 

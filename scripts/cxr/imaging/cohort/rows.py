@@ -28,8 +28,9 @@ class Row:
     """An input image: its entry in the manifest or folder tree, and the reason for its exclusion, if any.
 
     ``view_text``: the table's text for the view; ``extra``: unknown columns, which are passed on; ``line``: line in the
-    manifest, else 0; ``report_missing``: True if the manifest names a report file, or the folder tree should have one,
-    that does not exist; ``expected_report``: path of this missing file; ``path_problem``: why no file fits the path.
+    manifest, else 0; ``report_missing``: whether the report file that the manifest names, or that the folder tree
+    should contain, is missing; ``expected_report``: path of this file; ``path_problem``: why no file fits the image's
+    path.
     """
 
     image_id: str
