@@ -55,7 +55,8 @@ def aurocs(films: list[Film], map_of: Map) -> np.ndarray:
 
 
 def shares(films: list[Film], map_of: Map, where: Callable[[Film], np.ndarray], at: int = HIGH) -> Scores:
-    """Return, per X-ray, the fraction of pixels >= ``at`` in the region from ``where``; X-rays without one are left out."""
+    """Return, for each X-ray, the fraction of pixels >= ``at`` in the region that ``where`` returns. X-rays without
+    such a region are left out."""
     kept = [(film, region) for film in films if (region := where(film)).any()]
     return Scores(
         np.array([(map_of(film)[region] >= at).mean() for film, region in kept]), [film.patient for film, _ in kept]
