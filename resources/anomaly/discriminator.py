@@ -1,8 +1,8 @@
-"""Can a net tell an edited lung from a healthy one? Its AUROC on folds that it did not see; 0.5 if not.
+"""A test of edited images: how well a net tells edited lungs from healthy lungs. An AUROC of 0.5 means not at all.
 
-It sees the lungs alone, at 64 x 64, of films of one hospital: those with a lesion after the edit, those without a
-finding as they are. Films differ by more than their lesions (portable films, supine patients, tubes), so the AUROC for
-the films *before* the edit and the direction of the change say more than the number alone.
+The net gets only the lungs, at 64 x 64, of X-rays of one hospital, edited if there is a lesion. X-rays differ by more
+than lesions (portable X-rays, supine patients, tubes). So the AUROC for the X-rays *before* the edit and the direction
+of the change say more than the number alone.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ STEPS, BATCH, RATE = 240, 32, 2e-3
 
 
 def lungs_alone(image: np.ndarray, film: Film) -> np.ndarray:
-    """Return float32 (64, 64): the lungs of a frame, scaled to their own mean and deviation, 0 elsewhere."""
+    """Return the lungs of a frame, float32 (64, 64), with mean 0 and standard deviation 1, and 0 outside the lungs."""
     lungs = np.stack([film.organs[label] for label in LUNGS])
     lung_view = make_lung_view(*crop_to_window(image, lungs, fit_window(lungs.any(axis=0))))
     inside = lung_view.lungs.any(axis=0)
@@ -57,7 +57,8 @@ def _fitted(pictures: torch.Tensor, truth: torch.Tensor, seed: int) -> nn.Module
 
 
 def auroc(sick: list[Film], healthy: list[Film], shown: Callable[[Film], np.ndarray], seed: int = 0) -> float:
-    """Return the mean over folds of the AUROC of unseen sick films, as ``shown``, against healthy ones as they are."""
+    """Return the mean AUROC of held-out folds, with which a net separates ``sick`` X-rays from ``healthy`` X-rays.
+    ``shown`` returns the image of a sick X-ray that the net gets, such as the edited image."""
     torch.set_num_threads(1)
     films = [film for film in [*sick, *healthy] if film.organs[LUNGS[0]].any() or film.organs[LUNGS[1]].any()]
     ill = {film.name for film in sick}

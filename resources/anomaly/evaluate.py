@@ -1,4 +1,4 @@
-"""How well an anomaly engine finds lesions and how much its picture looks like a lung: every figure of the card."""
+"""All scores of the card: how well an anomaly engine finds lesions, and how much its edited image looks like a lung."""
 
 import time
 from collections.abc import Callable
@@ -15,30 +15,30 @@ from cxr.metrics import masks
 from cxr.metrics.labels import auroc
 
 Map = Callable[[Film], np.ndarray]
-MIN_REST = 0.2  # share of the lungs that must lie outside the lesion for the two to be compared
+MIN_REST = 0.2  # minimum fraction of the lungs outside the lesion, to compare both
 LOW, HIGH = grey_level(0.01), grey_level(0.10)  # tau_ano of edema and of the other lesions (Table 7)
-LIT = 0.02  # share of healthy lungs at HIGH from which a film counts as lit up
-BLACK = 0.005  # share of the region clipped to black from which a film counts
-STEP, MOST = 20, 0.95  # grey levels of a step at the outline, and the quantile of the outline that is looked at
+LIT = 0.02  # minimum fraction of healthy lungs at HIGH with which an X-ray counts as lit up
+BLACK = 0.005  # minimum fraction of the region clipped to black with which an X-ray counts
+STEP, MOST = 20, 0.95  # minimum grey levels of a step at the outline, and its quantile along the outline
 SQUARE = np.ones((3, 3), np.uint8)
 
 
 class Edit(NamedTuple):
-    """What an engine made of a film: edited frame and anomaly map, uint8 (512, 512)."""
+    """The result of an engine for an X-ray: edited frame and anomaly map, both uint8 (512, 512)."""
 
     edited: np.ndarray
     anomaly: np.ndarray
 
 
 class Scores(NamedTuple):
-    """One value for each of some films, and their patients."""
+    """A value for each of several X-rays, and the patient of each."""
 
     values: np.ndarray
     patients: list[str]
 
 
 def comparable(films: list[Film]) -> list[Film]:
-    """Return the films that have a lesion in the lungs and at least ``MIN_REST`` of them without."""
+    """Return the X-rays whose lungs contain a lesion, and at least the fraction ``MIN_REST`` of pixels without one."""
     return [
         film
         for film in films
@@ -47,7 +47,7 @@ def comparable(films: list[Film]) -> list[Film]:
 
 
 def aurocs(films: list[Film], map_of: Map) -> np.ndarray:
-    """Return the AUROC of every comparable film, lesion against the rest of the lungs."""
+    """Return, for each comparable X-ray, the AUROC with which its map separates the lesion from other lung pixels."""
     kept = [(map_of(film), film) for film in comparable(films)]
     return np.array(
         [auroc(values[film.lesion & film.lungs], values[film.lungs & ~film.lesion]) for values, film in kept]
@@ -55,7 +55,8 @@ def aurocs(films: list[Film], map_of: Map) -> np.ndarray:
 
 
 def shares(films: list[Film], map_of: Map, where: Callable[[Film], np.ndarray], at: int = HIGH) -> Scores:
-    """Return the share of pixels at or above a threshold in a region, of the films where it is not empty."""
+    """Return, for each X-ray, the fraction of pixels >= ``at`` in the region that ``where`` returns. X-rays without
+    such a region are left out."""
     kept = [(film, region) for film in films if (region := where(film)).any()]
     return Scores(
         np.array([(map_of(film)[region] >= at).mean() for film, region in kept]), [film.patient for film, _ in kept]
@@ -63,24 +64,24 @@ def shares(films: list[Film], map_of: Map, where: Callable[[Film], np.ndarray], 
 
 
 def dices(films: list[Film], map_of: Map, at: int = HIGH) -> np.ndarray:
-    """Return the Dice of {map >= at} and the lesion."""
+    """Return the Dice of each X-ray's lesion and the pixels whose map value is at least ``at``."""
     return np.array([masks.dice(*masks.overlap(map_of(film) >= at, film.lesion)) for film in films])
 
 
 def clipped(film: Film, edit: Edit) -> float:
-    """Return the share of the region that the edit alone made black."""
+    """Return the fraction of the edit region that is black after the edit but was not black before."""
     return float(((edit.edited == 0) & (film.image > 0))[edit_region(film.organs)].mean())
 
 
 def outline_step(film: Film, edit: Edit) -> float:
-    """Return the step in grey levels that the edit makes along the region's outline: a high quantile of it."""
+    """Return the quantile ``MOST`` of the change in grey levels along the outline of the edit region."""
     region = edit_region(film.organs)
     outline = region & (cv2.erode(region.astype(np.uint8), SQUARE, borderValue=0) == 0)
     return float(np.quantile(np.abs(film.image[outline].astype(int) - edit.edited[outline]), MOST))
 
 
 def interval(values: np.ndarray, patients: list[str], seed: int = 0) -> list[float]:
-    """Return the 95 % bootstrap interval of the mean over films, drawn by patient."""
+    """Return the 95 % bootstrap interval of the mean over X-rays. Patients are drawn with all their X-rays."""
     which = np.unique(patients, return_inverse=True)[1]
     total, number = np.bincount(which, values), np.bincount(which)
     draws = np.random.default_rng(seed).integers(0, len(total), (4000, len(total)))
@@ -98,7 +99,7 @@ def _patients(films: list[Film]) -> list[str]:
 
 
 def marked(films: list[Film], edits: dict[str, Edit]) -> dict:
-    """Return the scores of films with a marked lesion."""
+    """Return the scores of X-rays whose lesions are marked."""
 
     def map_of(film: Film) -> np.ndarray:
         return edits[film.name].anomaly
@@ -121,7 +122,7 @@ def marked(films: list[Film], edits: dict[str, Edit]) -> dict:
 
 
 def unmarked(films: list[Film], edits: dict[str, Edit]) -> dict:
-    """Return the scores of films without a finding."""
+    """Return the scores of X-rays without a finding."""
     lit = shares(films, lambda film: edits[film.name].anomaly, lambda film: film.lungs)
     some = shares(films, lambda film: edits[film.name].anomaly, lambda film: film.lungs, LOW)
     return {
@@ -132,7 +133,7 @@ def unmarked(films: list[Film], edits: dict[str, Edit]) -> dict:
 
 
 def grounded(films: list[Film], edits: dict[str, Edit]) -> dict:
-    """Return the scores of affirmed findings: how many get a mask, and its Dice beside that of the whole lung."""
+    """Return the scores of findings: the fraction that gets a mask, the mask's Dice, and the Dice of the whole lung."""
     from findings import findings
 
     rows = [(film.patient, found) for film in films for found in findings(film, *edits[film.name])]
@@ -150,14 +151,14 @@ def grounded(films: list[Film], edits: dict[str, Edit]) -> dict:
 
 
 def edits_of(films: list[Film], edit: Callable[[Film], np.ndarray]) -> tuple[dict[str, Edit], float]:
-    """Return the edit of every film by its name, and how many films a second took on one core."""
+    """Return {name of an X-ray: its edit}, and the number of X-rays per second of CPU time."""
     begun = time.process_time()
     made = {film.name: Edit(*compose(film.image, edit(film), edit_region(film.organs))) for film in films}
     return made, len(films) / (time.process_time() - begun)
 
 
 def table(films: dict[str, list[Film]], edits: dict[str, Edit]) -> dict:
-    """Return every score of the card of {boxed, masked, healthy}: {set: {name: {films, value, interval}}}."""
+    """Return all scores of the card, {set: {score: {films, value, interval}}}. ``films``: {set: its X-rays}."""
     both = films["boxed"] + films["masked"]
     lungs = [film for film in both if all(film.organs[lung].any() for lung in LUNGS)]
     return {

@@ -1,7 +1,7 @@
-"""Pairs for the anomaly net: a healthy chest with lesions painted on, and how much brighter they made it.
+"""Training examples of the anomaly net: healthy chests with painted lesions, and the brightness that the lesions add.
 
-A few dozen healthy films must stand for all: they are bent, mixed, mirrored, overlaid with shadows that are no lesion
-and given other grey curves. All amounts are ours, set by looking at the pairs beside real films.
+Only a few dozen healthy X-rays are available. So they are bent, mixed, mirrored, overlaid with shadows that are no
+lesions, and shown with other grey curves. We chose all amounts by comparing examples with real X-rays.
 """
 
 from typing import NamedTuple
@@ -19,9 +19,9 @@ OUTSIDE = 0.15  # weight of a pixel outside the lungs, where nothing must be fou
 
 
 class Chest(NamedTuple):
-    """A chest around the lungs: float32 (H, W) in 0..1, bool (2, H, W) right and left lung.
+    """A chest cropped around the lungs: image float32 (H, W) in 0..1; right and left lung bool (2, H, W).
 
-    ``lesion``: bool (H, W) where somebody saw one, None for a film of which only the label is known, or a healthy one.
+    ``lesion``: bool (H, W), the marked lesion; None for a healthy X-ray, or if only the label of the X-ray is known.
     """
 
     image: np.ndarray
@@ -30,7 +30,7 @@ class Chest(NamedTuple):
 
 
 class Example(NamedTuple):
-    """What the net sees and what it must say, the latter on half the side."""
+    """The net's input (image, lungs), and its targets (excess, weight) at half the resolution."""
 
     image: np.ndarray
     lungs: np.ndarray
@@ -39,7 +39,7 @@ class Example(NamedTuple):
 
 
 def stored(image: np.ndarray, lungs: np.ndarray, lesion: np.ndarray | None = None) -> Chest:
-    """Cut a frame uint8 (H, W) with its lungs bool (2, H, W) and lesion bool (H, W) to what is kept in memory."""
+    """Crop a frame, uint8 (H, W), its lungs, bool (2, H, W), and lesion, bool (H, W), to the size kept in memory."""
     affine = fit_window(lungs.any(axis=0), STORED, STORED_MARGIN)
     masks = lungs if lesion is None else np.concatenate([lungs, lesion[None]])
     image, masks = crop_to_window(image, masks, affine, STORED)
@@ -55,7 +55,7 @@ def _grid() -> tuple[np.ndarray, np.ndarray]:
 
 
 def bent(chest: Chest, random: np.random.Generator) -> Chest:
-    """Cut the net's window out of a stored chest: shifted, scaled, rotated, sheared and slightly warped."""
+    """Crop the net's window out of a chest, with a random shift, scale, rotation, shear and slight warp."""
     affine = fit_window(chest.lungs.any(axis=0), SIDE, MARGIN)
     turn, shear = random.normal(0, 0.05), random.normal(0, 0.03)
     scale = np.diag(affine[:, :2].diagonal() * random.uniform(0.92, 1.12, 2))
@@ -76,7 +76,7 @@ def bent(chest: Chest, random: np.random.Generator) -> Chest:
 
 
 def mixed(chest: Chest, other: Chest, random: np.random.Generator) -> Chest:
-    """Blend two healthy chests, or give one the fine structure of the other."""
+    """Blend two healthy chests, or replace the fine structure of ``chest`` by that of ``other``."""
     if random.random() < 0.5:
         share = random.uniform(0.5, 0.9)
         return Chest(share * chest.image + (1 - share) * other.image, chest.lungs)
@@ -86,7 +86,7 @@ def mixed(chest: Chest, other: Chest, random: np.random.Generator) -> Chest:
 
 
 def mirrored(chest: Chest) -> Chest:
-    """Swap the patient's sides."""
+    """Return the mirror image of a chest, in which right and left lung are swapped."""
     lesion = None if chest.lesion is None else np.ascontiguousarray(chest.lesion[:, ::-1])
     return Chest(np.ascontiguousarray(chest.image[:, ::-1]), np.ascontiguousarray(chest.lungs[::-1, :, ::-1]), lesion)
 
@@ -104,7 +104,7 @@ def _breasts(image: np.ndarray, random: np.random.Generator) -> np.ndarray:
 
 
 def disturbed(image: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Add what is no lesion: soft tissue that crosses the lungs' outline, devices, uneven exposure, scatter."""
+    """Add random disturbances that are no lesions: breast shadows, devices, scars, uneven exposure and scatter."""
     if random.random() < 0.35:
         image = _breasts(image, random)
     if random.random() < 0.3:
@@ -121,7 +121,7 @@ def disturbed(image: np.ndarray, random: np.random.Generator) -> np.ndarray:
 
 
 def _focal(image: np.ndarray, region: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Paint one focal lesion, sharp or hazy, in the lower half of the lungs more often than in the upper."""
+    """Paint a focal lesion, sharp or hazy. It is more often in the lower half of the lungs than in the upper."""
     name = FOCAL[int(random.integers(len(FOCAL)))]
     rows = np.flatnonzero(region.any(axis=1))
     for _ in range(3):
@@ -138,7 +138,7 @@ def _focal(image: np.ndarray, region: np.ndarray, random: np.random.Generator) -
 
 
 def _haze(image: np.ndarray, lungs: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Lay a broad veil over one or both lungs, mostly denser towards the base."""
+    """Add a broad veil over one or both lungs, which is mostly denser towards the base."""
     _, y = _grid()
     density = np.zeros_like(image)
     for side in (0, 1) if random.random() < 0.55 else (int(random.integers(2)),):
@@ -158,7 +158,7 @@ def _haze(image: np.ndarray, lungs: np.ndarray, random: np.random.Generator) -> 
 
 
 def sick(image: np.ndarray, lungs: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Paint no lesion, or one or more of a kind drawn at random."""
+    """Paint no lesion, or one or more lesions of a random type."""
     both, draw = lungs.any(axis=0), random.random()
     if draw < HEALTHY:
         return image
@@ -178,7 +178,7 @@ def sick(image: np.ndarray, lungs: np.ndarray, random: np.random.Generator) -> n
 
 
 def _tone(random: np.random.Generator):
-    """Return a random monotone grey curve."""
+    """Return a random monotone grey curve, as a function of an image."""
     gamma, bend = np.exp(random.normal(0, 0.28)), 0.6 * min(max(random.normal(0, 0.8), 0.0), 1.0)
 
     def curve(picture: np.ndarray) -> np.ndarray:
@@ -189,7 +189,7 @@ def _tone(random: np.random.Generator):
 
 
 def _shown_lungs(lungs: np.ndarray, excess: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Return lungs as an organ net draws them: a little too wide or narrow, and without what is dense."""
+    """Return lungs as a net may segment them: slightly too wide or too narrow, and sometimes without dense parts."""
     if random.random() < 0.5:
         kernel = np.ones((int(random.integers(1, 4)),) * 2, np.uint8)
         change = cv2.erode if random.random() < 0.5 else cv2.dilate
@@ -202,7 +202,7 @@ def _half(picture: np.ndarray) -> np.ndarray:
 
 
 def example(pool: list[Chest], random: np.random.Generator) -> Example:
-    """Draw one pair from healthy chests."""
+    """Draw an example: a healthy chest of the pool with painted lesions."""
     chest = bent(pool[int(random.integers(len(pool)))], random)
     if random.random() < 0.35:
         chest = mixed(chest, bent(pool[int(random.integers(len(pool)))], random), random)
@@ -223,9 +223,9 @@ def example(pool: list[Chest], random: np.random.Generator) -> Example:
 
 
 def real(chest: Chest, random: np.random.Generator) -> Example:
-    """Draw a view of one real film: what is known of it is where somebody saw a lesion, not how bright it is.
+    """Draw an example of a real X-ray. The lesion's place may be known, but not its brightness.
 
-    The third part is the share of each place that lies in a lesion, the fourth the lungs.
+    The third member is the fraction of each target pixel that is in the lesion, the fourth member shows the lungs.
     """
     chest = bent(chest, random)
     if random.random() < 0.5:

@@ -1,4 +1,4 @@
-"""The X-rays that the anomaly net learns from and those it is tested on, with organ masks by the lite organ net."""
+"""The X-rays for training and testing the anomaly net, with organ masks from the organ engine ``lite``."""
 
 import csv
 import hashlib
@@ -22,33 +22,33 @@ from cxr.painting import lesions
 FRAME = 512
 SHARED = (RESOURCES.parent / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve()
 CONTRADICTED = ("Normal", "No Lung Opacity / Not Normal")
-"""RSNA classes beside which a box of the NIH set is no sure lesion."""
+"""RSNA classes of an X-ray whose NIH box may be no lesion."""
 NORMAL = ("", "Normal")
-"""RSNA classes that do not speak against "No Finding"."""
+"""RSNA classes that do not contradict the NIH label "No Finding"."""
 NOT_HEALTHY = RESOURCES / "boxes" / "not_healthy.csv"
-"""Films called "No Finding" that somebody who looked found not healthy: one list for the detector and this net."""
+"""X-rays with the label "No Finding" that are not healthy on inspection. The detector uses this list too."""
 FOLDS = 3
-MAX_RATIO, MIN_SOLIDITY = 1.9, 0.85  # organ masks beyond these are wrong, and a window around them would be too
+MAX_RATIO, MIN_SOLIDITY = 1.9, 0.85  # organ masks beyond these limits are wrong, so a window around them would be wrong
 TRUTH_LUNGS = ("lung_right", "lung_left")
 LESION_MASKS = ("ground_glass_opacity", "consolidation")
 
 
 @dataclass
 class Film:
-    """One frontal X-ray in the frame."""
+    """A frontal X-ray as a frame."""
 
     name: str
     patient: str
     image: np.ndarray
     """uint8 (512, 512)."""
     organs: dict[str, np.ndarray]
-    """bool (512, 512): right lung, left lung, heart, as the pipeline finds them."""
+    """bool (512, 512) each: right lung, left lung and heart, as the pipeline segments them."""
     lesion: np.ndarray
-    """bool (512, 512): union of boxes or masks, empty for a healthy film."""
+    """bool (512, 512): the union of boxes or masks of lesions, empty for a healthy X-ray."""
     lungs: np.ndarray
-    """bool (512, 512): where lesion and rest are compared (the masks above, or a radiologist's)."""
+    """bool (512, 512): the lungs in which the lesion is compared with the rest, from ``organs`` or a radiologist."""
     fold: int = -1
-    """The fold of its patient, -1 for a synthetic chest."""
+    """Fold of the patient; -1 for a synthetic chest."""
 
 
 @cache
@@ -57,14 +57,14 @@ def _organ_net() -> MapNet:
 
 
 def organs_of(image: np.ndarray) -> dict[str, np.ndarray]:
-    """Return right lung, left lung and heart of a frame."""
+    """Return the masks of right lung, left lung and heart of a frame."""
     net = _organ_net()
     masks = dict(zip(net.labels, net.masks(image), strict=True))
     return {label: masks[label] for label in (*LUNGS, HEART)}
 
 
 def both_lungs(organs: dict[str, np.ndarray]) -> np.ndarray:
-    """Return the union of the lungs."""
+    """Return the union of both lungs."""
     return organs[LUNGS[0]] | organs[LUNGS[1]]
 
 
@@ -91,20 +91,20 @@ def _rows(name: str) -> list[dict]:
 
 @cache
 def _not_healthy() -> dict[str, bool]:
-    """Return {film: whether the nets learnt from it as a healthy one, before it was listed}."""
+    """Return {X-ray: whether the nets were trained with it as a healthy X-ray before it was listed}."""
     with open(NOT_HEALTHY, encoding="utf-8", newline="") as file:
         return {row["image"]: row["anomaly net"] == "learnt from" for row in csv.DictReader(file)}
 
 
 @cache
 def chosen() -> dict[str, list[dict]]:
-    """Return the rows of every set by its name.
+    """Return {set: its rows}.
 
-    ``boxed``: NIH films with boxes that RSNA does not contradict; ``masked``: COVID films with radiologists' outlines
-    of ground glass or consolidation; ``healthy``: NIH films without finding that RSNA does not contradict, of patients
-    none of whose films has a box, without those of :data:`NOT_HEALTHY`; ``doubtful``: those of that list that the nets
-    learnt from as healthy films, measured by no score; ``labelled``: films of which text mining or a note tells that
-    the patient has an opacity, not where.
+    ``boxed``: NIH X-rays with boxes that RSNA does not contradict. ``masked``: COVID X-rays with radiologists' outlines
+    of ground glass or consolidation. ``healthy``: NIH X-rays without a finding that RSNA does not contradict, of
+    patients without any box, and not in :data:`NOT_HEALTHY`. ``doubtful``: X-rays of this list that the nets were
+    trained with as healthy; no score uses them. ``labelled``: X-rays of which text mining or a note says only that the
+    patient has an opacity.
     """
     nih, covid = _rows("nih") + _rows("nih_more"), _rows("covid") + _rows("covid_more")
     sick = {row["patient"] for row in nih if _boxes(row)}
@@ -128,10 +128,10 @@ def _shuffled(patient: str) -> str:
 
 
 def folds() -> dict[str, int]:
-    """Return the fold of every patient, as folds.csv lists them.
+    """Return {patient: fold}, as folds.csv lists them.
 
-    By rule: in each set the patients of no earlier set, in the order of the SHA-256 of their names, take turns; healthy
-    and doubtful films are one set. A test compares the rule with the list.
+    In each set, the patients that no earlier set has are sorted by the SHA-256 of their names and assigned to the folds
+    in turn. Healthy and doubtful X-rays are one set. A test compares this rule with the list.
     """
     found: dict[str, int] = {}
     sets = dict(chosen())
@@ -170,28 +170,28 @@ def boxed(limit: int | None = None) -> list[Film]:
 
 
 def masked() -> list[Film]:
-    """Return the COVID films with radiologists' outlines, compared in the lungs that they outlined."""
+    """Return the COVID X-rays with radiologists' outlines. Their lungs are also the radiologists' lungs."""
     return [_film(row) for row in chosen()["masked"]]
 
 
 def healthy() -> list[Film]:
-    """Return the NIH films without finding whose lungs the organ net outlines plausibly."""
+    """Return the NIH X-rays without a finding whose lung masks are plausible."""
     return [film for film in map(_film, chosen()["healthy"]) if plausible(film.organs)]
 
 
 def called_healthy() -> list[Film]:
-    """Return the films that the nets learn from as healthy: those above and the doubtful ones, sorted by name."""
+    """Return the X-rays with which the nets are trained as healthy: ``healthy`` and ``doubtful``, sorted by name."""
     rows = sorted(chosen()["healthy"] + chosen()["doubtful"], key=lambda row: row["image"])
     return [film for film in map(_film, rows) if plausible(film.organs)]
 
 
 def labelled() -> list[Film]:
-    """Return the films of which only the label is known, where the organ net finds lungs."""
+    """Return the X-rays of which only the label is known, and whose lungs the organ net finds."""
     return [film for film in map(_film, chosen()["labelled"]) if film.lungs.any()]
 
 
 def plausible(organs: dict[str, np.ndarray]) -> bool:
-    """Tell whether two lungs of like size and compact shape were found."""
+    """Return True if both lungs have a mask, of similar areas and compact shapes."""
     areas, solid = [], []
     for label in LUNGS:
         outlines, _ = cv2.findContours(organs[label].astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
@@ -210,7 +210,7 @@ def phantom(seed: int, size: int = FRAME) -> chest.Chest:
 
 
 def painted(seed: int, lesion: str) -> Film:
-    """Return a synthetic chest with one painted lesion and its true organ masks."""
+    """Return a synthetic chest with a painted lesion and its true organ masks."""
     normal = phantom(seed)
     organs = {label: normal.masks[label] for label in (*LUNGS, HEART)}
     random = np.random.default_rng(seed + 1)

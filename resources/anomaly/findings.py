@@ -1,8 +1,8 @@
-"""Per-finding result of a film: the pipeline's own masks, from the marked lesion as if a report affirmed it.
+"""The masks that the pipeline makes for the findings of an X-ray, as if a report stated the marked lesion.
 
-One finding for each side of the chest on which a lesion is marked: an opacity in those of the side's four zones that
-hold at least ``NAMED`` of it, by the zones of the original image. Boxes come from the lite detector, zones from the
-lite anatomy engine on the edited image, the conditions and thresholds are the pipeline's own defaults.
+Each side of the chest with a marked lesion has a finding: an opacity in the zones that contain at least the fraction
+``NAMED`` of the lesion, by the original image. Boxes are from the detector ``lite``, zones for the mask from the
+anatomy engine ``lite`` on the edited image. Conditions and thresholds are the pipeline's defaults.
 """
 
 from functools import cache
@@ -22,13 +22,13 @@ from cxr.imaging.boxes import lite as boxes
 from cxr.workflow.settings import Settings
 
 NAMED = 0.10
-"""Share of the lesion on a side that a zone must hold to be named."""
+"""Minimum fraction of a side's lesion that a zone must contain to be a location of the finding."""
 SMALLEST = 64
-"""Pixels of a lesion on a side that make a finding, as many as a component of a mask has at least."""
+"""Minimum number of lesion pixels on a side that make a finding. A mask's components have the same minimum."""
 
 
 class Finding(NamedTuple):
-    """A finding's mask bool (512, 512), None without one, its truth and the whole lung of its side."""
+    """A finding: its mask, bool (512, 512), or None, the true lesion, and the whole lung of its side."""
 
     mask: np.ndarray | None
     truth: np.ndarray
@@ -49,7 +49,7 @@ def _engines() -> tuple:
 
 
 def sides(film: Film) -> dict[str, np.ndarray]:
-    """Return the lesion on each side, parted midway between the lungs' centres."""
+    """Return {side: lesion on this side}. The sides meet halfway between the centres of the lungs."""
     centres = [np.nonzero(film.organs[lung])[1].mean() for lung in LUNGS if film.organs[lung].any()]
     middle = sum(centres) / 2 if len(centres) == 2 else film.lesion.shape[1] / 2
     right = np.arange(film.lesion.shape[1])[None] < middle
@@ -57,7 +57,7 @@ def sides(film: Film) -> dict[str, np.ndarray]:
 
 
 def detected(film: Film) -> tuple[np.ndarray, np.ndarray]:
-    """Return the boxes of a film float64 (N, 4) that the masks use, and their confidences (N,)."""
+    """Return the boxes of an X-ray that the masks stage uses, float64 (N, 4), and their confidences (N,)."""
     _, detector, excluded, _, _ = _engines()
     found = detector.detect(film.image, film.name, np.eye(2, 3))
     used = [name not in excluded for name in found.class_names]
@@ -65,7 +65,7 @@ def detected(film: Film) -> tuple[np.ndarray, np.ndarray]:
 
 
 def findings(film: Film, edited: np.ndarray, anomaly: np.ndarray) -> list[Finding]:
-    """Return the findings of a film with the masks that an edited frame and an anomaly map give them."""
+    """Return the findings of an X-ray, with the masks that result from an edited frame and an anomaly map."""
     zones, _, _, rules, thresholds = _engines()
     corners, confidence = detected(film)
     before = dict(zip(ANATOMY_LABELS, zones.segment(film.image), strict=True))

@@ -1,4 +1,4 @@
-"""The anomaly net: a U-Net on the lungs of one picture that sees each place beside its mirror image."""
+"""The anomaly net: a U-Net whose input is an image of the lungs together with its mirror image."""
 
 import copy
 from itertools import pairwise
@@ -11,7 +11,7 @@ WIDTHS = (32, 48, 72, 112, 128)
 
 
 class Block(nn.Sequential):
-    """A convolution with batch norm."""
+    """A convolution with batch normalisation and ReLU."""
 
     def __init__(self, inside: int, outside: int, kernel: int = 3, stride: int = 1):
         super().__init__(
@@ -22,10 +22,11 @@ class Block(nn.Sequential):
 
 
 class AnomalyNet(nn.Module):
-    """Image (N, 1, S, S) and lungs (N, 2, S, S) to two maps (N, 1, S / 2, S / 2).
+    """Maps an image (N, 1, S, S) and lungs (N, 2, S, S) to two maps (N, 1, S / 2, S / 2).
 
-    The logit says whether a lesion lies there, the amplitude (>= 0, in units of the picture's range) how much it would
-    add. Besides the picture the net gets its mirror image, where the other lung shows what is normal, and the place.
+    The first is the logit of a lesion. The second is the amplitude, the brightness that it would add, >= 0, as a
+    fraction of the image's range. The net also gets coordinates and the mirror image, in which the other lung shows
+    what is healthy.
     """
 
     def __init__(self, widths: tuple[int, ...] = WIDTHS):
@@ -55,11 +56,11 @@ class AnomalyNet(nn.Module):
 
 
 class Excess(nn.Module):
-    """What the engine runs: the mean of some views of the picture, the nets in turn, every other view mirrored.
+    """The net that the engine runs. It averages views of the image: every second is mirrored, and the nets take turns.
 
-    One net gets both views. The first map is the suspicion: 1 where the probability of a lesion is at least ``full``,
-    and below that (probability / full) ** ``power``. The second is the brightness to take off: the suspicion times the
-    amplitude, times ``gain``.
+    A single net gets both views. The first map is the suspicion: 1 where the probability of a lesion is at least
+    ``full``, otherwise (probability / full) ** ``power``. The second is the brightness to remove: suspicion * amplitude
+    * ``gain``.
     """
 
     def __init__(self, nets: list[AnomalyNet], full: float, power: float, gain: float):

@@ -1,11 +1,11 @@
-"""Draw 24 films for people to look at: image with truth, edited image, map, organs with boxes.
+"""Draw 24 X-rays for visual inspection: image with true lesion, edited image, anomaly map, and organs with boxes.
 
     python resources/anomaly/sheets.py NETS FOLDER
 
-``NETS``: the folder of train.py's ``--keep``; each film is edited by the net that has not seen its patient. ``FOLDER``
-gets a page for the films with boxes, those with outlines and those without a finding. The films are chosen by rule:
-sorted by name, ``EACH`` of every set at equal distances. Most of the outlined films may not be published, so no page
-belongs into the repository.
+``NETS``: the folder of train.py's ``--keep``. Each X-ray is edited by the net that was not trained with its patient.
+``FOLDER`` gets one page each of X-rays with boxes, with outlines and without a finding. They are sorted by name, and
+``EACH`` X-rays of a set are taken at equal distances. Most X-rays with outlines must not be published, so no page
+belongs in the repository.
 """
 
 import sys
@@ -28,11 +28,11 @@ from cxr.imaging.anomaly.engine import compose, edit_region  # noqa: E402
 
 EACH, SIDE, ACROSS = 8, 320, 2
 CONFIDENCE = 0.20
-"""From which boxes are drawn: tau_conf of Table 7."""
+"""Minimum confidence of the boxes to draw: tau_conf of Table 7."""
 
 
 def outlined(picture: np.ndarray, masks: list[np.ndarray], value: int = 255, width: int = 2) -> np.ndarray:
-    """Draw the outlines of masks bool (H, W) onto a copy of a picture uint8 (H, W)."""
+    """Draw the outlines of masks, bool (H, W), on a copy of an image, uint8 (H, W)."""
     picture = picture.copy()
     for mask in masks:
         found, _ = cv2.findContours(mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
@@ -41,7 +41,7 @@ def outlined(picture: np.ndarray, masks: list[np.ndarray], value: int = 255, wid
 
 
 def panels(film: films.Film, edit: evaluate.Edit) -> np.ndarray:
-    """Return the four pictures of a film side by side, uint8 (SIDE, 4 * SIDE)."""
+    """Return the four images of an X-ray side by side, uint8 (SIDE, 4 * SIDE)."""
     boxes, confidence = findings.detected(film)
     organs = outlined(film.image, list(film.organs.values()), 255, 1)
     for x1, y1, x2, y2 in boxes[confidence >= CONFIDENCE].round().astype(int).tolist():

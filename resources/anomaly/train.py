@@ -1,18 +1,17 @@
-"""Train the lite anomaly net and write lite.onnx beside this file, or measure it.
+"""Train the anomaly net of the engine lite and write lite.onnx beside this file, or measure it.
 
-    python resources/anomaly/train.py --keep FOLDER        # remake lite.onnx; keep the nets of the folds
-    python resources/anomaly/train.py --evaluate FOLDER    # measure those, write scores.json and print it
-    python resources/anomaly/train.py --tell-apart FOLDER  # can a net tell their lungs from healthy ones (torch)
-    python resources/anomaly/train.py --keep FOLDER --seed 2 --output FILE   # the same from another seed
-    python resources/anomaly/train.py --keep FOLDER --control --output FILE  # as many steps without the real films
+    python resources/anomaly/train.py --keep FOLDER        # make lite.onnx; keep the nets of the folds in FOLDER
+    python resources/anomaly/train.py --evaluate FOLDER    # measure these nets; write and print scores.json
+    python resources/anomaly/train.py --tell-apart FOLDER  # test whether a net tells edited from healthy lungs (torch)
+    python resources/anomaly/train.py --keep FOLDER --seed 2 --output FILE   # the first command with another seed
+    python resources/anomaly/train.py --keep FOLDER --control --output FILE  # as many steps without real X-rays
 
-One net is trained for each fold of patients, without their films, and measured on them. lite.onnx is the mean of these
-nets. Nets that are in FOLDER already are not trained again, and a first stage that is there is taken up.
+For each fold of patients (folds.csv), a net is trained without their X-rays and measured on these. lite.onnx is the
+mean of the nets. Nets and first stages that are already in FOLDER are not trained again.
 
-Training needs torch, onnx and onnxscript beside the pipeline's own packages, no GPU, one core; all need the shared
-data (``CXR_ILS_SHARED``, default ``../shared``) and resources/organs/lite.onnx. Measuring needs the pipeline's own
-environment and no torch (but for ``--tell-apart``). A fold's net has seen no film of the fold's patients, and folds.csv
-says which those are. What is learnt from, and how well it works, is in CARD.md.
+Training needs torch, onnx and onnxscript besides the pipeline's own packages, and no GPU, on one core. All commands
+need the shared data (``CXR_ILS_SHARED``, default ``../shared``) and resources/organs/lite.onnx. Measuring needs the
+pipeline's own environment, and torch only for ``--tell-apart``. CARD.md describes the training data and the results.
 """
 
 import argparse
@@ -36,23 +35,23 @@ from cxr.imaging.anomaly.engine import compose, edit_region  # noqa: E402
 
 SEED = 1
 PAINTED_STEPS, PAINTED_RATE, PAINTED_BATCH = 450, 2e-3, 12
-"""First stage: painted lesions alone."""
+"""First stage: only examples with painted lesions."""
 REAL_STEPS, REAL_RATE, REAL_BATCH = 400, 1e-3, (6, 2, 5)
-"""Second stage: pairs with painted lesions, healthy films as they are, films with marked lesions."""
+"""Second stage. A batch has examples with painted lesions, unchanged healthy X-rays, and X-rays with marked lesions."""
 REAL_WEIGHT = 1.5
 PHANTOMS, PHANTOM_SHARE, PHANTOM_SEED = 240, 0.35, 1000
-VISIBLE = 0.05  # share of the picture's range from which an excess counts as a lesion
+VISIBLE = 0.05  # fraction of the image's range from which an added brightness counts as a lesion
 FULL, POWER, GAIN = 0.6, 1.5, 5.0
 SETS = ("boxed", "masked", "healthy")
 
 
 def lungs_of(organs: dict[str, np.ndarray]) -> np.ndarray:
-    """Return bool (2, H, W)."""
+    """Return right and left lung, bool (2, H, W)."""
     return np.stack([organs[label] for label in LUNGS])
 
 
 def pools(fold: int | None) -> tuple[list, list, list]:
-    """Return the chests to learn from, none of a patient of ``fold``: healthy films, marked ones, synthetic ones."""
+    """Return the chests for training without the patients of ``fold``: healthy, with marked lesions, synthetic."""
     from examples import stored
 
     healthy = [film for film in films.called_healthy() if film.fold != fold]
@@ -69,7 +68,7 @@ def pools(fold: int | None) -> tuple[list, list, list]:
 
 
 def painted_loss(logit, amplitude, excess, weight):
-    """Return the loss of pairs: where the lesion is, and how bright."""
+    """Return the loss of examples with painted lesions, from the place and the brightness of the lesions."""
     import torch
     from torch.nn import functional
 
@@ -83,7 +82,7 @@ def painted_loss(logit, amplitude, excess, weight):
 
 
 def real_loss(logit, lesion, weight, share: float):
-    """Return the loss of real films, where the lesion is, times their share."""
+    """Return the loss of real X-rays, from the place of the lesions, multiplied by ``share``."""
     from torch.nn import functional
 
     loss = functional.binary_cross_entropy_with_logits(logit, lesion, reduction="none")
@@ -91,9 +90,9 @@ def real_loss(logit, lesion, weight, share: float):
 
 
 def stage(net, chests: tuple[list, list, list], random: np.random.Generator, steps: int, rate: float, batch: tuple):
-    """Train for some steps; return the weights averaged over the last of them.
+    """Train for ``steps`` steps; return a running mean of the weights.
 
-    ``batch``: how many pairs, healthy films and marked films a step sees.
+    ``batch``: numbers of examples with painted lesions, healthy X-rays and X-rays with marked lesions in a batch.
     """
     import torch
     from examples import example, real
@@ -132,10 +131,10 @@ def stage(net, chests: tuple[list, list, list], random: np.random.Generator, ste
 
 
 def fit(fold: int | None, first: Path, seed: int = SEED, *, control: bool = False):
-    """Train on the films of all patients but those of a fold; return the net with averaged weights.
+    """Train on all patients except those of ``fold``; return the net with averaged weights.
 
-    ``first``: file of the weights after the first stage, taken up or written. ``control``: the second stage has as many
-    steps, but of painted lesions alone, as the first one.
+    ``first``: file of the weights after the first stage, which is read, or written if missing. ``control``: the second
+    stage has only examples with painted lesions, like the first.
     """
     import torch
     from net import AnomalyNet
@@ -161,7 +160,7 @@ def fit(fold: int | None, first: Path, seed: int = SEED, *, control: bool = Fals
 
 
 def saved(weights: dict, path: Path) -> None:
-    """Write weights under a temporary name, then rename."""
+    """Write weights to a temporary file, then rename the file."""
     import torch
 
     torch.save(weights, path.with_suffix(".part"))
@@ -169,7 +168,7 @@ def saved(weights: dict, path: Path) -> None:
 
 
 def export(nets: list, path: Path) -> None:
-    """Write the mean of some nets as ONNX (opset 17, float32)."""
+    """Write the mean of the nets as ONNX (opset 17, float32)."""
     import onnx
     import torch
     from net import Excess
@@ -191,12 +190,12 @@ def export(nets: list, path: Path) -> None:
 
 
 def fold_path(folder: Path, fold: int) -> Path:
-    """Return where the net of a fold is kept as the engine runs it."""
+    """Return the path of a fold's net in the form that the engine runs."""
     return folder / f"fold{fold}.onnx"
 
 
 def kept(folder: Path, fold: int, seed: int = SEED, *, control: bool = False):
-    """Return the net of a fold, trained if its weights are not in ``folder`` yet, and write it as ONNX too."""
+    """Return the net of a fold, and write it as ONNX. It is trained if its weights are not in ``folder``."""
     import torch
     from net import AnomalyNet
 
@@ -210,7 +209,7 @@ def kept(folder: Path, fold: int, seed: int = SEED, *, control: bool = False):
 
 
 def score(folder: Path) -> dict:
-    """Return every score of the card: each film by the net that has not seen its patient."""
+    """Return all scores of the card. Each X-ray is edited by the net that was not trained with its patient."""
     import evaluate
 
     sets = {name: getattr(films, name)() for name in SETS}
@@ -222,7 +221,8 @@ def score(folder: Path) -> dict:
 
 
 def told_apart(folder: Path) -> dict[str, list[float]]:
-    """Return how well a net tells the lungs of sick NIH films from healthy ones, before and after the edit, by seed."""
+    """Return {"before", "after": AUROCs of two seeds} with which a net tells the lungs of NIH X-rays with lesions,
+    before or after the edit, from healthy lungs."""
     import discriminator
 
     editors = [lite.LiteEditor(fold_path(folder, fold)) for fold in range(films.FOLDS)]
@@ -239,13 +239,13 @@ def told_apart(folder: Path) -> dict[str, list[float]]:
 def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where the nets of the folds are kept")
-    parser.add_argument("--evaluate", type=Path, metavar="FOLDER", help="measure them and write scores.json")
-    parser.add_argument("--tell-apart", type=Path, metavar="FOLDER", help="tell their lungs from healthy ones")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="folder in which the nets of the folds are kept")
+    parser.add_argument("--evaluate", type=Path, metavar="FOLDER", help="measure these nets and write scores.json")
+    parser.add_argument("--tell-apart", type=Path, metavar="FOLDER", help="tell edited lungs from healthy lungs")
     parser.add_argument("--output", type=Path, default=HERE / "lite.onnx", help="file to write the net to")
     parser.add_argument("--scores", type=Path, default=HERE / "scores.json", help="file to write the scores to")
     parser.add_argument("--seed", type=int, default=SEED, help="seed of both stages")
-    parser.add_argument("--control", action="store_true", help="second stage without real films, as many steps")
+    parser.add_argument("--control", action="store_true", help="second stage without real X-rays, as many steps")
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
     if arguments.evaluate:

@@ -1,7 +1,7 @@
-"""From a net's logits to confidences: one line a class, fitted on films that the net had not seen.
+"""Calibration from a net's logits to confidences: a line per class, fitted on X-rays that the net was not trained with.
 
-A confidence is first the share of such boxes that hit. Then the classes of which no real box was seen are lowered until
-healthy films are quiet, or silenced, and Lung Opacity is raised as far as healthy films bear it.
+First, a confidence is the fraction of boxes that hit. Then classes without real boxes are lowered until few healthy
+X-rays get a box, or switched off. Last, Lung Opacity is raised until healthy X-rays get :data:`FALSE` boxes on average.
 """
 
 from typing import NamedTuple
@@ -15,28 +15,28 @@ from cxr.geometry.boxes import box_iou
 from cxr.metrics.matching import match_boxes
 
 OWN_CLASS = ("Lung Opacity", "Nodule/Mass", "Cardiomegaly")
-"""Classes of which a box hits if it lies on a lesion of that class; of the others on any lesion."""
+"""Classes whose boxes hit only a lesion of the same class. Boxes of other classes hit any lesion."""
 UNSEEN = ("Consolidation", "Infiltration", "Atelectasis", "ILD", "Pleural effusion", "Nodule/Mass")
-"""Classes of which no real box was seen."""
+"""Classes for which there is no real box."""
 QUIET, FOUND = 0.9, 0.5
-"""Share of the healthy films that stay under CONFIDENCE, and of painted lesions that must reach it, else silence."""
+"""Fraction of healthy X-rays that must stay below CONFIDENCE, and of painted lesions that must reach it."""
 FALSE = 1.2
-"""Boxes of all classes that a healthy film is given on average: Lung Opacity is raised until then, never lowered."""
+"""Mean number of boxes on a healthy X-ray up to which Lung Opacity is raised. It is never lowered."""
 SILENT = (1.0, -40.0)
-"""Line of a class that is never given."""
+"""Line of a class that is switched off."""
 PLAIN = np.ones(len(CLASSES)), np.zeros(len(CLASSES))
 AT = np.log(CONFIDENCE / (1 - CONFIDENCE))
 
 
 class Seen(NamedTuple):
-    """A film's output and its boxes before any calibration or suppression across classes."""
+    """The net's output for an X-ray, and its boxes without calibration and without suppression across classes."""
 
     output: Output
     plain: Found
 
 
 def seen(outputs: list[Output]) -> list[Seen]:
-    """Decode films once for all that follows."""
+    """Decode the outputs of X-rays once, for all steps of the calibration."""
     return [Seen(output, detect(output, PLAIN, across=1.0)) for output in outputs]
 
 
@@ -46,9 +46,9 @@ def _logit(confidence: np.ndarray | float) -> np.ndarray:
 
 
 def fitted(films: list[Found], label: int) -> tuple[float, float]:
-    """Fit a class so that its confidence is the share of its boxes that hit.
+    """Return the line of a class with which the confidence is the fraction of its boxes that hit.
 
-    Films without a true box weigh as much, all together, as those with: as if every second film held a lesion.
+    X-rays without a true box have the same total weight as those with one, as if every second X-ray had a lesion.
     """
     chosen = [of_class(film, label) for film in films]
     if CLASSES[label] not in OWN_CLASS:
@@ -62,9 +62,9 @@ def fitted(films: list[Found], label: int) -> tuple[float, float]:
 
 
 def lowered(line: tuple[float, float], label: int, healthy: list[Found], painted: list[Found]) -> tuple[float, float]:
-    """Lower a class's line until QUIET of the healthy films stay under CONFIDENCE.
+    """Lower a class's line until the fraction QUIET of the healthy X-rays stays below CONFIDENCE.
 
-    A class of which fewer than FOUND of the painted lesions then reach it is silenced.
+    The class is switched off if then less than the fraction FOUND of the painted lesions reaches CONFIDENCE.
     """
     slope, offset = line
     noise = np.array([of_class(film, label)[1].max(initial=1e-6) for film in healthy])
@@ -77,7 +77,7 @@ def lowered(line: tuple[float, float], label: int, healthy: list[Found], painted
 
 
 def raised(lines: Line, healthy: list[Output], label: int = 0) -> Line:
-    """Raise a class until healthy films are given FALSE boxes of all classes on average; never lower it."""
+    """Raise the line of a class until healthy X-rays get FALSE boxes of all classes on average. Never lower it."""
     slope, offset = lines
 
     def boxes(by: float) -> float:
@@ -95,10 +95,10 @@ def raised(lines: Line, healthy: list[Output], label: int = 0) -> Line:
 
 
 def lines(pools: dict[str, list[Seen]], phantoms: list[Seen], without: int | None = None) -> Line:
-    """Return the calibration of all classes, made without one fold.
+    """Return the calibration of all classes, fitted without the X-rays of the fold ``without``.
 
-    ``pools``: films with boxes (nih), without a finding (healthy), painted. Lung Opacity is fitted on real films alone,
-    the others on painted ones too.
+    ``pools``: X-rays with boxes (nih), without a finding (healthy), and with painted lesions (painted). Lung Opacity is
+    fitted on real X-rays only, other classes also on painted lesions.
     """
     left = {name: [film for film in pool if film.output.fold != without] for name, pool in pools.items()}
     nih, healthy, painted = ([film.plain for film in left[name]] for name in ("nih", "healthy", "painted"))

@@ -1,7 +1,7 @@
-"""Training data of the detector: lesions painted on healthy X-rays and on phantoms, and human boxes.
+"""Training data of the detector: lesions painted on healthy X-rays and on synthetic X-rays, and human boxes.
 
-Boxes are (class index, x1, y1, x2, y2) in cells of the net's grid. Every random choice is a function of the seed and
-the sample's number.
+Boxes are (class index, x1, y1, x2, y2) in cells of the net's grid. Every random choice depends only on the seed and the
+sample's number.
 """
 
 import json
@@ -31,7 +31,7 @@ PAINTED = {
     "effusion": ("Pleural effusion",),
     "nodule": ("Nodule/Mass",),
 }
-"""Classes a painted lesion is given. Readers of RSNA and NIH call each airspace disease an opacity, so all of it is."""
+"""{painted lesion: its classes}. Airspace diseases are also opacities, because readers of RSNA and NIH call them so."""
 CHANCES = {
     "opacity": 0.22,
     "consolidation": 0.15,
@@ -43,9 +43,9 @@ CHANCES = {
 }
 AIRSPACE = ("opacity", "consolidation", "pneumonia")
 BANDS = ((0.0, 1.0), (0.0, 1.0), (0.0, 0.40), (0.15, 0.40), (0.15, 0.68), (0.40, 0.68), (0.40, 1.0), (0.68, 1.0))
-"""Parts of a lung, from apex (0) to base (1), that a lesion is painted into."""
+"""Parts of a lung in which a lesion is painted, from apex (0) to base (1)."""
 NOT_HEALTHY = Path(__file__).with_name("not_healthy.csv")
-"""Films whose "No Finding" is contradicted by the picture, with the reason: looked at before any detection."""
+"""X-rays whose image contradicts "No Finding", with the reason. They were inspected before any detection."""
 NORMAL = "Normal"
 TEXT_MINED = {
     "Pneumonia": "Lung Opacity",
@@ -59,17 +59,17 @@ TEXT_MINED = {
     "Mass": "Nodule/Mass",
     "Cardiomegaly": "Cardiomegaly",
 }
-"""Classes that a label of NIH's text mining says a film holds somewhere."""
+"""{label of NIH's text mining: class that is then somewhere in the X-ray}."""
 ABSENT = ("Atelectasis", "ILD", "Pleural effusion", "Nodule/Mass", "Cardiomegaly")
-"""Classes that a film does not hold where the text mining names none of theirs; airspace disease has too many names."""
+"""Classes that an X-ray lacks if the text mining names none of them. Airspace disease has too many names for this."""
 OPACITY_LABELS = ("Pneumonia", "Infiltrate", "Lung Opacity")
 
 
 @dataclass
 class Sample:
-    """One picture uint8 (256, 256), its boxes in cells, what is known about it, and whose it is.
+    """An image, uint8 (256, 256), its boxes in cells, which classes are known, and its patient.
 
-    ``known``: class indices of which all boxes are given; ``film``: of others, whether the film holds the class.
+    ``known``: indices of classes of which all boxes are given; ``film``: {other class: whether the X-ray has it}.
     """
 
     image: np.ndarray
@@ -83,7 +83,7 @@ class Sample:
 
 @dataclass
 class Chest:
-    """A picture without a lesion, float32 (512, 512) in 0..1, with its lungs bool (512, 512), right and left."""
+    """An image without lesions, float32 (512, 512) in 0..1, and its right and left lung, bool (512, 512)."""
 
     image: np.ndarray
     right: np.ndarray
@@ -95,7 +95,7 @@ class Chest:
 
 
 def shrink(image: np.ndarray) -> np.ndarray:
-    """Return the frame, uint8 or float in 0..1, as uint8 at the size of the net."""
+    """Return a frame, uint8 or float in 0..1, as uint8 at the side of the net's input."""
     picture = np.clip(image * 255 + 0.5, 0, 255).astype(np.uint8) if image.dtype != np.uint8 else image
     return cv2.resize(picture, (SIZE, SIZE), interpolation=cv2.INTER_AREA)
 
@@ -105,10 +105,10 @@ def _read(path: Path) -> np.ndarray:
 
 
 def opacity_boxes(row: dict) -> np.ndarray | None:
-    """Return the boxes (N, 4) in original pixels that NIH and RSNA agree to call an opacity, None to leave out.
+    """Return the boxes (N, 4) of opacities in original pixels on which NIH and RSNA agree, None for unsuitable images.
 
-    RSNA's boxes are the truth where it has any; NIH's are added where they overlap none of those by 0.3. An image that
-    RSNA calls Normal or Not Normal beside an NIH box is left out; one without any box says nothing.
+    RSNA's boxes are the truth if there are any. NIH's boxes are added if their IoU with all of these is below 0.3. An
+    image without boxes is unsuitable, and one that RSNA calls Normal or Not Normal.
     """
     corners = {
         name: np.array(
@@ -131,7 +131,7 @@ def opacity_boxes(row: dict) -> np.ndarray | None:
 
 
 def real(folder: Path) -> list[Sample]:
-    """Return the NIH images with opacity boxes; nothing is known of the other classes there."""
+    """Return the NIH images with boxes of opacities. Their other classes are unknown."""
     found = []
     for row in pl.read_csv(folder / "nih.csv").sort("image").iter_rows(named=True):
         boxes = opacity_boxes(row) if row["nih_labels"] != "No Finding" else None
@@ -143,16 +143,16 @@ def real(folder: Path) -> list[Sample]:
 
 
 def more(folder: Path) -> list[dict]:
-    """Return the rows of the films without boxes, sorted by name."""
+    """Return the rows of the X-rays without boxes, sorted by name."""
     return pl.read_csv(folder / "nih_more.csv").sort("image").rows(named=True)
 
 
 def healthy(nih: Path, nih_more: Path, organs: Path) -> list[Chest]:
-    """Return the films without a finding, with their lungs, of both folders.
+    """Return the X-rays without a finding of both folders, with their lungs.
 
-    Kinds: "boxed set" and "text-mined" (No Finding by NIH, not contradicted by RSNA) and "RSNA normal" (whatever NIH
-    says). Those of :data:`NOT_HEALTHY` are left out, but for two that the net learnt from before they were listed, and
-    those whose lungs the organ net does not see.
+    The kinds "boxed set" and "text-mined" have NIH's "No Finding" and are not contradicted by RSNA. The kind "RSNA
+    normal" has any NIH label. X-rays of :data:`NOT_HEALTHY` are left out, except two that the net was trained with
+    before they were listed. So are X-rays whose lungs the organ net does not find.
     """
     net, found = MapNet(organs), []
     wrong = set(pl.read_csv(NOT_HEALTHY).filter(pl.col("detector") == "not learnt from")["image"])
@@ -173,7 +173,7 @@ def healthy(nih: Path, nih_more: Path, organs: Path) -> list[Chest]:
 
 
 def labelled(folder: Path) -> list[Sample]:
-    """Return the films that are known as wholes alone: by NIH's text mining, and by RSNA where it saw no opacity."""
+    """Return the X-rays with labels but no boxes, from NIH's text mining, and from RSNA where it saw no opacity."""
     found = []
     for row in more(folder):
         if row["nih_labels"] == "No Finding" or row["rsna_class"] == NORMAL:
@@ -200,7 +200,7 @@ def _band(lung: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def mask_boxes(mask: np.ndarray, right: np.ndarray, left: np.ndarray) -> np.ndarray:
-    """Return the boxes (N, 4) in frame pixels around a lesion, one for each lung it lies in, without its specks."""
+    """Return boxes (N, 4) in frame pixels around a lesion without small parts, one for each lung that contains it."""
     count, labels, stats, _ = cv2.connectedComponentsWithStats(mask.astype(np.uint8), connectivity=8)
     sizes = stats[:, cv2.CC_STAT_AREA]
     large = np.isin(labels, [i for i in range(1, count) if sizes[i] >= 0.05 * mask.sum()])
@@ -213,7 +213,7 @@ def mask_boxes(mask: np.ndarray, right: np.ndarray, left: np.ndarray) -> np.ndar
 
 
 def paint_sample(chest: Chest, rng: np.random.Generator, kind: str) -> Sample:
-    """Paint none to three lesions and now and then a line or a scar on a chest."""
+    """Paint none to three lesions on a chest, and sometimes a line or a scar."""
     image, boxes = chest.image, list(chest.boxes)
     used = np.zeros(image.shape, bool)
     both = chest.right | chest.left
@@ -224,7 +224,7 @@ def paint_sample(chest: Chest, rng: np.random.Generator, kind: str) -> Sample:
         lesion = str(rng.choice(list(CHANCES), p=list(CHANCES.values())))
         lung = chest.right if rng.random() < 0.5 else chest.left
         region = _band(lung, *BANDS[int(rng.integers(len(BANDS)))])
-        if lesion == "nodule":  # its size is a share of the region's, so that of a whole lung
+        if lesion == "nodule":  # its size is a fraction of the region's, so the region is a whole lung
             region = lung
         if lesion in ("edema", "effusion"):
             region = both if rng.random() < (0.75 if lesion == "edema" else 0.4) else lung
@@ -232,7 +232,7 @@ def paint_sample(chest: Chest, rng: np.random.Generator, kind: str) -> Sample:
             continue
         mask = np.zeros_like(used)
         again = lesion in AIRSPACE and rng.random() < 0.25
-        for _ in range(int(rng.integers(2, 5)) if again else 1):  # what is diffuse is boxed as one
+        for _ in range(int(rng.integers(2, 5)) if again else 1):  # a diffuse lesion gets one box
             image, part = paint(image, lesion, region, rng, float(rng.uniform(0.5, 1.4)), midline=midline)
             mask |= part
         used |= mask
@@ -242,7 +242,7 @@ def paint_sample(chest: Chest, rng: np.random.Generator, kind: str) -> Sample:
 
 
 def external(folder: Path) -> list[Sample]:
-    """Return the COVID-19 images on which radiologists outlined ground glass or consolidation; never trained on."""
+    """Return the COVID-19 X-rays with radiologists' outlines of ground glass or consolidation. They are test data."""
     found = []
     for row in pl.read_csv(folder / "covid.csv").sort("image").iter_rows(named=True):
         names = json.loads(row["masks"] or "{}")
@@ -265,7 +265,7 @@ def external(folder: Path) -> list[Sample]:
 
 
 def painted(chests: list[Chest], count: int, seed: int, kind: str) -> list[Sample]:
-    """Return ``count`` painted samples, the chests taken in turn."""
+    """Return ``count`` samples with painted lesions. The chests are used in turn."""
     return [
         paint_sample(chests[number % len(chests)], np.random.default_rng([seed, number]), kind)
         for number in range(count)
@@ -273,7 +273,7 @@ def painted(chests: list[Chest], count: int, seed: int, kind: str) -> list[Sampl
 
 
 def phantoms(count: int, seed: int) -> list[Sample]:
-    """Return ``count`` synthetic chests with painted lesions; one in six has a large heart, which is boxed."""
+    """Return ``count`` synthetic chests with painted lesions. One in six has a large heart, which gets a box."""
     found = []
     for number in range(count):
         rng = np.random.default_rng([seed, 1, number])
@@ -288,5 +288,5 @@ def phantoms(count: int, seed: int) -> list[Sample]:
 
 
 def augment(source: Sample, rng: np.random.Generator) -> tuple[np.ndarray, list[tuple]]:
-    """Return a moved and re-exposed copy of a sample: float32 (256, 256) in 0..1 and its boxes in cells."""
+    """Return a moved copy of a sample with another exposure: float32 (256, 256) in 0..1, and its boxes in cells."""
     return augment_image(source.image, source.boxes, GRID, rng)

@@ -1,6 +1,6 @@
-"""Score the detector: annotated boxes that it finds, boxes on healthy films, and whole films by class.
+"""Scores of the detector: true boxes that it finds, boxes on healthy X-rays, and classes of whole X-rays.
 
-Every interval is the 95 % bootstrap interval over patients, who are drawn with all their films.
+Every interval is a 95 % bootstrap interval over patients. A patient is drawn with all X-rays.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from cxr.metrics.matching import match_boxes, score_detections
 
 HEART = CLASSES.index("Cardiomegaly")
 CHOICE = {"floor": 1e-3, "iou": 0.5, "most": 100, "across": 0.5, "apart": (HEART,)}
-"""How boxes are chosen: `boxes.floor`, `nms_iou`, `max_boxes`, `lite.region_iou`; the heart is an excluded class."""
+"""How boxes are selected: `boxes.floor`, `nms_iou`, `max_boxes`, `lite.region_iou`; the heart is an excluded class."""
 CONFIDENCE, HIT, DRAWS = 0.2, 0.3, 2000
 Line = tuple[np.ndarray, np.ndarray]
-"""Slope and offset (classes,) of the logits: the calibration."""
+"""The calibration of all classes: slopes and offsets of the logits, both (classes,)."""
 
 
 class Output(NamedTuple):
-    """What a net that had not seen a film gave for it: logits (C, n, n), distances (4 groups, n, n)."""
+    """The output of a net that was not trained with the X-ray: logits (C, n, n), distances (4 groups, n, n)."""
 
     logit: np.ndarray
     distance: np.ndarray
@@ -32,7 +32,7 @@ class Output(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Boxes in frame pixels, confidences and class indices of a film, best first, and its true boxes (M, 5)."""
+    """Boxes in frame pixels, confidences and class indices of an X-ray, best first, and its true boxes (M, 5)."""
 
     boxes: np.ndarray
     confidence: np.ndarray
@@ -48,7 +48,7 @@ def confidences(output: Output, line: Line) -> np.ndarray:
 
 
 def detect(output: Output, line: Line, **changes) -> Found:
-    """Decode one film as the engine does, with the given calibration."""
+    """Return the boxes of an X-ray as the engine selects them, with a calibration. ``changes``: changes of CHOICE."""
     chosen = select_boxes(
         decode_boxes(output.distance, list(GROUPS), FRAME), confidences(output, line), **CHOICE | changes
     )
@@ -63,13 +63,13 @@ def of_class(film: Found, label: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def any_class(film: Found) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return boxes, confidences and true boxes whatever the class, but the heart's: Algorithm 1 does not compare it."""
+    """Return boxes, confidences and true boxes of all classes except the heart, which Algorithm 1 does not compare."""
     chosen, true = film.classes != HEART, film.truth[:, 0] != HEART
     return film.boxes[chosen], film.confidence[chosen], np.unique(film.truth[true][:, 1:], axis=0)
 
 
 def interval(value: Callable[[np.ndarray], float], patients: list[str]) -> list[float]:
-    """Return the interval of ``value``, a function of how often each film is drawn (N,)."""
+    """Return the interval of ``value``, which is a function of how often each X-ray is drawn, (N,)."""
     names, owner = np.unique(patients, return_inverse=True)
     random = np.random.default_rng(0)
     drawn = [np.bincount(random.integers(0, len(names), len(names)), minlength=len(names))[owner] for _ in range(DRAWS)]
@@ -77,7 +77,7 @@ def interval(value: Callable[[np.ndarray], float], patients: list[str]) -> list[
 
 
 def table(films: list[Found], view: Callable[[Found], tuple]) -> dict:
-    """Score films with true boxes at both overlaps and both confidences that Algorithm 1 uses (0.01 for edema)."""
+    """Return scores of X-rays with true boxes at two IoUs and both confidences of Algorithm 1 (0.01 is for edema)."""
     images, patients, result = [view(film) for film in films], [film.patient for film in films], {}
     for iou in (0.3, 0.5):
         for confidence in (CONFIDENCE, 0.01):
@@ -94,7 +94,7 @@ def table(films: list[Found], view: Callable[[Found], tuple]) -> dict:
 
 
 def healthy_table(films: list[Found]) -> dict:
-    """Count the boxes that healthy films are given: all are false."""
+    """Return the numbers of boxes on healthy X-rays, where all boxes are false."""
     count = np.array([(film.confidence >= CONFIDENCE).sum() for film in films])
     heart = np.array([(film.confidence[film.classes == HEART] >= CONFIDENCE).sum() for film in films])
     patients = [film.patient for film in films]
@@ -113,7 +113,7 @@ def healthy_table(films: list[Found]) -> dict:
 
 
 def told_apart(labelled: list[Output], healthy: list[Output], line: Line) -> dict:
-    """Return how well a class's largest confidence tells films said to hold it from others and from healthy ones."""
+    """Return how well each class's largest confidence separates X-rays with its label from healthy and other X-rays."""
     result = {}
     for label, name in enumerate(CLASSES):
         said = [output for output in labelled if output.film.film.get(label)]

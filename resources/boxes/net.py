@@ -1,4 +1,4 @@
-"""What the embedded detector looks at and tells."""
+"""Classes, input size and grid of the detector ``lite``."""
 
 from cxr.detection.grid import Grid
 
@@ -13,8 +13,8 @@ CLASSES = (
     "Cardiomegaly",
 )
 GROUPS = (0, 0, 0, 0, 0, 0, 1, 2)
-"""Classes of one group share their predicted box: what fills a part of a lung, what is round and small, the heart."""
+"""Groups of classes that share a predicted box: parts of a lung, small round lesions, and the heart."""
 LAYOUT = Grid(CLASSES, GROUPS, 256)
 SIZE, GRID = LAYOUT.size, LAYOUT.cells
 IMPORTANCE = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 5.0, 1.0)
-"""Weight of a positive cell of each class: a nodule has one such cell, another lesion about eight."""
+"""Weight of a positive cell of each class. A nodule has one positive cell, another lesion about eight."""

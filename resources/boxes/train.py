@@ -4,8 +4,8 @@
     python resources/boxes/train.py --keep build     # the same, keeping and reusing each trained net in build/
     python resources/boxes/train.py --evaluate       # print every score; lite.onnx and scores.json stay as they are
 
-Needs torch and onnx beside the pipeline's own packages, no GPU, the organ net (resources/organs/lite.onnx) and the
-shared data (``CXR_ILS_SHARED``, default ``../shared``). One core, fixed seeds. What is learnt from is in CARD.md.
+Needs torch and onnx besides the pipeline's own packages, no GPU, the organ net (resources/organs/lite.onnx) and the
+shared data (``CXR_ILS_SHARED``, default ``../shared``). Uses one core and fixed seeds. CARD.md describes the data.
 """
 
 import argparse
@@ -45,19 +45,19 @@ FOLDS = 3
 BATCH = 16
 PHANTOMS, MORE_PHANTOMS, PAINTED, CALIBRATION, TEST = 1500, 300, 900, 80, 100
 CALIBRATED = 300
-"""Painted films that the calibration looks at."""
+"""Number of X-rays with painted lesions that the calibration uses."""
 PRETRAIN, TUNE = (1600, 2e-3), (450, 8e-4)
 MIX = {"nih": 4, "painted": 4, "healthy": 3, "film": 2, "phantom": 3}
-"""Parts of a batch: films with boxes, painted lesions, films without a finding, films with labels alone, phantoms."""
+"""Proportions of a batch: X-rays with boxes, painted lesions, no finding, only labels, and synthetic X-rays."""
 LICENCE = "academic, non-commercial use only (RSNA boxes), see CARD.md"
 
 
 def fit(
     net: Detector, pools: dict[str, list[Sample]], schedule: tuple[int, float], seed: int, note: str, fast: bool = False
 ) -> Detector:
-    """Train on batches mixed from the pools as MIX says; return a net of the running mean of the weights.
+    """Train on batches mixed from the pools in the proportions MIX. Return a net with a running mean of the weights.
 
-    ``fast``: convolutions in bfloat16.
+    ``fast``: whether convolutions are in bfloat16.
     """
     steps, rate = schedule
     names = np.repeat([name for name in MIX if name in pools], [MIX[name] for name in MIX if name in pools])
@@ -79,13 +79,13 @@ def fit(
 
 
 def fresh() -> Detector:
-    """Return a net with random weights, the same each time."""
+    """Return a net with random weights, which are the same at each call."""
     torch.manual_seed(SEED)
     return Detector(LAYOUT).to(memory_format=torch.channels_last)
 
 
 def kept(folder: Path | None, name: str, make: Callable[[], Detector]) -> Detector:
-    """Return the net kept under ``name``, or make and keep it."""
+    """Return the net that is stored under ``name``. If there is none, make and store it."""
     net = fresh()
     path = folder / f"{name}.pt" if folder else None
     if path and path.is_file():
@@ -100,7 +100,7 @@ def kept(folder: Path | None, name: str, make: Callable[[], Detector]) -> Detect
 
 @torch.no_grad()
 def outputs(net: Detector, samples: list[Sample], fold: int = -1) -> list[Output]:
-    """Return what the net gives for each film, one at a time as the engine does."""
+    """Return the net's output for each X-ray. They are processed one by one, as in the engine."""
     found = []
     for sample in samples:
         logit, distance = net(torch.from_numpy(sample.image.astype(np.float32) / 255)[None, None])
@@ -109,7 +109,7 @@ def outputs(net: Detector, samples: list[Sample], fold: int = -1) -> list[Output
 
 
 class Films(NamedTuple):
-    """What is learnt from and measured on: films with boxes, without a finding, painted, with labels alone."""
+    """The X-rays for training and measuring: with boxes, without a finding, with painted lesions, with labels only."""
 
     nih: list[Sample]
     healthy: list[Sample]
@@ -118,7 +118,7 @@ class Films(NamedTuple):
 
 
 def films(shared: Path) -> Films:
-    """Read and paint all."""
+    """Read all X-rays, and paint the lesions."""
     nih, more = shared / "data" / "nih", shared / "data" / "nih_more"
     chests = data.healthy(nih, more, HERE.parent / "organs" / "lite.onnx")
     healthy = [Sample(data.shrink(chest.image), [], chest.patient, chest.kind, chest.name) for chest in chests]
@@ -127,16 +127,16 @@ def films(shared: Path) -> Films:
 
 
 def fold_of(sample: Sample) -> int:
-    """Return the fold of a film: that of its patient."""
+    """Return the fold of an X-ray, which is that of its patient."""
     return stable_hash("fold", sample.patient) % FOLDS
 
 
 def train_all(
     base: Detector, known: Films, keep: Path | None
 ) -> tuple[Callable[[], Detector], dict[str, list[Output]]]:
-    """Tune the net on everything, then once per fold without its patients.
+    """Tune a net for each fold, without the fold's patients.
 
-    Returns what makes the net, and per kind of film the outputs of the nets that did not see it.
+    Return a function that tunes the final net on everything, and {kind of X-ray: outputs of the nets of the folds}.
     """
     phantoms = cache(lambda: data.phantoms(MORE_PHANTOMS, SEED + 3))
     found = {name: [] for name in known._fields}
@@ -157,7 +157,7 @@ def train_all(
 
 
 def held_out_scores(found: dict[str, list[Output]], lines: list[Line]) -> dict:
-    """Score the films of every fold, calibrated without it (``lines``: of each fold)."""
+    """Score the X-rays of each fold with the calibration that was fitted without the fold. ``lines``: one per fold."""
     nih = [detect(output, lines[output.fold]) for output in found["nih"]]
     report = {
         "NIH boxes, Lung Opacity": measure.table(nih, lambda film: of_class(film, 0)),
@@ -171,7 +171,7 @@ def held_out_scores(found: dict[str, list[Output]], lines: list[Line]) -> dict:
 
 
 def phantom_scores(found: list[Output], line: Line) -> dict:
-    """Score phantoms that no net was trained or calibrated on."""
+    """Score synthetic X-rays that were not used for training or calibration."""
     drawn = [detect(output, line) for output in found]
     report = {
         f"phantoms, {name}": measure.table(drawn, lambda film, k=k: of_class(film, k)) for k, name in enumerate(CLASSES)

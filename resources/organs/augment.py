@@ -1,4 +1,4 @@
-"""Random distortions for training the organ net: geometry, exposure, disease, things in the way. Sides stay."""
+"""Random distortions for training the organ net: geometry, exposure, disease and foreign objects. Sides are kept."""
 
 import math
 
@@ -6,21 +6,21 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-TURNED, HALVED = 0.05, 0.05  # shares of pictures made into what is no whole chest
+TURNED, HALVED = 0.05, 0.05  # fractions of images that are changed so that they show no whole chest
 
 
 def smooth_noise(count: int, cells: int, size: int) -> torch.Tensor:
-    """Return (N, 1, S, S) smooth random fields with about ``cells`` bumps across and values around -1..1."""
+    """Return smooth random fields (N, 1, S, S) with about ``cells`` bumps along a side, and values around -1..1."""
     return functional.interpolate(torch.randn(count, 1, cells, cells), size=(size, size), mode="bicubic")
 
 
 def uniform(count: int, low: float, high: float) -> torch.Tensor:
-    """Return (N, 1, 1, 1) numbers between ``low`` and ``high``."""
+    """Return random numbers (N, 1, 1, 1) between ``low`` and ``high``."""
     return torch.rand(count, 1, 1, 1) * (high - low) + low
 
 
 def chance(count: int, probability: float) -> torch.Tensor:
-    """Return (N, 1, 1, 1) booleans as floats."""
+    """Return random numbers (N, 1, 1, 1) that are 1 with a probability, otherwise 0."""
     return (torch.rand(count, 1, 1, 1) < probability).float()
 
 
@@ -40,7 +40,7 @@ def _grid(count: int, size: int) -> torch.Tensor:
 
 
 def _disease(image: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Whiten parts of the lungs: the outline must be found behind an opacity too."""
+    """Whiten parts of the lungs, because a lung's outline must also be found behind an opacity."""
     count, size = len(image), image.shape[-1]
     lungs = target[:, :2].amax(1, keepdim=True)
     cloud = torch.sigmoid(5 * (smooth_noise(count, 6, size) - uniform(count, 0.3, 1.5)))
@@ -54,7 +54,7 @@ def _disease(image: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 def _things(image: torch.Tensor) -> torch.Tensor:
-    """Draw a few straight lines (tubes, wires) and patches (markers, text) over the picture."""
+    """Draw a few lines (tubes, wires) and patches (markers, text) over the images."""
     count, size = len(image), image.shape[-1]
     ys = torch.linspace(-1, 1, size).view(1, 1, size, 1)
     xs = torch.linspace(-1, 1, size).view(1, 1, 1, size)
@@ -71,7 +71,7 @@ def _things(image: torch.Tensor) -> torch.Tensor:
 
 
 def _exposure(image: torch.Tensor, inside: torch.Tensor) -> torch.Tensor:
-    """Change tone curve, contrast, unevenness, sharpness and noise."""
+    """Change tone curve, contrast, evenness, sharpness and noise."""
     count, size = len(image), image.shape[-1]
     image = image.clamp(0, 1) ** torch.exp(uniform(count, -0.8, 0.8))
     image = image * uniform(count, 0.5, 1.1) + uniform(count, 0.0, 0.25)
@@ -93,9 +93,9 @@ def _frame(image: torch.Tensor) -> torch.Tensor:
 
 
 def spoil(row: tuple[torch.Tensor, ...], random: np.random.Generator) -> tuple[torch.Tensor, ...]:
-    """Now and then turn a row (image, target, weight) into what is no whole chest.
+    """Sometimes change a row (image, target, weight) so that it does not show a whole chest.
 
-    A picture on its side or upside down has no organs to find; one cut at the middle has those of one side.
+    An image on its side or upside down has no organs to find. One that is cut in the middle has the organs of one side.
     """
     image, target, weight = row
     size, draw = image.shape[-1], random.random()
@@ -117,7 +117,7 @@ def spoil(row: tuple[torch.Tensor, ...], random: np.random.Generator) -> tuple[t
 
 
 def stretch(image: torch.Tensor, percentiles: tuple[float, float]) -> torch.Tensor:
-    """Scale each image to 0..1 between percentiles of its pixels above 0, as ``cxr.nets.map_net.prepare_frame``."""
+    """Scale each image to 0..1 between percentiles of its pixels above 0, like ``cxr.nets.map_net.prepare_frame``."""
     for index, picture in enumerate(image):
         values = picture[picture > 0]
         if values.numel() < 2:
@@ -130,7 +130,7 @@ def stretch(image: torch.Tensor, percentiles: tuple[float, float]) -> torch.Tens
 def augment(
     rows: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], size: int, percentiles: tuple[float, float]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Turn rows of (image, target (K), weight (K)) into a distorted batch of pictures of ``size`` pixels."""
+    """Convert rows (image, target (K), weight (K)) to a batch of distorted images of ``size`` pixels."""
     image, target, weight = (torch.stack(parts) for parts in zip(*rows, strict=True))
     count = len(image)
     grid = _grid(count, size)

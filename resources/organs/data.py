@@ -1,4 +1,4 @@
-"""What the organ net learns from: radiologists' masks, automatic masks, synthetic X-rays, NIH X-rays."""
+"""Training data of the organ net: radiologists' masks, automatic masks, synthetic X-rays and NIH X-rays."""
 
 import csv
 import json
@@ -17,9 +17,9 @@ from cxr.geometry.affine import fit_affine, to_frame
 from cxr.nets.map_net import clean_mask
 
 LABELS = (*ORGAN_LABELS, CARDIOMEDIASTINUM)
-FRAME, CACHE = 512, 192  # pixels of the canonical frame, and of the pictures that augmentation starts from
-HEART_TOP = 0.30  # share of the cardiomediastinum's height (aortic arch to diaphragm) that lies above the heart
-MAX_RATIO, MIN_SOLIDITY = 1.9, 0.86  # a teacher's lung masks beyond these are not learnt from
+FRAME, CACHE = 512, 192  # sides of the frame, and of the images from which augmentation starts, pixels
+HEART_TOP = 0.30  # fraction of the cardiomediastinum's height (aortic arch to diaphragm) above the heart
+MAX_RATIO, MIN_SOLIDITY = 1.9, 0.86  # limits of a teacher's lung masks; others are not used for training
 PHANTOMS, PHANTOM_SEED = 150, 7_390_211
 SHARED = Path(os.environ.get("CXR_ILS_SHARED", "../shared"))
 
@@ -38,7 +38,7 @@ class Pool:
         return len(self.frames)
 
     def take(self, chosen: np.ndarray) -> "Pool":
-        """Return the pool of the chosen images (bool (N,))."""
+        """Return the pool of the images that ``chosen``, bool (N,), selects."""
         names = [name for name, keep in zip(self.names, chosen, strict=True) if keep]
         patients = [patient for patient, keep in zip(self.patients, chosen, strict=True) if keep]
         return Pool(names, patients, self.frames[chosen], self.truth[chosen], self.weight[chosen])
@@ -51,17 +51,17 @@ class Pool:
 
 
 def shrink(picture: np.ndarray) -> np.ndarray:
-    """Shrink a float picture of the frame to the size that augmentation starts from."""
+    """Shrink a float image of frame size to the size from which augmentation starts."""
     return cv2.resize(picture, (CACHE, CACHE), interpolation=cv2.INTER_AREA)
 
 
 def upsample(maps: np.ndarray) -> np.ndarray:
-    """Enlarge probabilities (K, S, S) to the frame."""
+    """Enlarge probabilities (K, S, S) to the size of the frame."""
     return np.stack([cv2.resize(p, (FRAME, FRAME), interpolation=cv2.INTER_LINEAR) for p in maps])
 
 
 def heart_of(cardiomediastinum: np.ndarray) -> np.ndarray:
-    """Cut the heart out of a cardiomediastinum mask: the part under its upper ``HEART_TOP``, with a rounded top."""
+    """Return the heart in a cardiomediastinum mask: the part below the fraction HEART_TOP, with a rounded top."""
     rows = np.flatnonzero(cardiomediastinum.any(axis=1))
     if not rows.size:
         return cardiomediastinum.copy()
@@ -88,7 +88,7 @@ def _covid_rows() -> list[tuple[dict, dict]]:
 
 @cache
 def experts() -> Pool:
-    """The 18 X-rays with lungs and cardiomediastinum drawn by radiologists."""
+    """Return the 18 X-rays in which radiologists outlined lungs and cardiomediastinum."""
     folder = SHARED / "data" / "covid"
     rows = [(row, masks) for row, masks in _covid_rows() if "cardiomediastinum" in masks]
     frames = np.stack([_frame_of(folder / "images" / row["image"]) for row, _ in rows])
@@ -104,9 +104,9 @@ def experts() -> Pool:
 
 
 def _weak_weight(right: np.ndarray, left: np.ndarray, strength: float) -> np.ndarray:
-    """Trust an automatic lung mask inside itself and far outside both lungs, nowhere else.
+    """Return weights that trust an automatic lung mask inside the lungs and far outside them, and nowhere else.
 
-    It leaves out what is white and what lies behind the heart, so nothing is known of the space between.
+    The mask excludes white parts and the lung behind the heart, so nothing is known about the space between the lungs.
     """
     both = (right | left).astype(np.uint8)
     points = np.concatenate(cv2.findContours(both, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)[0])
@@ -119,7 +119,7 @@ def _weak_weight(right: np.ndarray, left: np.ndarray, strength: float) -> np.nda
 
 @cache
 def automatic(strength: float = 0.4) -> Pool:
-    """The other X-rays of the set with their automatic lung masks, as far as those can be trusted."""
+    """Return the other X-rays of the set with their automatic lung masks, weighted by :func:`_weak_weight`."""
     folder = SHARED / "data" / "covid"
     names, patients, frames, truth, weight = [], [], [], [], []
     for row, masks in _covid_rows():
@@ -141,12 +141,12 @@ def automatic(strength: float = 0.4) -> Pool:
 
 @cache
 def nih_frames() -> np.ndarray:
-    """The NIH X-rays, uint8 (N, 512, 512)."""
+    """Return the NIH X-rays, uint8 (N, 512, 512)."""
     return np.stack([_frame_of(path) for path in sorted((SHARED / "data" / "nih" / "images").glob("*.png"))])
 
 
 def _believable(right: np.ndarray, left: np.ndarray) -> bool:
-    """Tell whether two lung masks have the shape of lungs: compact, and of about one size."""
+    """Return True if two lung masks have the shape of lungs: compact, and of similar size."""
     areas = [int(right.sum()), int(left.sum())]
     if min(areas) < 0.03 * right.size or max(areas) > MAX_RATIO * min(areas):
         return False
@@ -158,9 +158,9 @@ def _believable(right: np.ndarray, left: np.ndarray) -> bool:
 
 
 def self_labelled(predict: Callable[[np.ndarray], np.ndarray], strength: float = 0.7) -> Pool:
-    """The NIH X-rays with a teacher's masks; pixels and images of which it is unsure count for nothing.
+    """Return the NIH X-rays with a teacher's masks. Pixels of which the teacher is unsure have a low weight.
 
-    ``predict`` takes frames (N, 512, 512) to probabilities (N, K, S, S).
+    ``predict`` maps frames (N, 512, 512) to probabilities (N, K, S, S). Images with implausible lungs are left out.
     """
     frames = nih_frames()
     maps = [upsample(p) for p in predict(frames)]
@@ -173,7 +173,7 @@ def self_labelled(predict: Callable[[np.ndarray], np.ndarray], strength: float =
 
 @cache
 def phantoms() -> Pool:
-    """Synthetic X-rays with their true organs; seeds of their own, which no test or cohort uses."""
+    """Return synthetic X-rays with their true organs. No test or cohort uses their seeds."""
     from cxr.imaging.phantom.chest import draw_chest
 
     frames, truth = [], []
@@ -192,7 +192,7 @@ def phantoms() -> Pool:
 
 
 def folds(patients: list[str], count: int) -> list[np.ndarray]:
-    """Return for each fold which images it holds out (bool (N,)): whole patients, sizes balanced."""
+    """Return for each fold which images it holds out, bool (N,). Patients are not split, and sizes are balanced."""
     sizes = {patient: patients.count(patient) for patient in patients}
     held: list[list[str]] = [[] for _ in range(count)]
     for patient in sorted(sizes, key=lambda p: (-sizes[p], p)):

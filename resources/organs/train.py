@@ -1,11 +1,11 @@
-"""Train the lite organ net and write lite.onnx beside this file.
+"""Train the organ net of the engine lite and write lite.onnx beside this file.
 
-    python resources/organs/train.py                   # remake lite.onnx
-    python resources/organs/train.py --cross-validate  # remake cross_validation.json and print its table
-    python resources/organs/train.py --weights --cross-validate  # both, sharing the first third of the work
+    python resources/organs/train.py                   # make lite.onnx
+    python resources/organs/train.py --cross-validate  # make cross_validation.json and print its table
+    python resources/organs/train.py --weights --cross-validate  # both, with a common first third of the work
 
-Needs torch, onnx and onnxscript beside the pipeline's own packages, no GPU, and the shared data (``CXR_ILS_SHARED``,
-default ``../shared``). Both runs take one core and a fixed seed. What is learnt from, and how well, is in CARD.md.
+This needs torch, onnx and onnxscript besides the pipeline's own packages, no GPU, and the shared data
+(``CXR_ILS_SHARED``, default ``../shared``). It uses one core and a fixed seed. CARD.md describes data and scores.
 """
 
 import argparse
@@ -42,7 +42,7 @@ PERCENTILES = (0.5, 99.5)
 
 
 class Block(nn.Sequential):
-    """Two 3x3 convolutions with batch norm."""
+    """Two 3 x 3 convolutions with batch normalisation and ReLU."""
 
     def __init__(self, inside: int, outside: int):
         layers = []
@@ -52,14 +52,14 @@ class Block(nn.Sequential):
 
 
 def local_mean(image: torch.Tensor) -> torch.Tensor:
-    """Mean over a square window, in one pass: two would be faster but round differently and give another net."""
+    """Return the mean over a square window. Two passes would be faster, but round differently and give another net."""
     return functional.avg_pool2d(image, LOCAL_WINDOW, 1)
 
 
 class OrganNet(nn.Module):
-    """U-Net on half resolution: (N, 1, S, S) in 0..1 to logits (N, K, S, S).
+    """A U-Net at half resolution: images (N, 1, S, S) in 0..1 to logits (N, K, S, S).
 
-    The second input channel, contrast against the neighbourhood, makes it insensitive to exposure and tone curve.
+    The second input channel is the contrast to the neighbourhood. It makes the net robust to exposure and tone curve.
     """
 
     def __init__(self, outputs: int = len(data.LABELS), widths: tuple[int, ...] = (32, 64, 96, 128)):
@@ -86,7 +86,7 @@ class OrganNet(nn.Module):
 
 
 def loss_of(logits: torch.Tensor, target: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Cross entropy plus soft Dice, both weighted per pixel (0 = not labelled)."""
+    """Return cross entropy plus soft Dice loss. Both are weighted per pixel; the weight 0 means not labelled."""
     entropy = functional.binary_cross_entropy_with_logits(logits, target, weight, reduction="sum") / weight.sum()
     probability = torch.sigmoid(logits)
     both = (weight * probability * target).sum((2, 3))
@@ -97,7 +97,7 @@ def loss_of(logits: torch.Tensor, target: torch.Tensor, weight: torch.Tensor) ->
 
 
 def fit(net: OrganNet, pools: list[tuple[float, data.Pool]], steps: int, seed: int, rate: float, note: str) -> OrganNet:
-    """Train on batches whose images come from the pools with the given shares; return the averaged weights' net."""
+    """Train on images from the pools, which are (proportion, pool) pairs. Return a net with averaged weights."""
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
     net.to(memory_format=torch.channels_last)
@@ -130,13 +130,13 @@ def fit(net: OrganNet, pools: list[tuple[float, data.Pool]], steps: int, seed: i
 
 @torch.no_grad()
 def probabilities(net: OrganNet, frames: np.ndarray) -> np.ndarray:
-    """Return (N, K, S, S) probabilities of frames uint8 (N, 512, 512), prepared as the engine prepares them."""
+    """Return probabilities (N, K, S, S) for frames, uint8 (N, 512, 512), prepared as in the engine."""
     images = torch.from_numpy(np.stack([prepare_frame(frame, SIZE, PERCENTILES) for frame in frames]))[:, None]
     return torch.cat([torch.sigmoid(net(image[None])) for image in images]).numpy()
 
 
 def scores(net: OrganNet, pool: data.Pool) -> list[dict[str, float]]:
-    """Dice of each image and organ at the resolution of the frame, after the engine's own cleaning."""
+    """Return the Dice of each image and organ at frame resolution, after the clean-up that the engine does."""
     result = []
     for frame, target in zip(pool.frames, pool.truth, strict=True):
         found = [clean_mask(p) for p in data.upsample(probabilities(net, frame[None])[0])]
@@ -147,13 +147,13 @@ def scores(net: OrganNet, pool: data.Pool) -> list[dict[str, float]]:
 
 @cache
 def pretrain() -> OrganNet:
-    """Learn from what no fold holds out: synthetic X-rays and the images with automatic lung masks."""
+    """Train on data that no fold holds out: synthetic X-rays and images with automatic lung masks."""
     torch.manual_seed(SEED)
     return fit(OrganNet(), [(0.6, data.phantoms()), (0.4, data.automatic())], PRETRAIN_STEPS, SEED, RATE, "pretrain")
 
 
 def train(base: OrganNet, experts: data.Pool, seed: int, note: str) -> OrganNet:
-    """Fine-tune on the radiologists' masks, label the NIH images with the result, and train on both."""
+    """Tune a teacher on the radiologists' masks, label the NIH images with it, and train a student on both."""
 
     def copy(net: OrganNet) -> OrganNet:
         twin = OrganNet()
@@ -177,7 +177,7 @@ def train(base: OrganNet, experts: data.Pool, seed: int, note: str) -> OrganNet:
 
 
 def cross_validate() -> dict:
-    """Leave out a quarter of the patients at a time; return scores of every radiologist-masked image, held out."""
+    """Hold out a quarter of the patients at a time. Return the scores of all images with radiologists' masks."""
     base, experts, rows = pretrain(), data.experts(), []
     for fold, held_out in enumerate(data.folds(experts.patients, FOLDS)):
         net = train(base, experts.take(~held_out), SEED + 10 * fold, f"fold {fold}")
@@ -189,12 +189,12 @@ def cross_validate() -> dict:
 
 
 def mean_scores(rows: list[dict]) -> dict[str, float]:
-    """Mean Dice of each organ over the images."""
+    """Return the mean Dice of each organ over the images."""
     return {name: round(float(np.mean([row[name] for row in rows])), 4) for name in data.LABELS}
 
 
 def print_table(result: dict) -> None:
-    """Print mean Dice per fold and over all images."""
+    """Print the mean Dice per fold and over all images."""
     print("| fold | images | " + " | ".join(data.LABELS) + " |\n|---|---|" + "---|" * len(data.LABELS))
     for fold in range(result["folds"]):
         rows = [row for row in result["images"] if row["fold"] == fold]
@@ -205,7 +205,7 @@ def print_table(result: dict) -> None:
 
 
 def in_two_passes(model):
-    """Split each mean over the square window of an ONNX model into rows and columns: far fewer additions an image."""
+    """Split each mean over a square window in an ONNX model into a mean of rows and one of columns, which is faster."""
     from onnx import helper
 
     nodes = []
@@ -227,7 +227,7 @@ def in_two_passes(model):
 
 
 def export(net: OrganNet, path: Path) -> None:
-    """Write the net as ONNX (opset 17, float32) with its labels and preparation as metadata."""
+    """Write the net as ONNX (opset 17, float32), with its labels and the preparation of images as metadata."""
     import onnx
 
     class Probabilities(nn.Module):
@@ -263,7 +263,7 @@ def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cross-validate", action="store_true", help="write cross_validation.json")
-    parser.add_argument("--weights", action="store_true", help="write lite.onnx (done too if nothing is asked for)")
+    parser.add_argument("--weights", action="store_true", help="write lite.onnx (the default)")
     arguments = parser.parse_args()
     cv2.setNumThreads(1)
     torch.set_num_threads(1)

@@ -1,11 +1,11 @@
-"""Train the net that tells which way up a chest X-ray is, and write upright.onnx and upright.json beside this file.
+"""Train the net that recognises upright chest X-rays, and write upright.onnx and upright.json beside this file.
 
-    python resources/organs/train_upright.py                   # remake upright.onnx
-    python resources/organs/train_upright.py --cross-validate  # remake upright.json
+    python resources/organs/train_upright.py                   # make upright.onnx
+    python resources/organs/train_upright.py --cross-validate  # make upright.json
 
-Needs torch and onnx beside the pipeline's own packages, no GPU, and the shared data (``CXR_ILS_SHARED``, default
-``../shared``). Each half of the patients is scored by a net that saw the other half (upright.json); the net that is
-written saw all of NIH's. One core, a quarter of an hour each. What is learnt from, and how well, is in UPRIGHT.md.
+This needs torch and onnx besides the pipeline's own packages, no GPU, and the shared data (``CXR_ILS_SHARED``, default
+``../shared``). For upright.json, each half of the patients is scored by a net trained on the other half. upright.onnx
+is trained on all NIH X-rays. Each takes a quarter of an hour on one core. UPRIGHT.md describes data and scores.
 """
 
 import argparse
@@ -29,19 +29,19 @@ from cxr.imaging.organs.upright import SIZE, TURNS, make_net_input, rotate_and_r
 from cxr.imaging.phantom.chest import draw_chest  # noqa: E402
 
 SETS = ("nih", "nih_more")
-"""Learnt from: pictures without restrictions, so that the weights have none either."""
+"""Sets for training. Their images have no restrictions, so the weights have none either."""
 OTHERS = ("covid", "covid_more")
-"""Only scored."""
+"""Sets that are only scored."""
 SEED, STEPS, BATCH, STRANGE, RATE = 3, 700, 24, 6, 2e-3
 ASKED = 6
-"""Versions of a picture in one step: itself, its mirror image, and others drawn anew each time."""
+"""Number of versions of an image per step: the image, its mirror image, and other versions drawn at random."""
 PHANTOMS = 150
 WIDE = 128
-"""Side at which the pictures are held, so that a crop of them can be shrunk to the net's input."""
+"""Side of the stored images, px. They are larger than the net's input, so that they can be cropped."""
 
 
 def films() -> tuple[list[str], list[str], np.ndarray]:
-    """Return names, patients and uint8 (N, WIDE, WIDE) of the real X-rays."""
+    """Return the names, patients and images, uint8 (N, WIDE, WIDE), of the real X-rays."""
     folder = (ROOT / os.environ.get("CXR_ILS_SHARED", "../shared")).resolve() / "data"
     names, patients, pictures = [], [], []
     for name in (*SETS, *OTHERS):
@@ -55,7 +55,7 @@ def films() -> tuple[list[str], list[str], np.ndarray]:
 
 
 def phantoms() -> np.ndarray:
-    """Return uint8 (N, WIDE, WIDE) synthetic X-rays, of which the embedded cohort is made."""
+    """Return synthetic X-rays, uint8 (N, WIDE, WIDE), like those of the embedded cohort."""
     made = []
     for number in range(PHANTOMS):
         random = np.random.default_rng([SEED, number])
@@ -67,7 +67,7 @@ def phantoms() -> np.ndarray:
 
 
 def strange(random: np.random.Generator) -> np.ndarray:
-    """Return uint8 (WIDE, WIDE), a picture of nothing: noise of any grain, blobs, stripes, or lines of text."""
+    """Return an image without a chest, uint8 (WIDE, WIDE): noise, blobs, stripes, or lines of text."""
     kind = random.integers(4)
     if kind == 0:
         noise = random.normal(size=(WIDE, WIDE)).astype(np.float32)
@@ -96,7 +96,7 @@ def strange(random: np.random.Generator) -> np.ndarray:
 
 
 def varied(picture: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Return the net's input (SIZE, SIZE) of a picture turned a little, cropped, with another tone and a patch gone."""
+    """Return the net's input (SIZE, SIZE) for an image that is slightly rotated, cropped, toned and partly covered."""
     angle, scale = random.normal(0, 5), random.uniform(0.9, 1.3)
     affine = cv2.getRotationMatrix2D((WIDE / 2, WIDE / 2), angle, scale)
     affine[:, 2] += random.normal(0, 5, 2)
@@ -110,13 +110,13 @@ def varied(picture: np.ndarray, random: np.random.Generator) -> np.ndarray:
 
 
 def versions(small: np.ndarray) -> torch.Tensor:
-    """Return (N, 16, 1, S, S): all turns and reflections of pictures (N, S, S), then those inverted."""
+    """Return all rotations and reflections of images (N, S, S), followed by their negatives, (N, 16, 1, S, S)."""
     eight = rotate_and_reflect(small).swapaxes(0, 1)
     return torch.from_numpy(np.concatenate([eight, 1 - eight], 1)[:, :, None])
 
 
 class UprightNet(nn.Sequential):
-    """(N, 1, 64, 64) in 0..1 to a score (N, 1)."""
+    """A net from images (N, 1, 64, 64) in 0..1 to scores (N, 1)."""
 
     def __init__(self):
         layers: list[nn.Module] = [nn.Conv2d(1, 16, 5, 2, 2, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
@@ -128,7 +128,7 @@ class UprightNet(nn.Sequential):
 
 
 def train(pictures: np.ndarray, drawn: np.ndarray, seed: int, note: str) -> UprightNet:
-    """Learn to prefer the right one of 16 versions, and none of them for a picture of nothing."""
+    """Train a net to prefer the right one of 16 versions of an X-ray, and no version of an image without a chest."""
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
     net = UprightNet()
@@ -154,7 +154,7 @@ def train(pictures: np.ndarray, drawn: np.ndarray, seed: int, note: str) -> Upri
 
 @torch.no_grad()
 def scores(net: UprightNet, pictures: np.ndarray) -> np.ndarray:
-    """Return float64 (N, 16) probabilities, as :func:`cxr.imaging.organs.upright.predict_versions` gives them."""
+    """Return probabilities, float64 (N, 16), as :func:`cxr.imaging.organs.upright.predict_versions` does."""
     found = []
     for picture in pictures:
         logits = net(versions(make_net_input(picture)[None])[0]).reshape(-1).double()
@@ -175,7 +175,7 @@ def export(net: UprightNet, path: Path) -> None:
 
 
 def main() -> None:
-    """Train on all, or cross-validate over two halves."""
+    """Train on all X-rays, or cross-validate over two halves."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cross-validate", action="store_true", help="write upright.json instead of upright.onnx")
     arguments = parser.parse_args()
@@ -198,7 +198,7 @@ def main() -> None:
             name: {"half": own, "scores": np.round(each, 4).tolist()} for name, each in zip(chosen, found, strict=True)
         }
     lines = (f"{json.dumps(name)}: {json.dumps(rows[name])}" for name in sorted(rows))
-    (HERE / "upright.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")  # a line a film
+    (HERE / "upright.json").write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")  # one line per X-ray
 
 
 if __name__ == "__main__":

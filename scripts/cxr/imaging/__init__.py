@@ -1,1 +1,1 @@
-"""The stages that process images; every system of the workflow builds on them."""
+"""The stages that process images. All four systems of the workflow (README.md) build on their results."""

@@ -38,7 +38,7 @@ class FramedImage:
         return [*(f"the image: {note}" for note in self.notes), *[mirrored] * (self.sides != SIDES)]
 
     def upright(self, stored: np.ndarray) -> np.ndarray:
-        """Turn an array (rows, columns) from the stored orientation of the image upright, as the frame is."""
+        """Turn an array (rows, columns) from the image's stored orientation to the upright orientation of the frame."""
         return turn_from_affine(self.affine).apply(stored)
 
 
@@ -72,7 +72,7 @@ def decode_image_file(path: str, cohort: dict, frames: dict) -> tuple[FramedImag
 
 
 def project_mask(logits: np.ndarray, picture: FramedImage) -> np.ndarray:
-    """Convert logits (T, T) that cover the frame to a mask, bool (rows, columns), False outside the frame."""
+    """Convert logits (T, T) on the frame to a mask of the original, bool (rows, columns), False outside the frame."""
     scale = picture.frame.shape[0] / logits.shape[0]
     affine = picture.affine.copy()
     affine[:, :2] *= scale

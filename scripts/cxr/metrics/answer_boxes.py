@@ -9,13 +9,12 @@ import numpy as np
 from cxr.geometry.boxes import paired_iou
 
 ROUNDING = 1e-9
-"""Added to an IoU before it is compared: of boxes with two decimals, half of the IoUs of exactly 0.5 come out below."""
+"""Tolerance of IoU thresholds, because rounding puts half of the IoUs of exactly 0.5 (two-decimal boxes) below 0.5."""
 
 
 class AnswerScore(NamedTuple):
-    """Scores of an answer's boxes. precision: AP; hits: number of boxes that hit; best: mean over the references of
-    the highest IoU with any box.
-    """
+    """Scores of an answer's boxes. precision: AP; hits: number of boxes that hit a reference; best: highest IoU of each
+    reference with any box, averaged over the references."""
 
     precision: float
     hits: int

@@ -19,7 +19,7 @@ STEPS = 50  # Newton steps of the logistic fit; it converges in fewer
 
 
 def lung_midline(lungs: np.ndarray) -> float:
-    """Return the column halfway between the centroids of the two lungs, bool (2, H, W)."""
+    """Return the column halfway between the centroids of both lungs, px; ``lungs``: bool (2, H, W)."""
     return float(np.mean([np.nonzero(lung)[1].mean() + 0.5 for lung in lungs]))
 
 
@@ -31,8 +31,8 @@ def lesion_features(image: np.ndarray, box: np.ndarray, lungs: np.ndarray, other
 
     * contrast: mean in the box minus mean in the mirror image, in SD of the lungs.
     * core: mean of the box's core minus mean of its rim, in SD of the lungs.
-    * ratio_*: log of a detail band's SD in the box divided by its SD in the mirror image.
-    * spread: this log ratio for the image itself.
+    * ratio_*: logarithm of the SD of a detail band in the box, divided by the band's SD in the mirror image.
+    * spread: the same logarithm for the image instead of a detail band.
 
     The features are undefined if a region has fewer than :data:`MIN_PIXELS` pixels, or if other boxes cover more than
     :data:`MAX_OVERLAP` of the mirror image.

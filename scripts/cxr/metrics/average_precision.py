@@ -14,9 +14,10 @@ from cxr.metrics.matching import Boxes, match_at_ious
 
 
 class MatchedPredictions(NamedTuple):
-    """The predictions of one class, most confident first, and whether each hits a true box.
+    """The N predictions of one class, most confident first, and whether each hits a true box.
 
-    image int (N,), confidence (N,), hits bool (T, N) at T IoUs; true int (images,): number of true boxes per image.
+    ``image``: each prediction's image, int (N,); ``confidence``: (N,); ``hits``: whether it hits at each of T IoUs,
+    bool (T, N); ``true``: number of true boxes of each image, int (images,).
     """
 
     image: np.ndarray
@@ -28,7 +29,7 @@ class MatchedPredictions(NamedTuple):
 def match_predictions(
     predicted: Boxes, confidence: np.ndarray, true: Boxes, images: int, ious: Sequence[float]
 ) -> MatchedPredictions:
-    """Match the predictions of one class; images are numbered from 0. Ties in confidence are ordered by image."""
+    """Match predictions of one class in ``images`` images, numbered from 0. Ties in confidence are ordered by image."""
     order = np.lexsort((predicted.image, -confidence))
     image, true_counts = predicted.image[order], np.bincount(true.image, minlength=images)
     hits = match_at_ious(Boxes(image, predicted.corners[order]), true, ious).hits
@@ -36,10 +37,10 @@ def match_predictions(
 
 
 def average_precision(matches: MatchedPredictions, points: int = 101, draws: np.ndarray | None = None) -> np.ndarray:
-    """Return AP, 0 to 1, float64 (R, T), for R draws of the images and the T IoUs of ``matches``.
+    """Return AP, 0 to 1, float64 (R, T), for R bootstrap draws of the images and the T IoUs of ``matches``.
 
-    ``draws`` int (R, images): how often each image counts; default: one draw in which each counts once. AP is NaN in a
-    draw without a true box. ``points``: number of recalls, evenly spaced from 0 to 1.
+    ``draws`` int (R, images): how often each image counts; by default one draw in which each counts once. AP is NaN in
+    a draw without a true box. ``points``: number of recalls, evenly spaced from 0 to 1.
     """
     draws = np.ones((1, len(matches.true)), np.int32) if draws is None else draws.astype(np.int32, copy=False)
     boxed = np.flatnonzero(matches.true)
@@ -72,7 +73,7 @@ def _hits_needed(positives: np.ndarray, points: int) -> np.ndarray:
 
 
 def _precision_at_recalls(true: np.ndarray, precision: np.ndarray, needed: np.ndarray) -> np.ndarray:
-    """Return the highest precision (R, points) at or after ``needed`` hits; 0 if a draw never has so many.
+    """Return the highest precision (R, points) after ``needed`` or more hits; 0 if a draw never has so many hits.
 
     ``true`` (R, K): cumulative hits; ``precision`` (R, K + 1): precision at each hit, followed by a 0.
     """

@@ -1,7 +1,6 @@
 """Distances between two samples of features: Fréchet (FID) and kernel (KID).
 
-FID compares means and covariances and is biased upwards in small samples. KID is unbiased at any size, and may be
-negative.
+FID compares means and covariances and is too high in small samples. KID is unbiased, and may be negative.
 """
 
 import numpy as np
@@ -11,7 +10,7 @@ BLOCK = 256  # kernel rows in memory at a time
 
 
 def frechet(means: tuple[np.ndarray, np.ndarray], covariances: tuple[np.ndarray, np.ndarray]) -> float:
-    """Return |m1 - m2|^2 + tr(A + B - 2 (A^1/2 B A^1/2)^1/2) of two normal distributions, (D,) and (D, D) each."""
+    """Return |m1 - m2|^2 + tr(A + B - 2 (A^1/2 B A^1/2)^1/2) for means m, (D,), and ``covariances`` A and B, (D, D)."""
     first, second = covariances
     values, vectors = np.linalg.eigh(first)
     root = (vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T
@@ -42,7 +41,7 @@ def kid(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def kid_of_subsets(first: np.ndarray, second: np.ndarray, membership: np.ndarray) -> np.ndarray:
-    """Return :func:`kid` of R subsets of ``first`` (N, D) against ``second`` (M, D), float64 (R,).
+    """Return the :func:`kid` of each of R subsets of ``first`` (N, D) against ``second`` (M, D), float64 (R,).
 
     ``membership`` bool (R, N): the rows of each subset. NaN for a subset of fewer than two rows. The kernel is computed
     once, one block of rows at a time.

@@ -13,7 +13,7 @@ NEAR = 4  # distance from the lungs' border within which an edit may end sharply
 
 
 def mask_from_boxes(boxes: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Return the mask, bool (H, W), of pixels whose centre is in any of the boxes (N, 4)."""
+    """Return a mask, bool (H, W), of the pixels whose centre is in any of the boxes (N, 4)."""
     mask = np.zeros(shape, bool)
     for x1, y1, x2, y2 in clip_boxes(boxes, *shape):
         mask[y1:y2, x1:x2] = True
@@ -21,22 +21,22 @@ def mask_from_boxes(boxes: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
 
 
 def difference_image(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Return the change of each pixel, float64 (H, W), grey levels; positive where the edit brightened it."""
+    """Return the change of each pixel in grey levels, float64 (H, W), positive where the edit brightened it."""
     return np.asarray(after, np.float64) - np.asarray(before, np.float64)
 
 
 def mean_change_inside(difference: np.ndarray, inside: np.ndarray) -> float:
-    """Return the mean absolute change in the pixels ``inside`` bool (H, W), grey levels; 0 if there are none."""
+    """Return the mean absolute change in the mask ``inside``, bool (H, W), in grey levels; 0 for an empty mask."""
     return float(np.abs(difference[inside]).mean()) if inside.any() else 0.0
 
 
 def largest_change_outside(difference: np.ndarray, inside: np.ndarray) -> float:
-    """Return the largest absolute change outside ``inside`` bool (H, W), grey levels."""
+    """Return the largest absolute change outside the mask ``inside``, bool (H, W), in grey levels."""
     return float(np.abs(difference[~inside]).max(initial=0.0))
 
 
 def leaked_fraction(difference: np.ndarray, inside: np.ndarray) -> float:
-    """Return the fraction of the squared change outside ``inside``; 0 if nothing changed."""
+    """Return which fraction of the summed squared change lies outside the mask ``inside``; 0 if nothing changed."""
     squared = difference**2
     total = float(squared.sum())
     return float(squared[~inside].sum()) / total if total > 0 else 0.0
@@ -53,12 +53,12 @@ def tight_box(mask: np.ndarray) -> np.ndarray | None:
 
 
 def tight_box_inside(box: np.ndarray, region: np.ndarray) -> np.ndarray | None:
-    """Return the tight box of the part of ``region`` bool (H, W) inside a box (4,), or None if there is none."""
+    """Return the tight box of that part of the mask ``region``, bool (H, W), that is in a box (4,); None if empty."""
     return tight_box(mask_from_boxes(box, region.shape) & region)
 
 
 def edge_ratio(difference: np.ndarray, box: np.ndarray, lungs: np.ndarray) -> float:
-    """Return the mean change along a box's sides divided by the mean change in the box, both inside the lungs.
+    """Return the mean absolute change along a box's sides divided by that in the whole box, both inside the lungs.
 
     The sides are strips of :data:`SIDE` pixels, without pixels near the lungs' border, where an edit may end because
     the lung ends. A value near 1 means a rectangular edit. NaN if there are no such pixels or nothing changed.

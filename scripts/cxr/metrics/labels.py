@@ -19,7 +19,7 @@ def f1(counts: np.ndarray) -> np.ndarray:
 
 
 def macro_f1(counts: np.ndarray) -> np.ndarray:
-    """Return the macro F1, float (...), from counts (..., labels, 3): the mean over labels present or predicted."""
+    """Return the mean F1, float (...), of labels that occur or are predicted, from counts (..., labels, 3)."""
     values = f1(counts)
     is_defined = np.isfinite(values)
     return ratio_or_nan(np.where(is_defined, values, 0).sum(-1), is_defined.sum(-1))
@@ -32,7 +32,7 @@ def ratio_or_nan(part: np.ndarray, total: np.ndarray) -> np.ndarray:
 
 
 def auroc(positive: np.ndarray, negative: np.ndarray) -> float:
-    """Return the area under the ROC curve of non-empty scores (N,) and (M,); a tie counts one half."""
+    """Return the area under the ROC curve of N positive and M negative scores, N and M > 0; a tie counts one half."""
     ordered = np.sort(negative)
     below = np.searchsorted(ordered, positive, "left") + np.searchsorted(ordered, positive, "right")
     return float(below.mean() / 2 / len(negative))

@@ -1,4 +1,4 @@
-"""IoU and Dice of two masks; gIoU, cIoU and N-Acc of many pairs, with the same digits as LISA's evaluation.
+"""IoU and Dice of two masks; gIoU, cIoU and N-Acc of many pairs of a predicted and a true mask, as LISA computes them.
 
 All are computed from two pixel counts, the intersection I and the union U (:func:`overlap`).
 
@@ -30,7 +30,7 @@ def overlap(first: np.ndarray, second: np.ndarray) -> Overlap:
 
 
 def overlap_packed(first: np.ndarray, second: np.ndarray) -> Overlap:
-    """Return the overlap of two packed masks, uint8 (H, W / 8) each."""
+    """Return the overlap of two bit-packed masks, both uint8 (H, W / 8)."""
     return Overlap(*(int(np.bitwise_count(part).sum(dtype=np.int64)) for part in (first & second, first | second)))
 
 
@@ -40,7 +40,7 @@ def iou(intersection: int, union: int, *, empty: float = 0.0) -> float:
 
 
 def dice(intersection: int, union: int, *, empty: float = 0.0) -> float:
-    """Return 2 |A and B| / (|A| + |B|), ``empty`` if both masks are empty; |A| + |B| is intersection + union."""
+    """Return 2 |A and B| / (|A| + |B|), where |A| + |B| is intersection + union; ``empty`` if both masks are empty."""
     return 2 * intersection / (intersection + union) if union else empty
 
 
@@ -52,11 +52,12 @@ def lisa_iou(intersection: np.ndarray, union: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PairMetric:
-    """A metric of many pairs: the sum of their numerators divided by the sum of their denominators.
+    """A metric of many mask pairs: the sum of the pairs' numerators divided by the sum of their denominators.
 
-    ``column``: name in tables; ``title``: name on the page and in charts; ``polarity``: pairs that count; ``better``:
-    whether higher or lower values are better; ``limits``: range in per cent; ``terms``: maps LISA's IoU, intersection
-    and union of the pairs, (N,) each, to numerators and denominators; ``epsilon``: added to the sum of denominators.
+    ``column``: name in tables; ``title``: name on the page and in charts; ``polarity``: whether pairs with a true mask
+    (positive) or without one count; ``better``: whether higher or lower is better; ``limits``: range in per cent;
+    ``terms``: maps LISA's IoU, intersections and unions, (N,), to numerators and denominators; ``epsilon``: added to
+    the sum of denominators.
     """
 
     column: str
@@ -68,7 +69,7 @@ class PairMetric:
     terms: Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
     def score(self, iou: np.ndarray, intersection: np.ndarray, union: np.ndarray) -> float | None:
-        """Return the metric, 0 to 1, of the pairs (N,), all of the metric's polarity; None if there are no pairs."""
+        """Return the metric, 0 to 1, of N pairs, all of its ``polarity``; None if N is 0. The arguments are (N,)."""
         numerator, denominator = (np.sum(part, dtype=np.float64) for part in self.terms(iou, intersection, union))
         return float(numerator / (denominator + self.epsilon)) if len(union) else None
 
@@ -104,5 +105,5 @@ def ciou(_iou: np.ndarray, intersection: np.ndarray, union: np.ndarray) -> tuple
 
 @pair_metric("N-Acc", "negative")
 def n_acc(iou: np.ndarray, _intersection: np.ndarray, _union: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Fraction of negatives without a predicted pixel: their IoU is 1, that of other negatives 0."""
+    """Fraction of negative pairs without a predicted pixel. These have the IoU 1, other negative pairs have 0."""
     return iou, np.ones(len(iou))

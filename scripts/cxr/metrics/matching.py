@@ -13,14 +13,14 @@ from cxr.geometry.boxes import paired_iou
 
 
 class Boxes(NamedTuple):
-    """Boxes of one class in a set of images: index of the image int (N,), corners (N, 4: x1, y1, x2, y2)."""
+    """N boxes of one class in several images: index of each box's image, int (N,); corners (N, 4: x1, y1, x2, y2)."""
 
     image: np.ndarray
     corners: np.ndarray
 
 
 class Matches(NamedTuple):
-    """At each of T IoUs, which predictions hit, bool (T, N), and which true boxes were found, bool (T, M)."""
+    """At each of T IoU thresholds: which predictions hit, bool (T, N), and which true boxes were found, bool (T, M)."""
 
     hits: np.ndarray
     found: np.ndarray
@@ -60,7 +60,7 @@ def _pairs_within_images(first: np.ndarray, second: np.ndarray) -> tuple[np.ndar
 
 
 def _match_rounds(predicted_index: np.ndarray, image: np.ndarray):
-    """Yield (positions of the round's pairs, start of each prediction's pairs among them) for each round."""
+    """Yield (positions of its pairs, start of each prediction's pairs) per round. Round k has each image's k-th box."""
     boxes, starts, counts = np.unique(predicted_index, return_index=True, return_counts=True)
     order, turn = np.argsort(image[boxes], kind="stable"), np.empty(len(boxes), np.int64)
     sorted_images = image[boxes][order]

@@ -12,7 +12,7 @@ from cxr.metrics.intervals import draw_weights, percentile_ends
 
 
 class Difference(NamedTuple):
-    """Difference of two scores, its interval, and the fraction of draws ``below`` 0 (0 counts half, NaN is ignored)."""
+    """Difference of two scores, the ends of its interval, and the fraction of draws ``below`` 0 (0 counts half)."""
 
     value: float
     low: float
@@ -21,7 +21,7 @@ class Difference(NamedTuple):
 
 
 def draw_patient_weights(patient: np.ndarray, replicates: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield how often each image counts, int32 (<= 64, images), in blocks of ``replicates`` rows in total.
+    """Yield how often each image counts, int32 (<= 64, images), in blocks with one row per replicate.
 
     ``patient`` (images,): patient of each image. The draws depend only on the sorted patients and the seed.
     """
@@ -31,7 +31,7 @@ def draw_patient_weights(patient: np.ndarray, replicates: int, seed: int) -> Ite
 
 
 def draw_images(strata: np.ndarray, replicates: int, seed: int) -> np.ndarray:
-    """Return how often each image counts, int64 (replicates, images), drawn with replacement within ``strata``."""
+    """Return how often each image counts, int64 (replicates, images), drawn with replacement within its stratum."""
     draw_counts = np.zeros((replicates, len(strata)), np.int64)
     for number, stratum in enumerate(np.unique(strata) if replicates else ()):
         members = np.flatnonzero(strata == stratum)
@@ -40,7 +40,8 @@ def draw_images(strata: np.ndarray, replicates: int, seed: int) -> np.ndarray:
 
 
 def compare_replicates(value: float, first: np.ndarray, second: np.ndarray, level: float) -> Difference:
-    """Return the difference of two scores: ``value`` on all images, interval from paired replicates (R,) each."""
+    """Return the difference ``value`` of two scores with its interval of coverage ``level``, which comes from paired
+    replicates (R,) of the ``first`` and ``second`` score."""
     gap = (first - second)[:, None]
     low, high = percentile_ends(gap, level)
     finite_gaps = gap[~np.isnan(gap)]
@@ -49,7 +50,7 @@ def compare_replicates(value: float, first: np.ndarray, second: np.ndarray, leve
 
 
 def adjust_holm(p: Sequence[float]) -> np.ndarray:
-    """Return the p-values (N,) of a family of tests with Holm's adjustment; NaN (no test) stays NaN."""
+    """Return the p-values (N,) of a family of tests after Holm's adjustment. NaN, which means no test, stays NaN."""
     values = np.asarray(p, np.float64)
     adjusted = np.full(len(values), np.nan)
     tests = np.flatnonzero(~np.isnan(values))

@@ -21,7 +21,7 @@ from cxr.metrics.intervals import percentile_ends, replicate_sums, sums_by_subje
 
 
 def agreement_columns(by: str) -> Columns:
-    """Return the columns of both coefficients and their intervals. ``by``: text on the interval, ", by patients"."""
+    """Return the columns of kappa and AC1 and their intervals. ``by``: text on the interval, like ", by patients"."""
     return {
         "kappa": Column(pl.Float64, "Fleiss' kappa; null where it is not defined."),
         **interval_columns("kappa", f"its interval{by}"),
@@ -31,7 +31,7 @@ def agreement_columns(by: str) -> Columns:
 
 
 class Agreement(NamedTuple):
-    """Agreement on one group of units; undefined values are None."""
+    """Agreement on one group of units, with intervals of both coefficients; undefined values are None."""
 
     units: int
     unanimous: int
@@ -44,7 +44,7 @@ class Agreement(NamedTuple):
     ac1_high: float | None = None
 
     def rounded(self) -> tuple[float | None, ...]:
-        """Return the agreement in percent, and the coefficients with their intervals, as tables have them."""
+        """Return the agreement in percent, and both coefficients with their intervals, rounded for tables."""
         percent, *statistics = self[2:]
         rounded = (None if value is None else round(value, 4) for value in statistics)
         return (None if percent is None else round(100 * percent, 3), *rounded)
@@ -53,9 +53,10 @@ class Agreement(NamedTuple):
 def measure_agreement(
     yes: np.ndarray, raters: int, subject: np.ndarray, *, replicates: int, level: float, seed: int
 ) -> Agreement:
-    """Return the agreement on units. ``yes`` int (n,): number of yes answers; ``subject`` int (n,): patient.
+    """Return the agreement on n units. ``yes`` int (n,): yes answers to each unit; ``subject`` int (n,): its patient.
 
-    Intervals are percentiles of a bootstrap over patients. With a single rater, or no unit, all values are None.
+    Intervals are percentiles of a bootstrap over patients. Without units or a second rater, all optional values are
+    None.
     """
     unanimous = int(((yes == 0) | (yes == raters)).sum())
     if raters < 2 or not len(yes):
@@ -71,7 +72,7 @@ def measure_agreement(
 
 
 def _coefficients(sums: np.ndarray) -> np.ndarray:
-    """Return (3, m): agreement, kappa and AC1 of m rows of sums (m, 3): agreement, yes answers, units."""
+    """Return agreement, kappa and AC1, (3, m), from m rows (m, 3) of sums: agreement, fraction of yes, units."""
     agreeing, p = sums[:, 0] / sums[:, 2], sums[:, 1] / sums[:, 2]
     coefficients = [agreeing]
     for chance in (p**2 + (1 - p) ** 2, 2 * p * (1 - p)):
@@ -81,7 +82,7 @@ def _coefficients(sums: np.ndarray) -> np.ndarray:
 
 
 def log_linear_z(counts: np.ndarray, totals: np.ndarray | int, weight: float = 0.5) -> np.ndarray:
-    """Return the normal quantiles, float64 (n,), of the rates counts / totals; finite also for rates of 0 and 1.
+    """Return the normal quantiles, float64 (n,), of the rates counts / totals; also finite for rates of 0 and 1.
 
     The log-linear correction (Hautus 1995) adds ``weight`` to each count and twice as much to each total.
     """
@@ -105,8 +106,9 @@ def measure_reliability(
     one no in total, divided between items and decoys in proportion, so that d' is 0 for a rater who accepts everything.
 
     The corrected acceptance p assumes that a fraction p of the items is right, and that the rater accepts every right
-    item, and a wrong item as often as a decoy, at the rate f. The rate of acceptance is then a = p + (1 - p) f, so
-    p = (a - f) / (1 - f), at least 0. It is undefined if all decoys are accepted; both are without items or decoys.
+    item, and a wrong item as often as a decoy, at the rate f. The rate of acceptance is then a = p + (1 - p) f, so p =
+    (a - f) / (1 - f), at least 0. It is undefined if all decoys are accepted. Both values are undefined without items
+    or decoys.
 
     Intervals are percentiles of a bootstrap over items and decoys. It draws from rates with half a count added, so that
     rates of 0 and 1 vary too; a replicate in which all decoys are accepted counts as p = 0.

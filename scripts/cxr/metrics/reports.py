@@ -31,7 +31,7 @@ def tokenize(text: str) -> list[str]:
 
 
 def bleu_counts(text: str, reference: str) -> np.ndarray:
-    """Return the counts of a text, float64 (:data:`COUNTS`,); their sum over texts gives the counts of the corpus."""
+    """Return the BLEU counts of a text, float64 (:data:`COUNTS`,). The counts of a corpus are their sum over texts."""
     text_tokens, reference_tokens = tokenize(text), tokenize(reference)
     counts = np.zeros(COUNTS)
     for order in range(1, ORDERS + 1):
@@ -67,7 +67,7 @@ def set_f1(predicted: Collection[Hashable], reference: Collection[Hashable], emp
 
 
 def green_score(matched: int, errors: int) -> float:
-    """Return GREEN, matched findings / (matched + clinically significant errors). Raises ValueError if one is < 0."""
+    """Return GREEN: matched findings / (matched + clinically significant errors). Raises ValueError if one is < 0."""
     if min(matched, errors) < 0:
         raise ValueError(f"{matched} matched findings and {errors} errors: counts must not be negative")
     return matched / (matched + errors) if matched else 0.0

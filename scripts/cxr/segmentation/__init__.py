@@ -1,1 +1,1 @@
-"""Segmentation of the region that a language model's [SEG] token refers to (LISA): projection, SAM, images, losses."""
+"""Segmentation of the region to which a language model's [SEG] token refers (LISA): projection, SAM, images, losses."""

@@ -1,7 +1,7 @@
 """Caches for the outputs of frozen encoders, so that each view of an image is encoded once per job.
 
-A view is an image with or without histogram equalisation. :class:`MemoryCache` holds the views used last,
-:class:`DiskCache` all views. On disk, a sparse file of the final size holds the values, and a second file has one byte
+A view is an image with or without histogram equalisation. :class:`MemoryCache` keeps the views used last,
+:class:`DiskCache` all views. On disk, a sparse file of the final size has the values, and a second file has one byte
 per view, 1 if its values are written. Processes on one machine share the files; all write the same values.
 """
 
@@ -68,7 +68,8 @@ class MemoryCache:
 def open_disk_caches(
     folder: Path, views: list[View], shapes: dict[str, tuple[int, ...]], dtype: torch.dtype, setting: str
 ) -> dict[str, DiskCache]:
-    """Return {encoder: cache}. Raises UserError if the disk has too little space; ``setting``: key for messages."""
+    """Return {encoder: cache}. ``shapes``: {encoder: shape of an output}; ``setting``: key for messages. Raises
+    UserError if the disk has too little space."""
     folder.mkdir(parents=True, exist_ok=True)
     used_bytes = sum(path.stat().st_blocks * 512 for path in folder.glob("*.bin"))
     room, size = shutil.disk_usage(folder).free + used_bytes, len(views) * dtype.itemsize

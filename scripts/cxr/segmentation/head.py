@@ -37,8 +37,7 @@ def make_empty(build: Callable[[], Module], dtype: torch.dtype = torch.float32) 
 
 
 def build_sam(config: SamConfig) -> SamModel:
-    """Return a SAM with random weights from torch's generator. Sets the epsilon of ``config`` to
-    :data:`DECODER_EPS`."""
+    """Return a SAM with random weights from torch's generator, and set the epsilon in ``config`` to ``DECODER_EPS``."""
     config.mask_decoder_config.layer_norm_eps = DECODER_EPS
     sam = SamModel(config)
     # a second name for a tensor of SAM; it is only used for point prompts
@@ -86,9 +85,10 @@ def resize_logits(logits: torch.Tensor, side: int, resized: tuple[int, int], tar
 def resize_to_frames(
     low_res: torch.Tensor, owners: Sequence[int], frames: Sequence[Frame], side: int
 ) -> list[torch.Tensor]:
-    """Resize mask logits (M, 1, h, w) to the frames of their samples; return B tensors (n, H, W), float32.
+    """Resize the mask logits (M, 1, h, w) of B samples to their masks' sizes; return B tensors (n, H, W), float32.
 
-    ``owners``: sample index of each mask, M ascending numbers. ``frames``: B frames; masks of equal frames are batched.
+    ``owners``: index of each mask's sample, M ascending numbers. ``frames``: both sizes of each sample; masks of equal
+    sizes are resized together.
     """
     masks = [low_res.new_zeros((0, *target), dtype=torch.float32) for _, target in frames]
     for frame in dict.fromkeys(frames):

@@ -1,7 +1,8 @@
 """Converting images to the inputs of SAM and CLIP, and masks to targets of SAM's size, as LISA does.
 
-SAM: resize the longest side (PIL, bilinear), normalise, pad with zeros at the right and bottom. CLIP: resize the
-shortest side (PIL, bicubic), crop the centre. Masks: resize as for SAM (nearest), pad.
+For SAM, the longest side is resized (PIL, bilinear), grey levels are normalised, and zeros are padded at the right and
+bottom. For CLIP, the shortest side is resized (PIL, bicubic), and the centre is cropped. Masks are resized (nearest)
+and padded like images for SAM.
 """
 
 import cv2
@@ -16,7 +17,7 @@ CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.261302
 
 
 def fit_shape(shape: tuple[int, int], side: int, fit: str) -> tuple[int, int]:
-    """Return the (rows, columns) of an image of ``shape`` fitted into a square of ``side`` px; ``stretch`` fills it."""
+    """Return the (rows, columns) that an image of ``shape`` has in a square of ``side`` px, which ``stretch`` fills."""
     if fit == "stretch":
         return side, side
     scale = side / max(shape)
@@ -37,7 +38,7 @@ def make_sam_levels(image: np.ndarray, side: int, fit: str = "pad") -> tuple[tor
 def normalise_levels(
     levels: torch.Tensor, content_shapes: list[tuple[int, int]], dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """Convert levels (I, side, side) from :func:`make_sam_levels` to SAM's input (I, 3, side, side)."""
+    """Convert levels (I, side, side) to SAM's input (I, 3, side, side). ``content_shapes``: shapes without padding."""
     mean, std = (levels.new_tensor(values, dtype=torch.float32)[:, None, None] for values in (SAM_MEAN, SAM_STD))
     pixels = torch.zeros((len(levels), 3, *levels.shape[1:]), dtype=dtype or torch.float32, device=levels.device)
     for out, level, (rows, columns) in zip(pixels, levels, content_shapes, strict=True):
@@ -59,7 +60,7 @@ def make_mask_target(mask: np.ndarray, side: int, fit: str) -> np.ndarray:
 
 
 def pad_to_square(image: np.ndarray) -> np.ndarray:
-    """Pad an image with black to a square, image centred, as in cohort frames with ``fit: pad``."""
+    """Pad an image with black to a square with the image in its centre, as frames are made with ``fit: pad``."""
     rows, columns = image.shape[:2]
     side = max(rows, columns)
     y_start, x_start = (side - rows) // 2, (side - columns) // 2

@@ -36,8 +36,7 @@ def dice_loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 def mean_loss(
     function: Callable, predictions: list[torch.Tensor], masks: list[torch.Tensor], is_counted: list[bool]
 ) -> torch.Tensor:
-    """Return the mean of ``function`` over all masks of the samples with ``is_counted``; a differentiable 0 without
-    masks."""
+    """Return the mean of ``function`` over all masks of samples that count; a differentiable 0 if there are none."""
     pairs = [pair for pair, counts in zip(zip(predictions, masks, strict=True), is_counted, strict=True) if counts]
     if not pairs:
         return sum(sample_logits.sum() for sample_logits in predictions) * 0.0

@@ -17,9 +17,9 @@ def make_sam_config(
     image: int, patch: int, width: int, depth: int, heads: int, window: int, global_layers: tuple[int, ...],
     out: int = 256, decoder_heads: int = 8, decoder_mlp: int = 2048, iou_hidden: int = 256,
 ) -> SamConfig:  # fmt: skip
-    """Return a SAM configuration. ``image``, ``patch``: sides in pixels; ``width``, ``depth``, ``heads``, ``out``
-    (channels): of the encoder; ``window``: in patches; ``global_layers``: indices of layers with global attention.
-    """
+    """Return a SAM configuration. ``width``, ``depth``, ``heads`` and ``out`` (channels) describe the encoder.
+    ``image`` and ``patch`` are sides in pixels, ``window`` is a side in patches. ``global_layers``: layers with global
+    attention."""
     return SamConfig(
         vision_config=SamVisionConfig(
             hidden_size=width, output_channels=out, num_hidden_layers=depth, num_attention_heads=heads,
@@ -66,7 +66,7 @@ def infer_sam_config(shapes: dict[str, tuple[int, ...]]) -> SamConfig:
 
 Renamer = Callable[[str], str | None]  # translates a tensor name to another layout; None if the table lacks the name
 SAM_TABLE = tuple(load_resource(RESOURCE_FILES[0]).items())
-"""Patterns of tensor names: (published, ours). # matches a number, * the rest of the name."""
+"""Pairs of patterns of tensor names: published name, our name. # matches a number, * the rest of the name."""
 
 
 def compile_pattern(pattern: str) -> re.Pattern:
@@ -98,4 +98,4 @@ def make_renamers(table: Sequence[tuple[str, str]]) -> tuple[Renamer, Callable[[
 
 
 to_our_name, to_published_name = make_renamers(SAM_TABLE)
-"""Translate tensor names from SAM's published file to ours (unknown name: None), and back (unknown name: KeyError)."""
+"""Translate tensor names from SAM's published file to ours (None if unknown), and back (KeyError if unknown)."""

@@ -18,7 +18,7 @@ TRAINED_PREFIXES = ("project.", "sam.mask_decoder.")  # name prefixes of trained
 
 
 class Segmenter(torch.nn.Module):
-    """A projection from hidden states (hidden,) to prompts, and a SAM built from ``config``; randomly initialised."""
+    """A projection from hidden states (hidden,) to prompts, and a SAM built from ``config``, with random weights."""
 
     def __init__(self, config: SamConfig, hidden: int):
         super().__init__()
@@ -54,7 +54,7 @@ class Segmenter(torch.nn.Module):
         return decode_masks(self.sam, self.project(hidden), embeddings)[0][:, 0]
 
     def save(self, folder: str | Path) -> None:
-        """Write the configuration and all weights to a new folder."""
+        """Write the configuration and all weights to a folder that does not exist yet."""
         folder = Path(folder)
         folder.mkdir(parents=True)
         sizes = self.config.to_dict()
@@ -84,7 +84,7 @@ def make_empty_segmenter(config: SamConfig, hidden: int, dtype: torch.dtype = to
 
 
 def make_new_segmenter(config: SamConfig, hidden: int, seed: int) -> Segmenter:
-    """Return a segmenter with an uninitialised SAM, and a projection with torch's random initialisation (``seed``)."""
+    """Return a segmenter with an uninitialised SAM, and a projection with torch's random initialisation by ``seed``."""
     segmenter = make_empty_segmenter(config, hidden)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -1,1 +1,1 @@
-"""Segmenting zones, lobes and heart on the edited image. Images whose two sets of organ masks disagree are excluded."""
+"""Segmenting heart, lungs, zones and lobes on edited (lesion-free) images, and comparing them with the organ masks."""

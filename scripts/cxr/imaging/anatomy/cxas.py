@@ -24,9 +24,9 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def published_net() -> tuple[torch.nn.Module, list[int]]:
-    """Return the net without weights (device ``meta``), and the output channels of ``ANATOMY_LABELS``.
+    """Return CXAS without weights (device ``meta``), and the index of the output channel of each of ``ANATOMY_LABELS``.
 
-    Raises UserError if the package or a label is missing.
+    Raises UserError if the package ``cxas`` is missing or has no class for one of the labels.
     """
     try:
         if (spec := importlib.util.find_spec("cxas")) is None:
@@ -49,7 +49,7 @@ def published_net() -> tuple[torch.nn.Module, list[int]]:
 
 
 def keep_channels(net: torch.nn.Module, channels: list[int]) -> None:
-    """Reduce the last layer to ``channels``, because 159 channels of 512 x 512 pixels would take 167 MB per image."""
+    """Reduce the last layer of ``net`` to the output ``channels``. All 159 channels would take 167 MB per image."""
     full_layer = net.head.out.conv
     net.head.out.conv = torch.nn.Conv2d(full_layer.in_channels, len(channels), kernel_size=1, device="meta")
     weights = {name: value[channels] for name, value in full_layer.state_dict().items()}
@@ -57,14 +57,14 @@ def keep_channels(net: torch.nn.Module, channels: list[int]) -> None:
 
 
 def normalised(images: list[np.ndarray]) -> torch.Tensor:
-    """Convert frames, uint8 (H, W), to the net's input, float32 (N, 3, H, W)."""
+    """Convert N frames, uint8 (H, W), to the net's input, float32 (N, 3, H, W)."""
     grey = torch.from_numpy(np.stack(images)[:, None]).float() / 255
     mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, DEVIATION))
     return (grey - mean) / deviation
 
 
 class CxasAnatomy:
-    """An engine that segments the 15 zone labels and the heart with CXAS."""
+    """An engine that segments the heart and the 15 zone labels (lungs, lung zones and lobes) with CXAS."""
 
     def __init__(self, weights: str, threshold: float, setup: Setup):
         net, channels = published_net()
@@ -73,11 +73,11 @@ class CxasAnatomy:
         net.threshold = threshold
         self._device = select_device(setup.device, setup.asked)
         self._net = net.to(self._device).eval()
-        # on a CPU batches are not faster, and with single images the sums do not depend on the batch
+        # on a CPU, batches are not faster, and the results for single images do not depend on the batch
         self.batch = setup.batch if self._device.type == "cuda" else 1
 
     def segment_batch(self, images: list[np.ndarray]) -> list[np.ndarray]:
-        """Segment edited frames, uint8 (512, 512). Return the masks of each frame, bool (16, 512, 512)."""
+        """Return masks, bool (16, 512, 512), ordered as ``ANATOMY_LABELS``, for each edited frame, uint8 (512, 512)."""
         masks = []
         with inference():
             for first in range(0, len(images), self.batch):
@@ -85,7 +85,7 @@ class CxasAnatomy:
                 values = [value for value in outputs.values() if isinstance(value, torch.Tensor)]
                 # a threshold would turn NaN into an empty mask
                 if any(value.is_floating_point() and not torch.isfinite(value).all() for value in values):
-                    raise ArithmeticError("the net gave a value that is not a number")
+                    raise ArithmeticError("CXAS returned a value that is not finite")
                 masks.extend(outputs["segmentation_preds"].cpu().numpy())
         return masks
 

@@ -1,4 +1,4 @@
-"""The embedded anatomy engine. The lite organ net segments the edited image; geometry gives zones and lobes."""
+"""The anatomy engine ``lite``, which segments lungs and heart, and computes lung zones and lobes by geometry."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ RESOURCE_FILES = ("organs/lite.onnx",)
 
 
 class LiteAnatomy:
-    """An engine that derives the 15 zone labels from lung masks, and segments the heart."""
+    """An engine that segments lungs and heart, and derives the lung zones and lobes from the lung masks."""
 
     def __init__(self) -> None:
         self._net = MapNet(RESOURCES / RESOURCE_FILES[0])

@@ -1,4 +1,4 @@
-"""The anatomy stage: segments 15 zone labels and the heart on edited images."""
+"""The anatomy stage: segments the heart and the 15 zone labels (lungs, lung zones and lobes) on edited images."""
 
 import math
 from pathlib import Path
@@ -19,27 +19,27 @@ MAX_DISAGREEMENT = 0.05  # maximum distance between edges of both mask sets, fra
 
 
 class AnatomyEngine(Protocol):
-    """A source of masks of the 15 zone labels and the heart. Each engine module has ``load(options, setup)``."""
+    """An engine that segments the heart and the 15 zone labels. Its module has a function ``load(options, setup)``."""
 
     def segment(self, image: np.ndarray) -> np.ndarray:
         """Segment an edited frame; return masks, bool (16, 512, 512), in the order of ``ANATOMY_LABELS``.
 
-        If a structure is not in the image, its mask is empty. Several threads call this method at once.
+        The mask of a structure that is not in the image is empty. Several threads call this method at once.
 
-        An engine with a large net instead has the attribute ``batch``, the batch size, and ``segment_batch(images)``,
-        which takes and returns lists and is called from one thread.
+        An engine with a large net instead has an attribute ``batch``, the batch size, and a method
+        ``segment_batch(images)``, which returns the masks of a list of frames and is called from one thread.
         """
 
 
 def load_engine(name: str, options: AnatomySettings, setup: Setup | None = None) -> AnatomyEngine:
-    """Load an engine. Raises UserError for an unknown name."""
+    """Load the engine ``cxr.imaging.anatomy.<name>``. Raises UserError for an unknown name."""
     return engine_module("cxr.imaging.anatomy", name).load(options, setup or Setup())
 
 
 def outer_edges(masks: dict[str, np.ndarray]) -> dict[str, float | None]:
-    """Return {edge: column or row} for the outermost column of each lung and the lowest row of the heart.
+    """Return {edge: its column or row} for the outer edges of both lungs and the lower edge of the heart.
 
-    The right lung is on the left of the image, so its outermost column is its smallest. An empty mask gives None.
+    The right lung is on the image's left, so its outer edge is its smallest column. The edge of an empty mask is None.
     """
     right_columns, left_columns = (np.flatnonzero(masks[name].any(axis=0)) for name in LUNGS)
     heart_rows = np.flatnonzero(masks[HEART].any(axis=1))
@@ -49,9 +49,9 @@ def outer_edges(masks: dict[str, np.ndarray]) -> dict[str, float | None]:
 
 
 def disagreement(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> tuple[float, str]:
-    """Return (largest distance between an edge in two mask sets, in frame widths; name of this edge).
+    """Return (distance, edge) for the edge of :func:`outer_edges` that differs most between two sets of masks.
 
-    The distance is infinite if only one set has the edge. An edge that both sets lack is ignored.
+    The distance, in frame widths, is infinite if only one set has the edge. An edge that both sets lack is ignored.
     """
     width = first[HEART].shape[1]
     distances = [(0.0, "")]
@@ -65,7 +65,7 @@ def disagreement(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) ->
 
 
 def find_fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: AnatomySettings) -> tuple[str, str] | None:
-    """Return a reason code and a detail if the masks cannot be used, or None if they can.
+    """Return (reason code, detail) if the image must be excluded because of its masks, otherwise None.
 
     ``anatomy``: masks of the edited image, bool (16, H, W); ``organs``: masks of the original image, {label: bool (H,
     W)}. The checks are from the paper: D.1 (number of extracted masks) and D.2 (agreement of the two models).
@@ -75,7 +75,7 @@ def find_fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: Anat
         return "missing_anatomy", f"{num_nonempty} of {len(ANATOMY_LABELS)} masks are not empty"
     distance, edge = disagreement(organs, dict(zip(ANATOMY_LABELS, anatomy, strict=True)))
     if distance > MAX_DISAGREEMENT:
-        return "organ_disagreement", f"{edge} differs by {distance:.3f} of the width"
+        return "organ_disagreement", f"the {edge} differs between organs and anatomy by {distance:.3f} of the width"
     return None
 
 
@@ -94,8 +94,8 @@ def run_shard(
 ) -> None:
     """Segment every edited image of a shard and keep those whose anatomy is complete and agrees with the organs.
 
-    Writes ``output`` (HDF5: ``mask`` packed bool (16, 512, 512) for each accepted image) and the ledger ``excluded``.
-    ``files``: the engine's input files; ``compute``: how its net is run. Raises UserError for an unknown engine.
+    Writes ``output`` (HDF5: ``mask`` of each accepted image, bit-packed (16, 512, 512)) and the table ``excluded``.
+    ``files``: the engine's input files; ``compute``: settings of that name. Raises UserError for an unknown engine.
     """
     engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine))
     ledger = Ledger("anatomy")

@@ -6,15 +6,13 @@ from cxr.base.settings import AUTHORS, Section, Share, key
 
 
 class CxasSettings(Section):
-    """The engine cxas."""
-
     threshold: Share = key(
         0.5, "Probability above which a pixel belongs to a structure; a higher one shrinks masks.", source=AUTHORS
     )
 
 
 class AnatomySettings(Section):
-    """The 15 zone labels and the heart, on the edited image (paper)."""
+    """Segmentation of the heart and of the 15 zone labels (lungs, lung zones and lobes) on the edited image (paper)."""
 
     engine: Literal["lite", "cxas"] = key(
         "lite",

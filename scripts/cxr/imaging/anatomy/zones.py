@@ -1,9 +1,9 @@
-"""Deriving the 15 zone labels from two lung masks by geometry.
+"""Deriving the masks of the 15 zone labels (lungs, lung zones and lobes) from two lung masks by geometry.
 
-Each lung pixel has a ``depth`` and a ``side``. Depth is 0 at the apex and 1 at the base, along the mean of the long
-axes of both lungs, so that zones follow a tilted patient. Side is 0 at the medial and 1 at the lateral edge. The four
-zones are bands of depth that do not overlap. Lobes overlap, as in CXAS. Their borders are straight lines from the
-medial to the lateral edge. Pixels that no other lobe covers belong to the lower lobe.
+Each lung pixel has the coordinates ``depth`` and ``lateral``. Depth is 0 at the apex and 1 at the base, along the mean
+of the long axes of both lungs, so that zones follow a tilted patient. Lateral is 0 at the medial and 1 at the lateral
+edge. The four zones are bands of depth that do not overlap. Lobes overlap, as in CXAS. Their borders are straight lines
+from the medial to the lateral edge. Pixels that no other lobe covers belong to the lower lobe.
 """
 
 import math
@@ -21,7 +21,7 @@ MAX_TILT = 15.0  # maximum tilt of the chest that the zones follow, degrees
 
 
 def _axis_angle(mask: np.ndarray) -> float | None:
-    """Return the angle of a mask's long axis to the vertical, radians, positive if the lower end is further right."""
+    """Return the angle of a mask's long axis to the vertical, radians, positive if its lower end is further right."""
     ys, xs = np.nonzero(mask)
     if xs.size < 3:
         return None
@@ -31,7 +31,7 @@ def _axis_angle(mask: np.ndarray) -> float | None:
 
 
 def chest_tilt(right_lung: np.ndarray, left_lung: np.ndarray) -> float:
-    """Return the tilt of the chest in radians, limited to ±``MAX_TILT`` degrees, or 0 if a lung is missing."""
+    """Return the mean tilt of both lungs, radians, limited to ±``MAX_TILT`` degrees; 0 if a lung is missing."""
     angles = [_axis_angle(right_lung), _axis_angle(left_lung)]
     if None in angles:
         return 0.0
@@ -45,7 +45,7 @@ def _scale_to_unit(values: np.ndarray) -> np.ndarray:
 
 
 def lung_coordinates(mask: np.ndarray, side: str, tilt: float) -> tuple[tuple, np.ndarray, np.ndarray]:
-    """Return a non-empty lung's pixels (rows, columns) and their ``depth`` and ``side`` coordinates, float64 (N,)."""
+    """Return ((rows, columns), depth, lateral) of a non-empty lung's N pixels. Depth and lateral are float64 (N,)."""
     ys, xs = np.nonzero(mask)
     # Rounding makes ties at a border equal on every machine.
     depth = np.round(ys * math.cos(tilt) + xs * math.sin(tilt), 6)
@@ -58,7 +58,7 @@ def _border_depth(ends: tuple[float, float], lateral: np.ndarray) -> np.ndarray:
 
 
 def lobe_masks(side: str, depth: np.ndarray, lateral: np.ndarray) -> dict[str, np.ndarray]:
-    """Return {lobe: bool (N,)}, which says for each of the N pixels of a lung whether it belongs to the lobe."""
+    """Return {lobe: bool (N,)} for one lung: which of its N pixels, given by their coordinates, belong to the lobe."""
     lower = depth >= _border_depth(LOWER_BEGIN, lateral)
     upper = depth < _border_depth(RIGHT_UPPER_END if side == "right" else LEFT_UPPER_END, lateral)
     middle = ~upper & (depth < _border_depth(MIDDLE_END, lateral)) & (side == "right")
@@ -67,7 +67,7 @@ def lobe_masks(side: str, depth: np.ndarray, lateral: np.ndarray) -> dict[str, n
 
 
 def zone_masks(right_lung: np.ndarray, left_lung: np.ndarray) -> dict[str, np.ndarray]:
-    """Return {label: bool (H, W)} for the 15 zone labels, in order. A pixel in both lungs counts for both."""
+    """Return {label: bool (H, W)} in the order of ``ZONE_LABELS``. A pixel that is in both lungs counts for both."""
     tilt = chest_tilt(right_lung, left_lung)
     masks = {label: np.zeros(right_lung.shape, bool) for label in ZONE_LABELS}
     for lung, mask in zip(LUNGS, (right_lung, left_lung), strict=True):

@@ -1,4 +1,4 @@
-"""The interface of engines that remove lesions, and the conversion of their output (paper, section 3.1)."""
+"""The interface of engines that remove lesions, and the anomaly map made from their output (paper, section 3.1)."""
 
 from typing import Protocol
 
@@ -10,11 +10,11 @@ from cxr.imaging.anomaly.settings import AnomalySettings
 
 
 class BadMap(ValueError):
-    """The engine's output has a wrong shape, or values that are not finite."""
+    """Error for an engine's output that has a wrong shape, or values that are not finite."""
 
 
 def edit_region(organs: dict[str, np.ndarray]) -> np.ndarray:
-    """Return the region that may be edited, bool (H, W): lungs and heart (paper)."""
+    """Return the region that an edit may change, bool (H, W): lungs and heart, as in the paper."""
     return np.logical_or.reduce([organs[label] for label in (*LUNGS, HEART)])
 
 
@@ -43,8 +43,8 @@ class AnomalyEngine(Protocol):
         lung and heart. The stage restores the pixels outside the edit region and checks the values, so an engine may
         return any image of this shape. Several threads call this method at once.
 
-        An engine with a large net instead has the attribute ``batch``, the batch size, and ``edit_batch(images, organs,
-        image_ids)``. This method takes lists and is called from one thread. No result may depend on the other images.
+        An engine with a large net instead has an attribute ``batch``, the batch size, and a method ``edit_batch(images,
+        organs, image_ids)``. It takes lists and is called from one thread. No result may depend on the other images.
         """
 
 

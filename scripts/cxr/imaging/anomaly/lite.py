@@ -1,12 +1,12 @@
-"""Removing lesions from a frame with a small embedded net, which estimates how much lesions brighten each pixel.
+"""Removing lesions from a frame with a small net, which estimates how much lesions brighten each pixel.
 
 The net (resources/anomaly) receives the lungs, stretched to a square. For each pixel it predicts the probability of a
 lesion, and the brightness that the lesion adds (its excess), as a fraction of the image's range.
 
 The frame is split into a blurred base and detail, such as ribs and vessels. The excess is subtracted from the base. A
 lesion also weakens the detail, because absorption is multiplicative. So the detail is multiplied by the factor by which
-the base's distance to white grows. Where the base is more than ``ROOM`` grey levels brighter than the healthy parts of
-the same lungs, it is moved towards their median. Elsewhere at most ``ROOM`` grey levels are removed.
+the base's distance to white grows. At most ``ROOM`` grey levels are subtracted. Where the base is even further above
+the median of the healthy parts of the lungs, it may fall to this median.
 """
 
 from pathlib import Path
@@ -42,7 +42,7 @@ MAX_DETAIL_GAIN = 3.0  # maximum factor by which detail is multiplied
 
 
 class LungView(NamedTuple):
-    """The net's input for one image."""
+    """The net's input for one image, and the grey range from which it was scaled."""
 
     image: np.ndarray  # float32 (SIDE, SIDE), 0 and 1 at the percentiles
     lungs: np.ndarray  # float32 (2, SIDE, SIDE), right and left lung
@@ -55,7 +55,7 @@ def _trimmed_range(counts: np.ndarray) -> tuple[int, int]:
 
 
 def fit_window(lungs: np.ndarray, side: int = SIDE, margin: float = MARGIN) -> np.ndarray:
-    """Return the affine (2, 3) from a window of ``side`` px around ``lungs``, bool (H, W), not empty, to the frame."""
+    """Return the affine (2, 3) from a window of ``side`` px around non-empty ``lungs``, bool (H, W), to the frame."""
     (x1, x2), (y1, y2) = _trimmed_range(lungs.sum(axis=0)), _trimmed_range(lungs.sum(axis=1))
     width, height = (x2 - x1) * (1 + 2 * margin), (y2 - y1) * (1 + 2 * margin)
     return np.array([[width / side, 0, x1 - margin * (x2 - x1)], [0, height / side, y1 - margin * (y2 - y1)]])
@@ -64,13 +64,13 @@ def fit_window(lungs: np.ndarray, side: int = SIDE, margin: float = MARGIN) -> n
 def crop_to_window(
     image: np.ndarray, lungs: np.ndarray, affine: np.ndarray, side: int = SIDE
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Resample a frame, uint8 (H, W), and its lungs, bool (2, H, W), into the window of ``side`` px."""
+    """Resample a frame, uint8 (H, W), and its lung masks, bool (2, H, W), to the window that ``affine`` describes."""
     masks = [to_frame(lung.astype(np.uint8) * 255, affine, side) > 127 for lung in lungs]
     return to_frame(image, affine, side), np.stack(masks)
 
 
 def lung_hull(lungs: np.ndarray) -> np.ndarray:
-    """Return the convex hull of the lungs, bool (H, W), all True if both lungs are empty. ``lungs``: bool (2, H, W)."""
+    """Return the convex hull of ``lungs``, bool (2, H, W), as bool (H, W). It is all True if both lungs are empty."""
     points = cv2.findNonZero(lungs.any(axis=0).astype(np.uint8))
     if points is None:
         return np.ones(lungs.shape[1:], bool)
@@ -82,7 +82,7 @@ def lung_hull(lungs: np.ndarray) -> np.ndarray:
 def make_lung_view(image: np.ndarray, lungs: np.ndarray) -> LungView:
     """Scale a cropped image (side, side), in grey levels, to the net's input.
 
-    ``lungs``: bool (2, side, side). The grey range is measured in their hull, without arms, collars and borders.
+    ``lungs``: bool (2, side, side). Their convex hull, which excludes arms, collars and borders, gives the grey range.
     """
     image = np.asarray(image, np.float32)
     low, high = np.percentile(image[lung_hull(lungs)], PERCENTILES)
@@ -92,10 +92,10 @@ def make_lung_view(image: np.ndarray, lungs: np.ndarray) -> LungView:
 
 
 def damping_factor(excess: np.ndarray, lungs: np.ndarray) -> float:
-    """Return the factor, ``DAMPED`` to 1, by which an image's excess is multiplied. A small excess gives ``DAMPED``.
+    """Return the factor, ``DAMPED`` to 1, by which to multiply the brightness ``excess`` that the net predicts.
 
-    ``excess``: float32 (h, w) in grey levels; ``lungs``: float32 (2, H, W), H >= h, W >= w. A false detection in
-    healthy lungs is faint everywhere, but a real lesion seldom is.
+    ``excess``: float32 (h, w) in grey levels; ``lungs``: float32 (2, H, W), H >= h, W >= w. The factor is ``DAMPED`` if
+    the largest values are small: false detections in healthy lungs are faint everywhere, but real lesions seldom are.
     """
     inside = cv2.resize(lungs.max(axis=0), excess.shape[::-1], interpolation=cv2.INTER_AREA) > 0.5
     values = np.sort(excess[inside])
@@ -106,7 +106,7 @@ def damping_factor(excess: np.ndarray, lungs: np.ndarray) -> float:
 
 
 def low_pass(image: np.ndarray, region: np.ndarray) -> np.ndarray:
-    """Blur an image over the pixels of ``region``, bool (H, W), only; return float32 (H, W), 0 far from the region.
+    """Return an image, float32 (H, W), blurred over the pixels of ``region``, bool (H, W), only; 0 far from the region.
 
     ``image``: float32 (H, W) in grey levels. For speed, an image of half the size is blurred and then enlarged.
     """
@@ -134,7 +134,7 @@ def healthy_parts(lungs: np.ndarray, suspicion: np.ndarray) -> np.ndarray:
 
 
 def limit_excess(excess: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """Limit ``excess`` >= 0 smoothly to less than ``room`` > 0. Small values hardly change; the order is kept."""
+    """Limit ``excess`` >= 0 smoothly to less than ``room`` > 0. Small values hardly change, and their order is kept."""
     return excess * room / (excess + room)
 
 
@@ -144,7 +144,7 @@ def remove_lesions(
     """Remove lesions from an image; return float32 (H, W) in grey levels. All arguments are (H, W).
 
     ``image``: uint8; ``region``: bool, where edits are allowed; ``lungs``: bool, a non-empty part of the region;
-    ``suspicion``: float32, probability of a lesion; ``excess``: float32 >= 0, grey levels to subtract.
+    ``suspicion``: float32, probability of a lesion; ``excess``: float32 >= 0, brightness that lesions add, grey levels.
     """
     x, y, width, height = cv2.boundingRect(region.astype(np.uint8))
     place = slice(y, y + height), slice(x, x + width)
@@ -181,7 +181,7 @@ class LiteEditor:
         return tuple(to_original(pixel_map, coarse, image.shape, nearest=False) for pixel_map in maps)
 
     def edit(self, image: np.ndarray, organs: dict[str, np.ndarray]) -> np.ndarray:
-        """Remove the lesions from a frame, uint8 (512, 512); return float32. ``organs``: {label: bool (512, 512)}."""
+        """Remove the lesions from a frame, uint8 (512, 512), inside its organ masks; return float32, grey levels."""
         lungs = np.logical_or.reduce([organs[label] for label in LUNGS])
         if not lungs.any():
             return image.astype(np.float32)

@@ -23,9 +23,9 @@ MAPPED_LESIONS = frozenset(LUNG_LESIONS)  # lesions whose masks come from the ma
 
 
 def needs_anomaly_map(tuples: Iterable[Mapping]) -> bool:
-    """Return True if a section states, with any certainty, a finding that needs a mask from the anomaly map.
+    """Return True if a report states, with any certainty, a lesion whose mask is made from the anomaly map.
 
-    ``tuples``: the structured findings that were read from the section.
+    ``tuples``: the findings that were read from the report, one dict each.
     """
     for finding in tuples:
         predicted = finding.get("predicted_lesion_type") or ()
@@ -37,10 +37,9 @@ def needs_anomaly_map(tuples: Iterable[Mapping]) -> bool:
 
 
 def images_with_findings(cohort: str | Path, reports: str | Path) -> set[str]:
-    """Return the images of a shard whose report has a finding that needs a mask from the anomaly map.
+    """Return the ids of a shard's images whose report states a lesion whose mask is made from the anomaly map.
 
-    Only the findings read from the report decide, so that a change of mask rules or thresholds does not rerun the
-    editor. Therefore the result includes images whose findings a later rule drops.
+    Later rules that drop findings are ignored, so that a change of mask rules or thresholds does not rerun the editor.
     """
     studies = {line["study_id"] for line in read_lines(reports) if needs_anomaly_map(line["tuples"])}
     rows = read_table(cohort).select("image_id", "study_id").iter_rows()
@@ -64,10 +63,11 @@ def run_shard(
 ) -> None:
     """Remove the lesions from every image of a shard that has organ masks.
 
-    Writes ``output`` (HDF5: ``anomaly`` = max(frame - edited, 0) and ``brighter`` = max(edited - frame, 0), uint8 (512,
-    512); :mod:`cxr.base.edited_images` reads the edited image) and the ledger ``excluded``. With ``images:
-    with_findings``, images are not edited if their report (by ``cohort`` and ``reports``) states nothing to mask.
-    Their two maps are 0, and ``unedited`` is 1. ``files``: the engine's input files; ``compute``: how its net is run.
+    Writes the table ``excluded``, and ``output`` (HDF5) with two maps per image, uint8 (512, 512): ``anomaly`` =
+    max(frame - edited, 0) and ``brighter`` = max(edited - frame, 0). :mod:`cxr.base.edited_images` restores the edited
+    image. With the setting ``images: with_findings``, the tables ``cohort`` and ``reports`` tell which reports state a
+    lesion that needs the map. Other images are not edited: their maps are 0, and ``unedited`` is 1. ``files``: the
+    engine's input files; ``compute``: settings of that name.
     """
     engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine, seed=seed))
     ledger = Ledger("anomaly")

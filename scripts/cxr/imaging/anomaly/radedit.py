@@ -32,7 +32,7 @@ KEY = "anomaly.radedit"  # the engine's section of the settings, for messages
 
 
 def kept_region(region: np.ndarray, margin: int) -> np.ndarray:
-    """Return the region where the original is pasted back, bool (H, W): farther than ``margin`` px from ``region``."""
+    """Return where the original is pasted back, bool (H, W): pixels farther than ``margin`` px from ``region``."""
     if not region.any():
         return np.ones_like(region)
     return cv2.distanceTransform((~region).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE) > margin
@@ -50,9 +50,9 @@ class RadEditor:
 
     @inference()
     def edit_batch(self, images: list[np.ndarray], organs: list[dict], image_ids: list[str]) -> list[np.ndarray]:
-        """Edit images; return float32 (512, 512) in grey levels 0..255, the mean of the model's three channels.
+        """Edit frames, uint8 (512, 512); return the mean of the model's three channels, float32 grey levels 0..255.
 
-        ``images``: frames uint8 (512, 512); ``organs``: their masks {label: bool (512, 512)}.
+        ``organs``: the masks of each frame, {label: bool (512, 512)}; ``image_ids``: seeds of the noise.
         """
         scaled = torch.from_numpy(np.stack(images)).float()[:, None] / 127.5 - 1
         clean = self.nets.encode(scaled.expand(-1, 3, -1, -1))

@@ -7,7 +7,7 @@ from cxr.nets.settings import Autoencoder, autoencoder
 
 
 class RadeditSettings(Section):
-    """The engine radedit: edit-friendly DDPM inversion inside the edit region."""
+    """The engine radedit: edit-friendly DDPM inversion inside the edit region (lungs and heart)."""
 
     model: str = key("", "Folder of another model in Stable Diffusion's layout, such as RoentGen; empty: RadEdit.")
     prompt: str = key("No acute cardiopulmonary process", "Prompt that describes the edited image.", source=PAPER)
@@ -20,7 +20,7 @@ class RadeditSettings(Section):
     skip_ratio: Share = key(
         0.3, "Fraction of the steps, noisiest first, that are skipped. A higher one changes less.", source=AUTHORS
     )
-    keep_margin: int = key(0, "Width of the band around the edit region that may change.", unit="pixels", ge=0, le=1024)
+    keep_margin: int = key(0, "Width of a band around lungs and heart that may change.", unit="pixels", ge=0, le=1024)
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the U-Net; float32 is slower.")
     autoencoder: Autoencoder = autoencoder()
     published_bugs: bool = key(

@@ -1,1 +1,1 @@
-"""Detecting lesion boxes on frames, whatever the report states."""
+"""Detecting lesion boxes on frames. Reports are not used."""

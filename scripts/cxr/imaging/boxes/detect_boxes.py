@@ -36,10 +36,10 @@ def run_shard(
     compute: dict | None = None,
     **files: str,
 ) -> None:
-    """Detect boxes on every frame of a shard. Writes ``output`` (:data:`SCHEMA`) and the ledger ``excluded``.
+    """Detect boxes on every frame of a shard. Writes ``output`` (:data:`COLUMNS`) and the table ``excluded``.
 
     An image without boxes has no row. An image on which the engine failed is excluded. ``files``: the engine's input
-    files; ``compute``: how its net is run. Raises UserError for an unknown engine or class.
+    files; ``compute``: settings of that name. Raises UserError for an unknown engine or class.
     """
     engine = load_engine(options, Setup.of_job(files, compute, options.engine))
     ledger, rows = Ledger("boxes"), []

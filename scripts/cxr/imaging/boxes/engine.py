@@ -14,11 +14,11 @@ VINBIGDATA_NAMES = {
     "atelectasis": "Atelectasis", "cardiomegaly": "Cardiomegaly", "consolidation": "Consolidation", "edema": "",
     "opacity": "Lung Opacity", "effusion": "Pleural effusion", "pneumothorax": "Pneumothorax",
 }  # fmt: skip
-"""VinBigData's class for each finding that our detectors are trained on, "" for edema, which VinBigData lacks."""
+"""{finding that our detectors are trained on: VinBigData's class}; edema has "", because VinBigData lacks it."""
 
 
 class Detections(NamedTuple):
-    """Boxes of one image: float64 (N, 4: x1, y1, x2, y2) in frame pixels, confidences (N,), class names (N)."""
+    """The N boxes of an image: float64 (N, 4: x1, y1, x2, y2) in frame pixels, confidences (N,) and N class names."""
 
     boxes: np.ndarray
     confidence: np.ndarray
@@ -26,7 +26,7 @@ class Detections(NamedTuple):
 
 
 class BoxEngine(Protocol):
-    """A source of boxes of the classes ``class_names``. ``image_ids``: images that may have boxes; None for any."""
+    """A detector of the classes ``class_names``. ``image_ids``: the images in its table; None if it has no table."""
 
     class_names: tuple[str, ...]
     image_ids: frozenset[str] | None
@@ -34,15 +34,16 @@ class BoxEngine(Protocol):
     def detect(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> Detections:
         """Return the boxes of one frame, most confident first.
 
-        ``image``: uint8 (512, 512); ``to_original``: the affine (2, 3). Several threads call this method at once.
+        ``image``: uint8 (512, 512); ``to_original``: affine (2, 3) from the frame to the original image. Several
+        threads call this method at once.
 
-        An engine with a large net instead has the attribute ``batch``, the batch size, and ``detect_batch(images)``,
-        which takes and returns lists and is called from one thread.
+        An engine with a large net instead has an attribute ``batch``, the batch size, and a method
+        ``detect_batch(images)``, which returns the boxes of a list of frames and is called from one thread.
         """
 
 
 def map_class_names(classes: Sequence[str], renamed: Mapping[str, str], path: object) -> tuple[str, ...]:
-    """Return VinBigData's name for each class of the file ``path``, or "" for an excluded class.
+    """Return VinBigData's name for each of ``classes``, or "" for a class to drop. ``path``: the detector's file.
 
     ``renamed``, {class: name}, takes precedence over :data:`VINBIGDATA_NAMES`. Raises UserError for an unknown class.
     """

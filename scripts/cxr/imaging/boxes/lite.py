@@ -1,6 +1,6 @@
-"""The embedded detector: a small anchor-free ONNX net, with decoding and non-maximum suppression in numpy.
+"""The detector ``lite``: a small anchor-free ONNX net, with decoding and non-maximum suppression in numpy.
 
-resources/boxes/CARD.md describes its training and scores, :mod:`cxr.detection.grid` its input and output. The setting
+resources/boxes/CARD.md describes its training and scores, :mod:`cxr.detection.grid` its output. The setting
 ``boxes.lite.model`` replaces the net by another ONNX file of this form, such as one trained by semisyn_detectors.
 """
 
@@ -20,7 +20,7 @@ FILES = ("model",)
 
 
 class LiteEngine:
-    """The embedded detector. It accepts all VinBigData classes, but was trained only on the classes ``trained``."""
+    """The detector ``lite``. Settings may name any VinBigData class, but boxes only have the classes ``trained``."""
 
     class_names = BOX_CLASSES
     image_ids = None
@@ -33,7 +33,8 @@ class LiteEngine:
         self.apart = [index for index, name in enumerate(self.trained) if name in options.excluded_classes]
 
     def predict(self, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return boxes (classes, rows, columns, 4) in frame pixels and confidences (classes, rows, columns)."""
+        """Return the boxes in frame pixels, (classes, rows, columns, 4), and the confidences, (classes, rows, columns),
+        of all cells of the net's grid."""
         boxes, confidence = self.weights.predict(image)
         return (boxes, confidence) if len(self.used) == len(boxes) else (boxes[self.used], confidence[self.used])
 

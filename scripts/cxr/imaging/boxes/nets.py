@@ -17,7 +17,7 @@ def class_indices(names: list[str], renamed: dict[str, str], path: str) -> np.nd
 
 
 def make_detections(image_proposals: ScoredBoxes) -> Detections:
-    """Convert boxes to detections without empty boxes. Round the numbers, add class names and keep the order."""
+    """Convert the boxes of an image to detections: round numbers, drop empty boxes, add class names, keep the order."""
     image_proposals = drop_empty(image_proposals._replace(boxes=image_proposals.boxes.round(PIXEL_DIGITS)))
     names = [BOX_CLASSES[index] for index in image_proposals.classes]
     return Detections(image_proposals.boxes, image_proposals.confidence.round(CONFIDENCE_DIGITS), names)

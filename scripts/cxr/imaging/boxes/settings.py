@@ -7,8 +7,6 @@ from cxr.base.vocabulary import BOX_CLASSES
 
 
 class LiteSettings(Section):
-    """The engine lite for boxes."""
-
     region_iou: Share = key(
         0.5,
         "IoU above which the less confident of two boxes of different classes is dropped; 1: no box is dropped. Boxes "
@@ -18,8 +16,6 @@ class LiteSettings(Section):
 
 
 class UltralyticsSettings(Section):
-    """The engine ultralytics."""
-
     image_size: int = key(1024, "Side of the net's input, a multiple of its stride.", unit="pixels", ge=64, le=4096)
 
 
@@ -42,7 +38,7 @@ class BoxesSettings(Section):
     class_names: dict[str, str] = key(
         dict, "{class of the detector: VinBigData name, or '' to drop the class} (engines lite and ultralytics)."
     )
-    floor: Share = key(0.001, "Minimum confidence of a kept box. It must not exceed the lowest tau_conf of the masks.")
+    floor: Share = key(0.001, "Minimum confidence of a kept box. It must not exceed the lowest threshold tau_conf.")
     nms_iou: Share = key(0.5, "IoU above which the less confident of two boxes of a class is dropped.")
     max_boxes: int = key(100, "Maximum number of boxes kept per image.", ge=1, le=1000)
     excluded_classes: list[Literal[BOX_CLASSES]] = key(

@@ -1,6 +1,6 @@
 """The engine table: reads boxes of any detector from a CSV or Parquet table and clips them to the frame.
 
-The table has a row per box, with image_id, x1, y1, x2, y2, confidence (0..1) and class_name (VinBigData's name).
+The table has a row per box with the columns image_id, x1, y1, x2, y2, confidence (0..1) and class_name (VinBigData's).
 """
 
 import logging

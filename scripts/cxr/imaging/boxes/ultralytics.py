@@ -1,7 +1,7 @@
 """Any ultralytics detector (YOLO v8 and later, YOLOv5u) for VinBigData's classes.
 
 The package has the AGPL licence, so only this module imports it, in a separate environment. Non-maximum suppression is
-our own code, per class. As in the package's validation, a box is kept for every class whose score reaches the floor.
+our own code, per class. A box is kept for every class whose score reaches ``boxes.floor``, as the package validates.
 """
 
 import os
@@ -42,16 +42,16 @@ def import_package() -> ModuleType:
 def build_net(
     weights: dict[str, torch.Tensor], facts: dict, path: str, network: str = "DetectionModel"
 ) -> torch.nn.Module:
-    """Build a net of the package's class ``network`` from a plan and its weights. Raises UserError if they differ."""
+    """Build a net of the package's class ``network`` from the plan in ``facts``. Raises UserError if it is invalid."""
     network_class = getattr(import_package(), network)
     try:
         plan = facts["yaml"]
         channels = plan.get("channels", plan.get("ch", 3))
         if channels not in (1, 3):
-            raise ValueError(f"it has {channels} input channels")
+            raise ValueError(f"{channels} input channels, not 1 or 3")
         net = network_class(plan, ch=channels, verbose=False)
         if len(facts["names"]) != net.model[-1].nc:
-            raise ValueError(f"it has {len(facts['names'])} names for {net.model[-1].nc} classes")
+            raise ValueError(f"{len(facts['names'])} class names for {net.model[-1].nc} classes")
         eps = facts["eps"]
     except Exception as error:  # the package raises many kinds of errors for an invalid plan
         if is_not_from_input(error):
@@ -63,7 +63,7 @@ def build_net(
 
 
 class UltralyticsEngine:
-    """An engine with one checkpoint."""
+    """An engine that detects boxes with one ultralytics checkpoint."""
 
     class_names = BOX_CLASSES
     image_ids = None

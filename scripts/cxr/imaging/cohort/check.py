@@ -20,7 +20,7 @@ TABLE_COLUMNS = {
 TABLE_IDS = ("dicom_id",)
 
 CHEXSTRUCT_TABLES = ("mask_number", "abdominal_xray", "window", "inclusion")
-"""CheXStruct tables that an image must pass. The paper (D.1) names the first table, and demands full visibility."""
+"""CheXStruct tables of checks that an image must pass. The paper (D.1) requires the first check and full visibility."""
 CHEXSTRUCT_NAMES = {"abdomial_xray": "abdominal_xray"}  # {misspelt file stem of a published table: its name}
 CHEXSTRUCT_IDS = ("image_id", "image_file", "dicom_id")
 EXCLUDE_COLUMNS = ("image_id", "dicom_id", "image_file", "study_id")
@@ -28,7 +28,7 @@ CHEXSTRUCT_COLUMNS = (*CHEXSTRUCT_IDS, "label")
 
 
 def read_columns(path: Path, key: str, names: tuple[str, ...], words: tuple[str, ...] = ()) -> list[str]:
-    """Return the column names of a table. Raises UserError if it has no row. Arguments as for ``read_sheet``."""
+    """Return the column names of a table. Arguments are those of ``read_sheet``. Raises UserError if it has no row."""
     sheet = read_sheet(path, key, names, words=words, head=True)
     if next(sheet.rows, None) is None:
         raise UserError(f"{key}: {path} has no rows: put a header and at least one row into it")
@@ -42,9 +42,9 @@ def mimic_base(root: str) -> Path:
 
 
 def mimic_tables(root: str, tables: str) -> dict[str, Path]:
-    """Find the official tables; return {kind: path}, with the kinds ``record-list``, ``metadata`` and ``split``.
+    """Find the official MIMIC-CXR tables; return {kind: path}. Kinds are ``record-list``, ``metadata`` and ``split``.
 
-    Searches ``tables``, if given, then ``root``. Raises UserError for two matches, or if ``tables`` has no table.
+    Looks into ``tables``, if given, then ``root``. Raises UserError for two tables of a kind, or none in ``tables``.
     """
     path_by_kind = find_tables(mimic_base(root), tables, TABLE_COLUMNS, "*-")
     if tables and not any(path.parent == Path(tables) for path in path_by_kind.values()):
@@ -82,10 +82,10 @@ def _check_manifest(options: CohortSettings) -> None:
 
 
 def source_files(options: CohortSettings) -> dict[str, str | list[str]]:
-    """Return {name of the rule's input: paths of tables and lists}. The cohort is read from these files.
+    """Return {input of the cohort rule: paths of tables and lists} for the files from which the cohort is read.
 
-    A change of these files reruns the cohort. Images and reports are not included. A folder tree without tables has no
-    such file, so use ``--forcerun`` after a change of the tree.
+    A change of these files reruns the cohort. Images and reports are not included. A MIMIC-CXR folder without tables
+    has no such file, so use ``--forcerun`` after a change of the folder.
     """
     files: dict[str, str | list[str]] = {}
     if options.source in ("mimic", "openi"):

@@ -34,10 +34,10 @@ _CENTURY_FROM = 70  # two-digit years from 70 on are 19xx, others 20xx, as in PO
 
 
 def sortable_times(texts: Mapping[int, str], key: str) -> tuple[dict[int, str], list[int]]:
-    """Convert a column of times; return {line: ``YYYYMMDD`` or ``YYYYMMDDHHMMSS.ffffff``}, and lines without a time.
+    """Convert a column of times; return {line: ``YYYYMMDD`` or ``YYYYMMDDHHMMSS.ffffff``}, and lines without a date.
 
-    ``texts``: {line: text}, without empty texts; ``key``: name of the column for messages. One format must fit all
-    dates. Times with a zone are converted to UTC. A column without any date is not changed, except that numbers get
+    ``texts``: {line number: text}, without empty texts; ``key``: name of the column for messages. One format must fit
+    all dates. Times with a zone are converted to UTC. A column without any date is not changed, except that numbers get
     leading zeros, so that they sort. Raises UserError if the dates have several formats, or if it is unclear whether
     the day or the month comes first.
     """

@@ -35,7 +35,8 @@ _MODALITY_OF_CLASS = {_CR: "CR", f"{_CR}.1": "DX", f"{_CR}.1.1": "DX"}
 class Header:
     """Header fields of an image file. ``modality`` and ``body_part`` are None for PNG and JPEG, which lack them.
 
-    ``size``: (rows, columns), upright for PNG and JPEG, as stored for DICOM; ``turn``: turn that makes a DICOM upright.
+    ``size``: (rows, columns), upright for PNG and JPEG, as stored for DICOM; ``view_field``: the field that states the
+    view, or a text on the fields that do not; ``turn``: rotation or reflection that makes a DICOM image upright.
     """
 
     size: tuple[int, int] | None
@@ -104,7 +105,7 @@ def _picture_header(path: str, kind: str) -> Header:
 
 
 def read_turn(path: str) -> Turn:
-    """Return the turn that makes a DICOM image upright; UPRIGHT for a file that is not DICOM or cannot be read."""
+    """Return the rotation or reflection that makes a DICOM image upright; UPRIGHT for other and unreadable files."""
     try:
         return read_header(path).turn
     except Rejected:
@@ -112,7 +113,7 @@ def read_turn(path: str) -> Turn:
 
 
 def read_header(path: str) -> Header:
-    """Read the header of a DICOM, PNG or JPEG file; the first bytes decide the format. Raises :class:`Rejected`."""
+    """Read the header of a DICOM, PNG or JPEG file; its first bytes give the format. Raises :class:`Rejected`."""
     try:
         with open_regular(path) as file:
             head = file.read(files.HEAD_BYTES)
@@ -139,7 +140,7 @@ def _quote_code(text: str) -> str:
 
 
 def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> None:
-    """Raise :class:`Rejected` if the modality or the body part is not listed.
+    """Raise :class:`Rejected` unless the header's modality and body part are among those to accept.
 
     A body part is accepted if it or one of its words is listed (CHEST PORTABLE). It is also accepted if one of its
     words contains a listed word of five or more letters (CHESTABDOMEN), or if the field is empty or says "unknown".
@@ -158,7 +159,7 @@ def check_kind(header: Header, modalities: list[str], body_parts: list[str]) -> 
 def check_view(view: str | None, view_source: str, views: list[str], accept_unknown: bool) -> str:
     """Return the view of an accepted image ("" if unknown). Raises :class:`Rejected` for an image that is not accepted.
 
-    ``view_source``: for the message, where the view is stated, or which fields do not state one.
+    ``view_source``: text for the message; it says where the view is stated, or which fields do not state one.
     """
     if view in views:
         return view

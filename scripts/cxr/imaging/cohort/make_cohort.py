@@ -31,7 +31,7 @@ HEADER_BYTES = 1 << 16  # number of leading bytes, which contain the header; the
 
 
 def complete_row(row: Row, options: CohortSettings) -> None:
-    """Complete a row from its file's header, or exclude the row if it is not a frontal chest X-ray.
+    """Add view, size and time from the image file's header to a row. Exclude the row if it is no frontal chest X-ray.
 
     The view in a table takes precedence over the header. If a table gives view and size, the file is not opened.
     """
@@ -57,7 +57,7 @@ def complete_row(row: Row, options: CohortSettings) -> None:
 
 
 def rank_in_study(rows: Iterable[Row], views: list[str]) -> dict[str, int]:
-    """Return {image_id: rank in its study}, by the place of the view in ``views`` (unknown last), time, image_id."""
+    """Return {image_id: rank in its study}, by the order of ``views`` (unknown view last), then time, then image_id."""
 
     def order(row: Row) -> tuple:
         place = views.index(row.view) if row.view in views else len(views)
@@ -108,13 +108,12 @@ def _collect(options: CohortSettings, pool: ThreadPoolExecutor) -> tuple[list[Ro
 
 
 def usable_subjects(accepted: Iterable[Row]) -> set[str]:
-    """Return the subjects of accepted images with a report, or of all accepted images if no image has a report."""
+    """Return the patients of accepted images with a report, or of all accepted images if none has a report."""
     with_report = {row.subject_id for row in accepted if row.report_path or row.findings or row.impression}
     return with_report or {row.subject_id for row in accepted}
 
 
 def _table(rows: list[Row], declared: Columns, computed: dict[str, list]) -> pl.DataFrame:
-    """Convert rows to a table. ``computed``: {name of a column that is not a field of a row: its values}."""
     values = {name: computed[name] if name in computed else [getattr(row, name) for row in rows] for name in declared}
     return pl.DataFrame(values, schema=schema(declared))
 
@@ -142,10 +141,10 @@ def run(
     files_read: str | None = None,
     **sources: object,
 ) -> None:
-    """Write the accepted images of every shard, the table of all images, and the ledger of excluded images.
+    """Write the accepted images of every shard, the table of all images, and the table of excluded images.
 
-    ``shards``: output paths in the order of ``seeds.shard_names``; ``sources``: files that ``options`` names;
-    ``files_read``: output table with size, time and CRC-32 of the files that were read. The tables contain no
+    ``shards``: output paths in the order of ``seeds.shard_names``; ``sources``: input files, which ``options`` names
+    too; ``files_read``: output table with size, time and CRC-32 of the files that were read. The tables contain no
     ``attrs``, so that a shard without new studies keeps identical bytes. Raises UserError for wrong settings.
     """
     check_inputs(options)

@@ -24,7 +24,7 @@ MOST_LETTERS = 32_767  # maximum number of characters in a cell of Excel, which 
 
 
 def _fault(cells: dict[str, str]) -> str:
-    """Return which value of a row a spreadsheet program has replaced or truncated, "" if it has changed none."""
+    """Return what is wrong with an id or a text of a row, such as a text that Excel truncated; "" if nothing is."""
     for name, cell in cells.items():
         text = cell.strip()
         if name in IDS and (fault := id_fault(text)):
@@ -112,7 +112,7 @@ def _drop_missing_reports(rows: list[Row]) -> None:
 
 
 def _place_files(rows: list[Row], manifest: str, pool: Executor) -> None:
-    """Replace the manifest's paths by the paths of existing files. Warn if a path is written differently."""
+    """Replace the manifest's paths by the paths of existing files. Warn of paths that are spelt differently."""
     finder = PathFinder(os.path.dirname(manifest))
     for column, field in (("image_path", "path"), ("report_path", "report_path")):
         rows_with_path = [row for row in rows if getattr(row, field)]
@@ -137,7 +137,7 @@ def _place_files(rows: list[Row], manifest: str, pool: Executor) -> None:
 
 
 def _share_reports(rows: list[Row]) -> None:
-    """If only some images of a study have a report, assign it to all of them. Warn if rows have different reports."""
+    """Assign a study's report to all images of the study. If its rows have different reports, warn and leave them."""
     several = 0
     for images in group_rows((row for row in rows if row.reason is None), "subject_id", "study_id").values():
         with_report = [row for row in images if row.report_path or row.findings or row.impression]

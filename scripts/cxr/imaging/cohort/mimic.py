@@ -82,7 +82,7 @@ def walk_images(base: str, pool: Executor) -> Iterable[tuple[str, str, str, str]
 
 
 def acquired_at(date: str, time: str) -> str | None:
-    """Convert a table's date and time to ``YYYYMMDDHHMMSS.ffffff``. The time is a number without leading zeros."""
+    """Convert a date and a time, a number without leading zeros, to ``YYYYMMDDHHMMSS.ffffff``; None without a date."""
     if not re.fullmatch(r"\d{8}", date):
         return None
     clock, _, fraction = time.partition(".")
@@ -150,7 +150,7 @@ def look_for_files(rows: list[Row], pool: Executor, base: str = "", reports: str
         (names, why), report = listings[study], report_paths[study]
         for row in images:
             if why:
-                row.exclude("unreadable_file", f"its folder: {why}")
+                row.exclude("unreadable_file", f"its folder cannot be read: {why}")
             elif os.path.basename(row.path) not in names:
                 row.exclude("missing_file")
             row.expected_report = report
@@ -159,7 +159,7 @@ def look_for_files(rows: list[Row], pool: Executor, base: str = "", reports: str
 
 
 def read_mimic(root: str, tables: str, pool: Executor, *, check_files: bool = True, reports: str = "") -> list[Row]:
-    """Read the folder tree; return a :class:`Row` per image of the record list, or per image file without such a list.
+    """Read the folder tree. Return a :class:`Row` per image of the record list, or per image file if there is no list.
 
     With ``check_files``, folders are listed to find missing files; no image is opened. Reports are expected at paths
     such as ``files/p10/p10000032/s50414267.txt`` below ``reports``, by default ``root``. Raises UserError if a table is

@@ -27,7 +27,7 @@ SEEN_VIEWS = {"PA": "PA", "L": OTHER}  # labels of frontal and lateral views in 
 
 
 class Tables(NamedTuple):
-    """The tables as {image key: text}. ``projections``: frontal or lateral; ``headers``, ``clustered``: a view."""
+    """Tables as {image key: text}. ``projections`` says frontal or lateral; ``headers``, ``clustered`` name a view."""
 
     projections: Mapping[str, str] = MappingProxyType({})
     headers: Mapping[str, str] = MappingProxyType({})
@@ -35,7 +35,7 @@ class Tables(NamedTuple):
 
 
 def _cells(path: Path, kind: str) -> Iterable[tuple[str, ...]]:
-    """Yield (key, *other cells) for each row with an image name. Raises UserError if the table is unusable."""
+    """Yield (image key, *other cells) for each row with an image name. Raises UserError if the table is unusable."""
     columns = openi_files.TABLE_COLUMNS[kind]
     table = read_frame(path, "cohort.tables", columns, ids=columns[:1], words=columns[:1])
     require_columns(table.columns, columns, path, "cohort.tables", "get it again")
@@ -80,7 +80,7 @@ def _study_views(keys: Sequence[str], tables: Tables) -> dict[str, str]:
 
 
 def settle_views(studies: Iterable[Sequence[tuple[str, str]]], tables: Tables) -> dict[str, str]:
-    """Return {image id: PA, AP, OTHER, UNSETTLED, or "" if unknown}. ``studies``: (image id, caption) of each image."""
+    """Return {image id: PA, AP, OTHER, UNSETTLED, or "" if unknown}. Each study is a list of (image id, caption)."""
     views: dict[str, str] = {}
     for images in studies:
         keys = {image: name.key for image, _ in images if (name := parse_name(image))}
@@ -105,7 +105,7 @@ class Report(NamedTuple):
 
 
 def read_report(path: str | Path) -> Report:
-    """Read a report. An unreadable report gets a ``fault``, and its id from the file name."""
+    """Read a report from an XML file. An unreadable report gets a ``fault``, and a ``uid`` from the file name."""
     fallback = f"CXR{Path(path).stem.removeprefix('CXR')}"
     try:
         root = ET.parse(path).getroot()

@@ -24,7 +24,8 @@ _NAME = re.compile(r"(?:CXR)?(?:\d+_)?((\d+)_IM-[\d-]+)((?:\.dcm)?(?:\.(?:png|jp
 
 
 class Name(NamedTuple):
-    """The parts of an image's name. ``key`` (``1_IM-0001-3001``) is the same in XML, PNG, DICOM and tables."""
+    """The parts of an image's name. ``key`` (``1_IM-0001-3001``) is the same in XML, PNG, DICOM and tables. ``report``
+    is the number of the report (``1``), ``ending`` the file extension."""
 
     key: str
     report: str
@@ -32,13 +33,13 @@ class Name(NamedTuple):
 
 
 def parse_name(name: str) -> Name | None:
-    """Parse an image's name or id (``CXR1_1_IM-0001-3001``, ``1_IM-0001-3001.dcm.png``). None for other names."""
+    """Parse an image's name or id (``CXR1_1_IM-0001-3001``, ``1_IM-0001-3001.dcm.png``). Return None for other text."""
     match = _NAME.fullmatch(name)
     return Name(match[1].upper(), match[2], os.path.splitext(f"x{match[3]}")[1].lower()) if match else None
 
 
 def reports_folder(root: str) -> Path:
-    """Find the folder of the XML reports: in ``root``, in a subfolder, or ``root`` itself. Raises UserError."""
+    """Return the folder of the XML reports, which is ``root`` or a folder in it. Raises UserError if there is none."""
     base = existing_folder("cohort.root", root)
     for folder in (base / REPORTS, *sorted(base.glob(f"*/{REPORTS}")), base):
         if folder.is_dir() and next(folder.glob("*.xml"), None):
@@ -76,7 +77,7 @@ def find_tables(root: Path, tables: str, kinds: Iterable[str], start: str = "") 
 
 
 def view_tables(root: str, tables: str) -> dict[str, Path]:
-    """Find the tables of views in ``tables``, if given, then in ``root``; return {kind: path}.
+    """Find the tables that give the images' views in ``tables``, if given, then in ``root``; return {kind: path}.
 
     The two tables of torchxrayvision are used only together. Raises UserError if ``tables`` has no usable table.
     """
@@ -92,7 +93,7 @@ def view_tables(root: str, tables: str) -> dict[str, Path]:
 
 
 def check_openi(options: CohortSettings) -> None:
-    """Raise UserError if a part of the collection is missing."""
+    """Raise UserError if there are no reports, no images or, where views are required, no table that gives them."""
     reports_folder(options.root)
     if next(image_files(options.root), None) is None:
         name = "CXR1_1_IM-0001-3001.png"

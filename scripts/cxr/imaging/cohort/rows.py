@@ -28,8 +28,9 @@ class Row:
     """An input image: its entry in the manifest or folder tree, and the reason for its exclusion, if any.
 
     ``view_text``: the table's text for the view; ``extra``: unknown columns, which are passed on; ``line``: line in the
-    manifest, else 0; ``report_missing``: True if the manifest names a report file, or the folder tree should have one,
-    that does not exist; ``expected_report``: path of this missing file; ``path_problem``: why no file fits the path.
+    manifest, else 0; ``report_missing``: whether the report file that the manifest names, or that the folder tree
+    should contain, is missing; ``expected_report``: path of this file; ``path_problem``: why no file fits the image's
+    path.
     """
 
     image_id: str
@@ -126,7 +127,7 @@ def group_rows(rows: Iterable[Row], *names: str) -> dict[tuple, list[Row]]:
 
 
 def _exclude_shared(rows: list[Row], thing: str, name: str, owner: str) -> None:
-    """Exclude rows with the same value of the field ``name``, called ``thing`` in details, but different owners."""
+    """Exclude rows that share a value of the field ``name``, called ``thing`` in messages, but differ in ``owner``."""
     for group in group_rows((row for row in rows if getattr(row, name)), name).values():
         if (owners := len({getattr(row, owner) for row in group})) > 1:
             whose = {"subject_id": "subjects", "study_id": "studies"}[owner]

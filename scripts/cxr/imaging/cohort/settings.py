@@ -57,7 +57,7 @@ class CohortSettings(Section):
         "longer word (PORTABLECHEST). Images without a body part are accepted, all others excluded as wrong_body_part.",
     )
     exclude: str = key(
-        "", "Text or CSV file of image or study ids to exclude. The authors exclude MS-CXR's.", source=AUTHORS
+        "", "Text or CSV file of image or study ids to exclude. The authors exclude all of MS-CXR.", source=AUTHORS
     )
     chexstruct: str = key(
         "",

@@ -27,7 +27,7 @@ def default_shares(num_subjects: int) -> Sequence[float]:
 
 
 def hashed_split(subject_id: str, shares: Sequence[float], seed: int) -> str:
-    """Return the split of a subject, chosen by a hash. ``shares``: weights of train, validate and test."""
+    """Return the split of a subject, chosen by a hash of its id. ``shares``: weights of train, validate and test."""
     place = _place(subject_id, seed) * sum(shares)
     for name, share in zip(SPLITS, shares, strict=True):
         if place < share:
@@ -39,7 +39,7 @@ def hashed_split(subject_id: str, shares: Sequence[float], seed: int) -> str:
 def subject_splits(
     table_splits: Iterable[tuple[str, str]], shares: Sequence[float], seed: int, usable: Collection[str] | None = None
 ) -> dict[str, str]:
-    """Return the split of every subject from (subject_id, the table's split or "") pairs, in any order.
+    """Return {subject_id: split}. ``table_splits``: (subject_id, split in the user's table or "") pairs, in any order.
 
     If one image of a subject has a split, all images of the subject get it. Other subjects are assigned by hash with
     the weights ``shares``, or :func:`default_shares` if empty. If a split with a weight above 0 then has no subject in
@@ -77,5 +77,5 @@ def subject_splits(
 
 
 def _place(subject_id: str, seed: int) -> float:
-    """Return a subject's hash position in [0, 1). Train, validate and test take consecutive parts of it."""
+    """Return a subject's hash as a number in [0, 1). Train, validate and test take consecutive parts of this range."""
     return stable_hash("split", seed, subject_id) / 2**64

@@ -60,7 +60,7 @@ def parse_view_orientation(text: str) -> str | None:
 
 
 def first_view(fields: Iterable[tuple[str, str]]) -> tuple[str | None, str]:
-    """Return (view, field) of the first (field, upper-case text) that states PA, AP or OTHER; (None, "") if none."""
+    """Return (view, field) for the first (field, upper-case text) that states a view; (None, "") if none does."""
     readers = dict.fromkeys(CODE_FIELDS, parse_view_code) | {"PatientOrientation": parse_view_orientation}
     for name, text in fields:
         if text and (view := readers.get(name, parse_view_text)(text)) is not None:

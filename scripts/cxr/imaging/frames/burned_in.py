@@ -52,8 +52,8 @@ def clean_image(grey: np.ndarray, mode: str) -> tuple[np.ndarray, int]:
     """Remove text that may identify a person; return the image and the number of pieces of text removed.
 
     ``grey``: uint8 (rows, columns[, 3]). ``mode``: ``keep`` changes nothing. ``black_out`` sets the boxes of text to 0
-    and searches again until no text is left. ``exclude`` raises :class:`Rejected` if there is text, and ``black_out``
-    if text is left after several rounds.
+    and searches again; it raises :class:`Rejected` if text is left after several rounds. ``exclude`` raises
+    :class:`Rejected` if there is text.
     """
     if mode == KEEP:
         return grey, 0
@@ -73,7 +73,7 @@ def clean_image(grey: np.ndarray, mode: str) -> tuple[np.ndarray, int]:
 
 
 def describe_blackout(pieces: int) -> tuple[str, ...]:
-    """Return a note that text was blacked out, in a tuple; an empty tuple if the number of ``pieces`` of text is 0."""
+    """Return a tuple with a note that ``pieces`` pieces of text were blacked out. It is empty if there were none."""
     return (f"{count_phrase(pieces, 'piece', 'pieces')} of {BLACKED_OUT}",) if pieces else ()
 
 
@@ -83,7 +83,7 @@ def private_text(grey: np.ndarray) -> list[Piece]:
 
 
 def is_private(text: str) -> bool:
-    """Return True if a text has at least three letters or digits outside the words of markers."""
+    """Return True if a text has at least three letters or digits besides words of markers, such as "AP"."""
     words = [word for word in re.findall(r"[^\W\d_]+|\d+", text.lower()) if word not in _MARKERS]
     is_marker = {word: len(word) > 3 and get_close_matches(word, _LONG_MARKERS, 1, _SIMILAR) for word in words}
     return sum(len(word) for word in words if not is_marker[word]) >= _LEAST_SIGNS
@@ -109,7 +109,7 @@ def find_text(grey: np.ndarray) -> list[Piece]:
 
 
 def _views(colour: np.ndarray, corners: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the crop of a piece of text as it is, rotated by 180 degrees, and mirrored. Vertical text is made level."""
+    """Yield three crops of a piece of text: as it is, rotated by 180 degrees, mirrored. Vertical text is made level."""
     along, across = np.linalg.norm(corners[1] - corners[0]), np.linalg.norm(corners[3] - corners[0])
     width, height = max(2, round(float(along))), max(2, round(float(across)))
     target = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)

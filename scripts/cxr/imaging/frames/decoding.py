@@ -1,4 +1,4 @@
-"""Decoding an image file to the grey levels that its frame has, on the file's own pixel grid."""
+"""Decoding an image file to 8-bit grey levels at its original resolution, and making the 512 x 512 frame from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ def _scaled(values: np.ndarray, low: float, high: float) -> np.ndarray:
 def to_grey(picture: DecodedImage, method: str, percentiles: list[float]) -> np.ndarray:
     """Convert an image to uint8 (rows, columns) with white bone and padding 0. Raises Rejected if it is constant.
 
-    ``method``: ``minmax`` maps the range of exposed pixels to 0..255. ``percentile`` maps the range between two
-    percentiles. ``voi`` applies the file's window or table, or ``minmax`` if the result would be constant.
+    ``method``: ``minmax`` maps the range of the values outside the padding to 0..255. ``percentile`` maps the range
+    between two percentiles. ``voi`` applies the file's window or table, or ``minmax`` if the result would be constant.
     """
     values, valid = picture.values, picture.valid
     exposed = values if valid is None else values[valid]
@@ -58,7 +58,7 @@ def to_grey(picture: DecodedImage, method: str, percentiles: list[float]) -> np.
 def is_narrow(grey: np.ndarray) -> bool:
     """Return True if less than ``SPIKE_SHARE`` of the pixels use more than ``SPIKE_RANGE`` of the grey range.
 
-    A marker or metal can compress the chest into a part of the range. All other pixels then fit into the rest of it.
+    A bright marker or metal may cause this. It leaves only a part of the grey range for the chest.
     """
     histogram = cv2.calcHist([grey], [0], None, [256], [0, 256]).ravel()
     counts = np.cumsum(np.concatenate([[0], histogram]), dtype=np.int64)
@@ -71,9 +71,9 @@ def is_narrow(grey: np.ndarray) -> bool:
 class GreyImage:
     """A decoded image file.
 
-    ``grey``: uint8 (rows, columns), with white bone and padding 0. It has the stored orientation if the file is a
-    DICOM, and is upright by its EXIF tag if it is a PNG or JPEG. ``turn``: rotation or reflection that makes ``grey``
-    upright. ``notes``: header fields that were corrected or ignored, and text that was blacked out.
+    ``grey``: uint8 (rows, columns), with white bone and padding 0. The image of a DICOM file is oriented as stored; a
+    PNG or JPEG is already upright by its EXIF tag. ``turn``: rotation or reflection that makes ``grey`` upright.
+    ``notes``: header fields that were corrected or ignored, and text that was blacked out.
     """
 
     grey: np.ndarray
@@ -104,7 +104,7 @@ def read_grey(path: str, options: Mapping) -> np.ndarray:
 
 
 def check_frame_shape(original: np.ndarray, image_id: str, shape: tuple[int, int]) -> np.ndarray:
-    """Return ``original``. Raises StoreError if its shape differs from ``shape``, which was recorded with its frame."""
+    """Return the decoded image ``original``. Raises StoreError unless its shape is that recorded with its frame."""
     if original.shape != shape:
         raise StoreError(f"image {image_id} has changed its size since its frame was made: run the stage frames again")
     return original

@@ -46,7 +46,7 @@ class Worker:
             self._pipe.send(self._options)
             problem = self._pipe.recv()
         except (EOFError, OSError) as error:
-            problem, cause = "the decoder process does not start; its message is above", error
+            problem, cause = "the decoder process does not start: see its message above", error
         if problem:
             self.close()
             raise Broken(f"frames: {problem}") from cause
@@ -90,8 +90,8 @@ class Workers:
         """Return the worker's answer for a file (see ``worker.prepare``).
 
         After a crash the file is tried again in a new process, because another program may be at fault. After a second
-        crash a valid image is tried. Raises Broken if this crashes too, or if the worker reports an error that no file
-        caused. Raises OSError if the machine cannot read the file.
+        crash a valid image is tried. Raises Broken if the worker crashes on this image too, or reports an error that no
+        file caused. Raises OSError if the machine cannot read the file.
         """
         mine = getattr(self._local, "worker", None)
         if mine is None:
@@ -112,7 +112,7 @@ class Workers:
                 mine.ask(file.name, self._seconds)
             except Crashed:
                 raise Broken(
-                    f"frames: the decoder process crashes on a valid image too, on {platform.node()}: its libraries "
-                    "or this machine are broken, or it has less memory than a decoder needs"
+                    f"frames: the decoder process crashes on a valid image too, on {platform.node()}: reinstall its "
+                    "libraries, give the job more memory, or run on another machine"
                 ) from None
         return "failed", "undecodable", "the decoder crashed or did not end"

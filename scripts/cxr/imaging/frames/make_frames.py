@@ -57,11 +57,11 @@ def run_shard(
     compute: dict | None = None,
     files_read: str | None = None,
 ) -> None:
-    """Write the frames of a shard, and the ledger of its excluded images.
+    """Write the frames of a shard, and the table of its excluded images.
 
     Each study gives its first decodable image or all images (``options.per_study``). ``burned_in``: treatment of
     burned-in text (``privacy.burned_in``); ``corrected``: output table of images that are used although their header is
-    wrong; ``compute``: the settings ``compute``; ``files_read``: output table with size, time and CRC-32 of the files
+    wrong; ``compute``: settings of that name; ``files_read``: output table with size, time and CRC-32 of the files
     read. Raises Broken if decoding fails and no file is to blame.
     """
     groups = group_candidates(cohort, options.per_study)
@@ -76,7 +76,7 @@ def run_shard(
     states: list[tuple] = []
 
     def try_group(group: list[Candidate]) -> list[tuple]:
-        """Return (candidate, *worker's answer) for each candidate. Those after the first frame are rejected."""
+        """Return (candidate, *worker's answer) for each candidate. Those after the first frame are rejected unread."""
         answers: list[tuple] = []
         for candidate in group:
             if answers and answers[-1][1] == "frame":

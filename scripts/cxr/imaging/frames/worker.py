@@ -15,12 +15,12 @@ from cxr.imaging.frames.decoding import is_narrow, read_image
 
 
 def prepare(path: str, options: dict) -> tuple | Exception:
-    """Decode a file; return an answer, or an exception that no file caused.
+    """Decode a file. Return an answer, or an exception for an error that no file caused.
 
-    There are three answers. A decoded file gives ("frame", frame uint8 (512, 512), affine to the original float64 (2,
-    3), (rows, columns) of the original, result of :func:`is_narrow`, notes on the header). A file with a known fault
-    gives ("rejected", reason, detail). An error that suggests a fault of the machine if it occurs often gives
-    ("failed", reason, detail). ``options``: settings of the frames stage, burned_in and max_memory_mb.
+    A decoded file gives the answer ("frame", frame uint8 (512, 512), affine (2, 3) from the frame to the original,
+    (rows, columns) of the original, result of :func:`is_narrow`, notes on the header). A file with a known fault gives
+    ("rejected", reason, detail), any other error ("failed", reason, detail). Many failures suggest a fault of the
+    machine. ``options``: settings of the frames stage, burned_in and max_memory_mb.
     """
     try:
         decoded = read_image(path, options)

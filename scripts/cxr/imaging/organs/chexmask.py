@@ -1,7 +1,7 @@
 """The engine chexmask: published masks from the MIMIC-CXR table of the CheXmask database (PhysioNet).
 
 :mod:`cxr.annotations.chexmask` describes the table. The public code that made it swaps height and width in some rows.
-There, the run lengths are clipped at the wrong border, so masks are drawn from the landmarks instead.
+In these rows, the run lengths are clipped at the wrong border, so masks are drawn from the landmarks instead.
 """
 
 import csv
@@ -66,7 +66,7 @@ def _append_rows(parts: list[Path], waiting: list[list[list[str | None]]]) -> No
 
 
 class ChexmaskOrgans:
-    """An engine for published masks of right lung, left lung and heart whose estimated Dice is high enough."""
+    """An engine that looks up published masks of lungs and heart. It rejects masks with a low estimated Dice."""
 
     labels = ORGAN_LABELS
 

@@ -21,12 +21,12 @@ class NoOrgans(Exception):
 
 
 class OrganEngine(Protocol):
-    """A source of organ masks. ``labels``: at least right lung, left lung and heart; sides are the patient's sides.
+    """An engine that gives organ masks called ``labels``, at least right lung, left lung and heart (patient's sides).
 
     An engine that looks up masks also has ``prepare(image_ids)``, which is called once at the start. An engine with a
-    large net also has the attribute ``batch``, the batch size, or None if single images are as fast. Its method
-    ``segment_batch(rows)`` takes a list with the arguments of ``segment``, and returns a list of masks or NoOrgans. It
-    is called from one thread, and no result may depend on the other images.
+    large net also has an attribute ``batch``, the batch size, or None if single images are as fast. Its method
+    ``segment_batch(rows)`` takes a list with the arguments of ``segment`` for each image, and returns a list of masks
+    or NoOrgans. It is called from one thread. The result for an image must not depend on other images.
     """
 
     labels: tuple[str, ...]
@@ -50,7 +50,7 @@ def load_engine(name: str, options: OrgansSettings, setup: Setup | None = None) 
 def fill_outlines(points: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """Fill the outlines of landmarks (120, 2: x, y) as CheXmask does; return masks of 0 and 1, uint8 (3, *shape).
 
-    Points are pixel indices. Pixels on the outline belong to the mask. Raises ValueError for a wrong number or NaN.
+    Points are pixel indices. Pixels on the outline belong to the mask. Raises ValueError unless 120 points are finite.
     """
     if points.shape != (LANDMARKS, 2) or not np.isfinite(points).all():
         raise ValueError(f"{LANDMARKS} landmarks of two numbers are needed, not an array of shape {points.shape}")

@@ -1,7 +1,7 @@
-"""The embedded organ engine: a small U-Net on the CPU (resources/organs; trained by train.py there).
+"""The organ engine ``lite``: a small U-Net on the CPU (resources/organs; trained by train.py there).
 
 The net was trained on complete lungs. It therefore completes truncated lungs beyond the image's edge, and these parts
-are removed. Its lung masks include the lung behind the heart, as radiologists outline it. A setting removes this part.
+are removed. Its lung masks include the lung behind the heart, as radiologists outline it. A setting excludes this part.
 """
 
 import cv2
@@ -16,7 +16,7 @@ from cxr.nets.map_net import MapNet
 
 RESOURCE_FILES = ("organs/lite.onnx",)
 BLUR = 2.0  # SD of the blur before thresholding, pixels, so that noise and text do not split black regions
-BLACK = 0.02  # highest black, as a fraction of the range of percentiles 0.5 to 99.5; 0.06 removes dark lung apices
+BLACK = 0.02  # maximum of black, as a fraction of the range of percentiles 0.5 to 99.5; 0.06 would remove dark apices
 
 
 class LiteOrgans:
@@ -59,7 +59,7 @@ def clip_masks(masks: np.ndarray, region: np.ndarray) -> np.ndarray:
 
 
 def visible(masks: np.ndarray, labels: tuple[str, ...]) -> np.ndarray:
-    """Remove the cardiomediastinum from the lungs in ``masks``, bool (K, H, W), and keep one region per lung."""
+    """Remove the cardiomediastinum from the lungs in ``masks``, bool (K, H, W). Keep one connected region per lung."""
     middle = masks[labels.index(CARDIOMEDIASTINUM)]
     labelled_masks = zip(labels, masks, strict=True)
     return np.stack([largest_component(mask & ~middle) if label in LUNGS else mask for label, mask in labelled_masks])

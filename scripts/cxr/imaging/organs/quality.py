@@ -21,12 +21,11 @@ MAX_BORDER_SHARE = 0.17  # maximum fraction of a lung's outline that touches the
 MIN_CONTRAST = 8.0  # minimum standard deviation inside the chest, grey levels, else extreme_contrast
 MAX_SATURATED = 0.5  # maximum fraction of pure black or white pixels in the chest, else extreme_contrast
 
-
 Rectangle = tuple[float, float, float, float]  # x1, y1, x2, y2 in pixels
 
 
 def content_rectangle(to_original: np.ndarray, original_shape: tuple[int, int], size: int) -> Rectangle:
-    """Return the rectangle of the frame, side ``size`` px, that the image without padding covers."""
+    """Return the rectangle that the image, without its padding, covers in a frame of ``size`` px."""
     rows, columns = (float(side) for side in original_shape)
     corners = np.clip(boxes_to_frame(np.array([0.0, 0.0, columns, rows]), to_original), 0, size)
     return tuple(float(value) for value in corners.ravel())
@@ -49,7 +48,7 @@ def border_share(mask: np.ndarray, rectangle: Rectangle, margin: float) -> float
 def find_posture_fault(
     image: np.ndarray, to_original: np.ndarray, original_shape: tuple[int, int], options: OrgansSettings
 ) -> Fault | None:
-    """Return a reason code and a detail if the image is not an upright, unmirrored chest X-ray, otherwise None."""
+    """Return (reason code, detail) if the image is not an upright, unmirrored chest X-ray, otherwise None."""
     if options.max_mirrored >= 1 and options.min_upright <= 0:
         return None
     x1, y1, x2, y2 = (round(edge) for edge in content_rectangle(to_original, original_shape, image.shape[0]))
@@ -91,7 +90,7 @@ def _is_white_opposite(image: np.ndarray, visible_lung: np.ndarray, is_right: bo
 def find_fault(
     image: np.ndarray, masks: dict[str, np.ndarray], to_original: np.ndarray, original_shape: tuple[int, int]
 ) -> Fault | None:
-    """Return a reason code and a detail if an image (512, 512) with these organ masks is unusable, otherwise None."""
+    """Return (reason code, detail) if an image (512, 512) with these organ masks is unusable, otherwise None."""
     x1, y1, x2, y2 = rectangle = content_rectangle(to_original, original_shape, image.shape[0])
     image_area = max(1.0, (x2 - x1) * (y2 - y1))
     areas = [float(masks[name].sum()) / image_area for name in LUNGS]

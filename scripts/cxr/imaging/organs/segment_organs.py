@@ -26,8 +26,8 @@ def run_shard(
 ) -> None:
     """Segment every frame of a shard and keep the images that pass the checks in :mod:`cxr.imaging.organs.quality`.
 
-    Writes ``output`` (HDF5: ``mask`` packed bool (K, 512, 512) for each accepted image) and the ledger ``excluded``.
-    ``files``: the engine's input files; ``compute``: how its net is run. Raises UserError for an unknown engine.
+    Writes ``output`` (HDF5: ``mask`` of each accepted image, bit-packed (K, 512, 512)) and the table ``excluded``.
+    ``files``: the engine's input files; ``compute``: settings of that name. Raises UserError for an unknown engine.
     """
     engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine))
     ledger = Ledger("organs")

@@ -6,20 +6,16 @@ from cxr.base.settings import AUTHORS, Section, Share, key
 
 
 class ChexmaskSettings(Section):
-    """The engine chexmask: published masks of MIMIC-CXR."""
-
     table: str = key("", "CSV of the CheXmask database with masks of MIMIC-CXR, in original resolution.")
     min_dice: Share = key(0.7, "Minimum estimated Dice of an image's masks (column Dice RCA (Mean)).", source=AUTHORS)
 
 
 class LiteSettings(Section):
-    """The engine lite for organs."""
-
     behind_heart: bool = key(True, "Whether lung masks include the lung behind the heart and mediastinum.")
 
 
 class OrgansSettings(Section):
-    """Right lung, left lung and heart of the image."""
+    """Segmentation of right lung, left lung and heart, and checks of the image."""
 
     engine: Literal["lite", "hybridgnet", "chexmask"] = key(
         "lite",

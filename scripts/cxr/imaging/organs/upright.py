@@ -18,7 +18,7 @@ TURNS = (
     "", MIRRORED, "upside down", "turned by 180 degrees", "turned by 90 degrees to the left",
     "turned by 90 degrees to the right", "turned and mirrored", "turned and mirrored",
 )  # fmt: skip
-"""Description k fits an image of which version k of :func:`rotate_and_reflect`, or its negative, is upright."""
+"""How an image is displayed. Text k fits if version k of :func:`rotate_and_reflect`, or its negative, is upright."""
 INVERTED = "inverted"
 NO_CHEST = "nothing in the image looks like a complete chest"
 MIN_NAMED_PROBABILITY = 0.5  # minimum probability for a version to be named in a detail
@@ -39,7 +39,7 @@ def make_net_input(picture: np.ndarray) -> np.ndarray:
 
 
 def predict_versions(picture: np.ndarray) -> np.ndarray:
-    """Return the probability that each version in :data:`TURNS`, then each negative, is upright; float64 (16,), sum 1.
+    """Return the probability that each version in :data:`TURNS`, then each negative, is upright. float64 (16,), sum 1.
 
     ``picture``: the image without the frame's padding, uint8 (rows, columns).
     """
@@ -51,7 +51,7 @@ def predict_versions(picture: np.ndarray) -> np.ndarray:
 
 
 def describe_posture(version_probabilities: np.ndarray) -> str:
-    """Describe how an image is displayed wrongly, by the output of :func:`predict_versions`."""
+    """Say how an image is wrongly displayed, from the probabilities of :func:`predict_versions`."""
     best = int(np.argmax(version_probabilities))
     if version_probabilities[best] < MIN_NAMED_PROBABILITY:
         return NO_CHEST

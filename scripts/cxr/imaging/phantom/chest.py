@@ -45,7 +45,6 @@ def _thickness(mask: np.ndarray, reach: float) -> np.ndarray:
 
 
 def _ribs(anatomy: Anatomy, view: View, rng: np.random.Generator) -> np.ndarray:
-    """Draw ten pairs of ribs: posterior parts slope gently outwards, anterior parts slope inwards."""
     total = np.zeros(view.shape, np.float32)
     tilt, gap = float(rng.normal(0, 0.01)), float(rng.uniform(0.060, 0.070))
     width = float(rng.uniform(0.017, 0.024))
@@ -157,7 +156,6 @@ def _soft_tissue(anatomy: Anatomy, view: View, x: np.ndarray, y: np.ndarray, rng
 
 
 def _abdomen(anatomy: Anatomy, view: View, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw the abdomen, denser than the chest, below the diaphragm, with gas under the left dome."""
     floor = min(bottom for _, bottom in anatomy.lung_box.values()) - 0.12
     total = 0.42 * np.clip((y - floor) / 0.12, 0, 1) * view.fill(*anatomy.body[:1])
     gas = view.canvas()

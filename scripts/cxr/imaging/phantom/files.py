@@ -55,7 +55,7 @@ def _uid(*parts: str) -> str:
 
 
 def stored_values(image: np.ndarray, encoding: Encoding) -> np.ndarray:
-    """Convert an image in 0..1 to stored pixels (H, W) of the full range of bits, inverted for MONOCHROME1."""
+    """Convert an image in 0..1 to pixels (H, W) that use all bits of ``encoding``, inverted for MONOCHROME1."""
     top = 2**encoding.bits - 1
     values = np.round((1.0 - image if encoding.mono1 else image) * top).astype(np.int64)
     if encoding.padded:
@@ -146,8 +146,8 @@ def _compress(ds: Dataset, values: np.ndarray, encoding: Encoding) -> None:
 
 
 def make_dicom(image: np.ndarray, name: str, **identity: str) -> Dataset:
-    """Convert an image, float32 in 0..1, to a Dataset. ``name``: key of DICOM_ENCODINGS; ``identity``: ids, view,
-    time."""
+    """Convert an image, float32 in 0..1, to a Dataset. ``name``: key of DICOM_ENCODINGS; ``identity``: ids, view and
+    time of acquisition."""
     encoding = DICOM_ENCODINGS[name]
     values = stored_values(image, encoding)
     ds = _header(**identity)
@@ -168,7 +168,7 @@ def write_image_file(path: Path, image: np.ndarray, name: str) -> None:
 
 
 def write_broken(path: Path, ds: Dataset, fault: str) -> None:
-    """Write the Dataset ``ds`` with a fault. The fault ``missing`` writes no file. Raises ValueError if unknown."""
+    """Write the Dataset ``ds`` with a fault; ``missing`` writes no file. Raises ValueError for an unknown fault."""
     if fault == "missing":
         return
     if fault in ("empty", "text"):

@@ -46,7 +46,7 @@ EXTENT = (1.0, 1.8)  # range of the argument ``extent`` of painting.lesions.pain
 class PhantomImage:
     """A valid frontal image, float32 (H, W) in 0..1 with dense tissue bright, and its ground truth.
 
-    painted: a mask, bool (H, W), per finding in the plan, then per unreported lesion; all False if not painted.
+    painted: a mask, bool (H, W), for each finding of the plan and each unreported lesion; empty if it is not painted.
     """
 
     image: np.ndarray
@@ -71,8 +71,7 @@ def _shape(rng: np.random.Generator) -> tuple[int, int]:
 
 
 def _regions(finding: Finding, chest: Chest) -> list[np.ndarray]:
-    """Return the masks, bool (H, W), in which to paint a finding, one per location. An effusion has one per lung, edema
-    a single one."""
+    """Return the masks in which to paint a finding: one per location, or per lung (effusion), or one in all (edema)."""
     if finding.place == "retrocardiac":
         heart = cv2.dilate(chest.masks["heart"].astype(np.uint8), np.ones((9, 9), np.uint8)) > 0
         return [chest.masks["left lung base"] & heart]
@@ -190,7 +189,7 @@ def run(
     """Write the cohort (``manifest``, and ``images`` and ``reports`` in the manifest's folder) and its ground truth.
 
     ``manifest``: CSV with the columns :data:`MANIFEST`. ``truth``: a JSON line per study. ``truth_masks``: HDF5 with a
-    row per valid frontal image, ``mask`` packed bool (24, 512, 512) with the labels ``TRUTH_LABELS``, in the frame of
+    row per valid frontal image: ``mask``, bit-packed (24, 512, 512), with the labels ``TRUTH_LABELS``, in the frame of
     ``fit_affine(..., "pad")``. The same options give the same bytes.
     """
     folder = Path(manifest).parent

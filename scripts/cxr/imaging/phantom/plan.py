@@ -19,7 +19,7 @@ RECIPES = tuple(
     tuple((target, tuple(places)) for finding in recipe for target, places in finding.items())
     for recipe in _TABLES["recipes"]
 )
-"""Sets of findings (target, possible places) of a study. The first six cover all seven types and a normal chest."""
+"""Sets of findings (target, possible places) for a study. The first six cover all seven types and a normal chest."""
 LOOKALIKES = tuple(_TABLES["lookalikes"])  # lesion types that a reader may confuse
 ENCODINGS = tuple(_TABLES["encodings"])  # encodings of valid files; see :mod:`cxr.imaging.phantom.files`
 BROKEN_EXTRA, BROKEN_ALONE = tuple(_TABLES["broken_extra"]), tuple(_TABLES["broken_alone"])
@@ -29,7 +29,7 @@ REPORTLESS = tuple(_TABLES["reportless"])
 
 @dataclass(frozen=True)
 class ImagePlan:
-    """An image file to write. ``fault``: empty for a valid frontal image."""
+    """An image file to write. ``fault``: its fault, such as ``truncated``; empty for a valid frontal image."""
 
     image_id: str
     view: str
@@ -94,7 +94,7 @@ def _findings(number: int, rng: np.random.Generator) -> tuple[Finding, ...]:
 
 
 def healthy_plans(seed: int, count: int) -> list[StudyPlan]:
-    """Return studies of ``count`` more patients, each with a PA image and no finding; the splits are 3 : 1 : 1."""
+    """Return a study of one PA image without findings for each of ``count`` more patients. The splits are 3 : 1 : 1."""
     plans = []
     for number in range(count):
         subject = f"SYNH{number + 1:05d}"

@@ -16,12 +16,10 @@ DENIED = {
     "effusion": 0.80, "consolidation": 0.70, "edema": 0.45, "pneumonia": 0.30, "opacity": 0.25, "atelectasis": 0.10,
     "cardiomegaly": 0.15,
 }  # fmt: skip
-"""{lesion type: probability that a report denies it, if it may be denied}."""
+"""{lesion type: probability that a report denies it, if :func:`deniable` allows that}."""
 RESOURCE_FILES = ("phantom/wording.yaml",)
-
-
 WORDING: dict = load_resource(RESOURCE_FILES[0])
-"""{kind: sentence templates or words}; comments in the file describe the templates."""
+"""{name: sentence templates or words}; comments in resources/phantom/wording.yaml describe the templates."""
 PLACES: dict[str, dict[str, list[str]]] = WORDING["places"]  # {location: its labels, adjectives and nouns}
 
 
@@ -176,7 +174,7 @@ def _block(header: str, text: str) -> str:
 def write_report(
     findings: list[Finding], rng: np.random.Generator, *, layout: str = "findings", devices: int = 0, view: str = "PA"
 ) -> Report:
-    """Write a report about the findings; no finding means a normal chest. Raises ValueError for a wrong layout."""
+    """Write a report about ``findings``; without any, the chest is normal. Raises ValueError for an unknown layout."""
     if layout not in LAYOUTS:
         raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, not {layout!r}")
     sentences, truth, denied = _body(findings, devices, rng)

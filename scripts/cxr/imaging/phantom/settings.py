@@ -13,4 +13,4 @@ class PhantomSettings(Section):
     @constraint
     def _every_subject_has_a_study(self) -> None:
         if self.studies < self.subjects:
-            raise ValueError(f"studies is {self.studies}, but each of the {self.subjects} subjects needs one: raise it")
+            raise ValueError(f"studies is {self.studies}, fewer than the {self.subjects} subjects: raise studies")

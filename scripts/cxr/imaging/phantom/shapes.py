@@ -33,7 +33,7 @@ def level(canvas: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class View:
-    """Maps body coordinates to pixels of an image of ``shape`` (rows, columns)."""
+    """A map from body coordinates to the pixels of an image of ``shape`` (rows, columns)."""
 
     shape: tuple[int, int]
     matrix: np.ndarray  # float64 (2, 3): body (x, y) to pixel coordinates
@@ -88,7 +88,7 @@ class View:
 
 @dataclass
 class Anatomy:
-    """Organ outlines as polygons (N, 2) in body coordinates, and numbers on which the drawing depends."""
+    """Organ outlines as polygons (N, 2) in body coordinates, and other properties that a drawing needs."""
 
     lungs: dict[str, np.ndarray]
     heart: np.ndarray
@@ -197,8 +197,8 @@ def draw_anatomy(rng: np.random.Generator, *, cardiomegaly: bool, ap: bool) -> A
 
 def organ_masks(anatomy: Anatomy, view: View) -> dict[str, np.ndarray]:
     """Return {label: bool (H, W)} of both lungs (also behind the heart), heart, cardiomediastinum (from aortic knob to
-    diaphragm) and the other zone labels. Zones are fractions of the lung's height. Lobes follow the usual course of the
-    fissures in a frontal view. Lobes overlap, as in a real projection."""
+    diaphragm) and the other zone labels. Zones are fractions of the lung's height. The borders of lobes are where the
+    fissures usually are in a frontal view. Lobes overlap, as in a real projection."""
     x, y = view.grid()
     lungs = {name: view.fill(outline) > 0.5 for name, outline in anatomy.lungs.items()}
     heart = view.fill(anatomy.heart) > 0.5

@@ -1,1 +1,1 @@
-"""The weights stage: downloads published weights of large nets and converts them to safetensors, once."""
+"""The weights stage: downloads published weights of large nets and converts each file to safetensors once."""

@@ -1,4 +1,4 @@
-"""The catalogue of weights: which files the selected engines need, and whether they exist. Jobs do not use it."""
+"""The catalogue of weights: which files the selected engines need, and whether they exist. No job reads it."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from cxr.base.resources import load_resource
 RESOURCE_FILES = ("weights.yaml",)
 CONVERTED_FOLDER = "results/weights"  # folder of the converted weights
 PARAMS = ("source", "revision", "licence", "used_by")
-"""Keys of an entry that its rule receives unchanged. They contain no prose, so that editing prose reruns nothing."""
+"""Keys of an entry that become params of its rule. They contain no prose, so that editing prose reruns nothing."""
 
 TOKENIZER = ("tokenizer.model", "tokenizer.json")  # a tokenizer needs one of these files; the extras are optional
 TOKENIZER_EXTRAS = ("added_tokens.json", "special_tokens_map.json", "tokenizer_config.json")
@@ -24,7 +24,7 @@ PARTS = (r"model(?:-(\d+)-of-(\d+))?\.safetensors", r"pytorch_model(?:-(\d+)-of-
 def read_entries(of_settings: bool = False) -> dict[str, dict]:
     """Return {artefact: entry} of ``resources/weights.yaml``. An artefact is a set of weights files.
 
-    With ``of_settings``, return the models that settings name and that are used in place, otherwise the weights that
+    With ``of_settings``, return the models that settings name, which stay where they are; otherwise the weights that
     rules fetch or convert. The result is shared, so do not modify it.
     """
     entries = load_resource(RESOURCE_FILES[0])
@@ -32,10 +32,10 @@ def read_entries(of_settings: bool = False) -> dict[str, dict]:
 
 
 def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict]:
-    """Return {artefact: params of its rule}, for weights that rules fetch or convert.
+    """Return {artefact: params of its rule} for the weights that rules fetch or convert.
 
     ``pins``: setting ``weights.sha256``, which overrides digests of the catalogue; ``folder``: folder of files that the
-    user downloaded. Raises UserError for a pin of an unknown file.
+    user downloaded. Raises UserError if ``pins`` names an unknown file.
     """
     entries = read_entries()
     files = {artefact: _files(artefact, entry, folder) for artefact, entry in entries.items()}
@@ -59,11 +59,11 @@ def rule_params(pins: dict[str, str], folder: str = "weights") -> dict[str, dict
 
 
 def plan_models(used: Mapping[str, tuple[str, str]], pins: Mapping[str, str]) -> dict[str, dict]:
-    """Return {name: {``sources``: files in a folder, ``options``: params of the rule}} for models of the catalogue.
+    """Return {name: {``sources``, ``options``}} for those models of the catalogue that settings name.
 
-    ``used``: {setting: (model, revision)}; ``pins``: as in :func:`rule_params`. A model belongs to an entry if the
-    setting names the entry's repository, or a folder with the entry's folder name. A second copy or revision gets a
-    number in its name. Raises UserError if a folder lacks a file.
+    ``sources``: the model's files if it is in a folder; ``options``: params of the rule; ``used``: {setting: (model,
+    revision)}; ``pins``: as in :func:`rule_params`. A setting names a model by its repository or by a folder of the
+    same name. A second copy or revision gets a number in its name. Raises UserError if a folder lacks a file.
     """
     model_by_name: dict[str, dict] = {}
     for setting, (model, revision) in used.items():
@@ -102,7 +102,7 @@ def list_placed_files(folder: str) -> dict[str, list[str]]:
 
 
 def _files(artefact: str, entry: dict, folder: str) -> dict[str, str | None]:
-    """Return {file: sha256 or None} of an artefact. If the artefact is a folder, the files in this folder are used."""
+    """Return {file: sha256 or None} of an artefact. If the artefact is a folder, list the files found in it."""
     if "folder" not in entry:
         return entry["files"]
     folder_entries = [entry for entry in read_entries().values() if "folder" in entry]
@@ -111,7 +111,7 @@ def _files(artefact: str, entry: dict, folder: str) -> dict[str, str | None]:
 
 
 def _checkpoint(entry: dict, folder: Path) -> list[str]:
-    """Return the paths of a checkpoint's configuration, tokenizer and weights. Missing files get published names."""
+    """Return the paths of a checkpoint's configuration, tokenizer and weights; published names for missing files."""
     model_folder, folders = entry["folder"], (entry["folder"], entry["tokenizer"])
     tokenizer_folder = next((name for name in folders if _existing_files(folder / name, TOKENIZER)), folders[1])
     tokenizer = _existing_files(folder / tokenizer_folder, TOKENIZER) or [TOKENIZER[0]]
@@ -138,14 +138,14 @@ def _parts(folder: Path) -> list[str]:
 
 
 def select_converted(engine_files: dict[str, dict[str, str]]) -> list[str]:
-    """Return the artefacts with converted weights among ``engine_files``, {stage: {name: path}}, sorted."""
+    """Return, sorted, the artefacts whose converted weights are among ``engine_files``, {stage: {input: path}}."""
     paths = [Path(path) for files in engine_files.values() for path in files.values()]
     converted_paths = [path.relative_to(CONVERTED_FOLDER) for path in paths if path.is_relative_to(CONVERTED_FOLDER)]
     return sorted({path.parts[0].removesuffix(".safetensors") for path in converted_paths})
 
 
 def check_placed(artefacts: Iterable[str], folder: str, user_by_artefact: Mapping[str, str] | None = None) -> None:
-    """Raise UserError if a file that the user must download is missing, unless its converted file exists.
+    """Raise UserError if a file that the user must download is missing, unless its artefact is already converted.
 
     ``user_by_artefact``: {artefact: setting that needs it}, by default the engine that the catalogue names.
     """

@@ -36,7 +36,8 @@ def run(*, weights: str, manifest: str, options: WeightsOptions, attrs: dict) ->
 
 
 def fetch(options: WeightsOptions, name: str) -> Path:
-    """Download a file, or its pickle, into the hub's cache and return its path. Raises UserError with the cause."""
+    """Download a file to the hub's cache and return its path. If the repository has a pickle instead of the file,
+    download the pickle. Raises UserError with the cause."""
     repository, page = options.repository, f"https://huggingface.co/{options.repository}"
     try:
         return Path(hf_hub_download(repository, name, revision=options.revision))

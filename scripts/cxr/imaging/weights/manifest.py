@@ -39,7 +39,7 @@ def file_facts(name: str, path: Path) -> dict:
 
 
 def check_published_file(path: Path, name: str, pin: str, sha256: str | None, remedy: str) -> dict:
-    """Check a published file and return its :func:`file_facts` under ``name``.
+    """Check a published file and return its :func:`file_facts`, with ``name`` as the file's name.
 
     ``pin``: the file's key in ``weights.sha256``; ``remedy``: how to get the file again. Raises UserError if the file
     is missing, empty or not a checkpoint, or if it differs from the known sha256.
@@ -79,7 +79,8 @@ def check_safetensors_file(
 
 
 def install_file(source: Path, target: Path, convert: Callable, options: "WeightsOptions", remedy: str) -> dict:
-    """Make ``target`` with ``convert(source, path)`` and check it; return the converter's facts. Raises UserError."""
+    """Make ``target`` by ``convert(source, path)`` and check it; return the facts that ``convert`` returns, {} if none.
+    Raises UserError for an invalid result. ``remedy``: how to get ``source`` again."""
     with atomic_file(target) as temporary:
         facts = convert(source, temporary)
         if target.suffix == ".safetensors":
@@ -94,10 +95,10 @@ def install_file(source: Path, target: Path, convert: Callable, options: "Weight
 
 @dataclass(frozen=True)
 class WeightsOptions:
-    """An artefact of ``resources/weights.yaml``, a set of weights files.
+    """An artefact of ``resources/weights.yaml``, which is a set of weights files.
 
-    files: {name: sha256 or None}, in a folder or in ``repository`` at ``revision``. tensors, values: required numbers
-    of tensors and values in the converted file, None if unknown. parts, dropped, float32: arguments of
+    files: {name: sha256 or None}, in a folder, or in ``repository`` at ``revision``. tensors, values: numbers of
+    tensors and values that the converted file must have, None if unknown. parts, dropped, float32: arguments of
     :func:`cxr.imaging.weights.state_dict.convert_state_dict`.
     """
 
@@ -118,7 +119,7 @@ class WeightsOptions:
 def write_manifest(
     path: str, options: WeightsOptions, attrs: dict, published: list[dict], used: list[dict], facts: dict | None = None
 ) -> None:
-    """Write the manifest of an artefact. It has no time or machine name, so that the same files give the same bytes.
+    """Write the manifest of an artefact, without time and machine name, so that the same files give the same bytes.
 
     ``published``, ``used``: :func:`file_facts` of published and converted files; ``facts``: facts from the converter.
     """
@@ -129,7 +130,7 @@ def write_manifest(
 
 
 def note_model(*, sources: list[str], manifest: str, options: WeightsOptions, attrs: dict) -> None:
-    """Write the manifest of a model. ``sources``: its files in a folder; empty if the model is in the hub's cache.
+    """Write the manifest of a model. ``sources``: its files, if it is in a folder; empty if it is in the hub's cache.
 
     Raises UserError if the model is not on this machine, or if a file is missing or differs from a known digest.
     """

@@ -1,7 +1,7 @@
 """Reading a PyTorch checkpoint that contains modules, without importing or calling the code that it names.
 
-Each class or function in it becomes a :class:`Stub`, which does nothing. This module is passed to ``torch.load`` as
-``pickle_module``, which must have an ``Unpickler`` and a function ``load``.
+Each class or function that it names becomes a :class:`Stub`, which does nothing. This module is passed to
+``torch.load`` as ``pickle_module``, which must have an ``Unpickler`` and a function ``load``.
 """
 
 import pickle
@@ -31,7 +31,7 @@ EXPANDED = 2**26  # maximum number of values in a tensor that is larger than its
 
 
 class Stub:
-    """A placeholder for an object of an unknown class. It keeps attributes, but neither items nor behaviour."""
+    """A placeholder for an object of an unknown class. It keeps the object's attributes, but no items or methods."""
 
     kind = ""
 
@@ -110,7 +110,7 @@ NAMES: dict[tuple[str, str], object] = {
 
 
 class Unpickler(pickle.Unpickler):
-    """An unpickler that replaces every class and function by a stub, except for :data:`NAMES` and dtypes."""
+    """An unpickler that replaces classes and functions by stubs, except dtypes and those listed in :data:`NAMES`."""
 
     def find_class(self, module: str, name: str) -> object:
         module = "builtins" if module == "__builtin__" else module
@@ -133,7 +133,7 @@ def load(file, encoding: str = "utf-8") -> object:
 
 
 def refuse(path: Path, fault: str) -> NoReturn:
-    """Raise UserError because a file cannot be used as weights. ``fault``: the reason."""
+    """Raise UserError because a file cannot be used as weights. ``fault``: the reason, as a clause."""
     fault = " ".join(fault.split())
     raise UserError(f"{path} cannot be used: {fault}: delete it and get it again (docs/how-to/models.md)")
 
@@ -170,7 +170,7 @@ def read_checkpoint(path: Path) -> object:
 
 
 def read_state(path: Path, module: Stub) -> dict[str, torch.Tensor]:
-    """Return a module's state dict: {dotted name: parameter or persistent buffer}. Raises UserError if empty."""
+    """Return a module's state dict: {dotted name: parameter or persistent buffer}. Raises UserError if it has none."""
     state = {}
     try:
         for prefix, inner in named_modules(module):
@@ -185,7 +185,7 @@ def read_state(path: Path, module: Stub) -> dict[str, torch.Tensor]:
 
 
 def find_network(path: Path, root: object) -> Stub:
-    """Return the network of a YOLO checkpoint: "ema" (averaged weights) if present, else "model". Raises UserError."""
+    """Return a YOLO checkpoint's network: "ema" (averaged weights), else "model". Raises UserError if it has none."""
     entries = root if isinstance(root, dict) else {}
     for network in (entries.get("ema"), entries.get("model")):
         if isinstance(network, Stub) and network.children:
@@ -201,9 +201,9 @@ def unwrap_network(module: Stub) -> Stub:
 
 
 def named_modules(module: Stub, path: str = "", depth: int = 0) -> Iterator[tuple[str, Stub]]:
-    """Yield (dotted path, module) for a module (path "") and all modules inside it. Raises ValueError for a cycle."""
+    """Yield (dotted path, module) for ``module`` and all modules in it. Raises ValueError if one contains itself."""
     if depth > DEEPEST:
-        raise ValueError("its modules contain each other in a cycle")
+        raise ValueError("one of its modules contains itself")
     yield path, module
     for name, child in module.children.items():
         if isinstance(child, Stub):

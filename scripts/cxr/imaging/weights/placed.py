@@ -15,7 +15,7 @@ COPIED = (".json", ".model")  # file types of a checkpoint's folder that are cop
 
 
 def run(*, sources: list[str], weights: list[str], manifest: str, options: WeightsOptions, attrs: dict) -> None:
-    """Convert each of ``sources`` to its path in ``weights``. Raises UserError if a file is not the published file."""
+    """Convert each of ``sources`` to its path in ``weights``. Raises UserError if one is not the published file."""
     published, used, facts = [], [], {}
     for (name, sha256), *paths in zip(options.files.items(), sources, weights, strict=True):
         source, target = map(Path, paths)
@@ -38,7 +38,7 @@ def run_folder(*, sources: list[str], weights: str, manifest: str, options: Weig
 
 
 def find_converter(options: WeightsOptions) -> Callable[[Path, Path], dict]:
-    """Return the function that converts a file: for state dicts if ``options`` has ``parts``, else for YOLO nets."""
+    """Return the function that converts a file: a state dict if ``options`` has ``parts``, otherwise a YOLO net."""
     if options.parts:
         convert = importlib.import_module("cxr.imaging.weights.state_dict").convert_state_dict
         how = {"dropped": options.dropped or "", "float32": bool(options.float32)}

@@ -41,7 +41,7 @@ def read_state(source: Path, parts: tuple[str, ...] = ()) -> tuple[State, list[s
     else:
         state = _find_state(source, pickles.read_checkpoint(source))
         if not state:
-            raise UserError(f"{source} holds no state dict: it is not the file that docs/how-to/models.md names")
+            raise UserError(f"{source} holds no state dict: download the file that docs/how-to/models.md names")
     if odd := next((name for name, value in state.items() if value.dtype not in tensors.DTYPE_CODES), None):
         pickles.refuse(source, f"its tensor {odd} is not of plain numbers")
     return _match_names(source, state, parts)
@@ -77,7 +77,7 @@ def _match_names(source: Path, state: State, parts: tuple[str, ...]) -> tuple[St
             left_out.append(short)
             continue
         if short in net_state:
-            raise UserError(f"{source} holds {short} with and without a prefix: it is not the published file")
+            raise UserError(f"{source} holds {short} with and without a prefix: download the published file")
         net_state[short] = tensor
     if parts and not net_state:  # another net is kept, because a later check reports how it differs
         return _match_names(source, state, ())
@@ -89,8 +89,8 @@ def convert_state_dict(
 ) -> dict:
     """Convert the state dict in ``source`` to the safetensors file ``target``, one tensor in memory at a time.
 
-    ``parts``: as for :func:`read_state`; ``dropped``: suffix of the names of tensors that no net needs; ``float32``:
-    all floats become float32. Returns numbers of tensors and values, and names of dropped tensors. Raises UserError.
+    ``parts`` and errors: as for :func:`read_state`; ``dropped``: suffix of the names of tensors that no net needs;
+    ``float32``: all floats become float32. Returns numbers of tensors and values, and names of dropped tensors.
     """
     state, left_out = read_state(source, parts)
     kinds = tensors.tensor_kinds(state)

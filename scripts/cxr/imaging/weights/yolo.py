@@ -1,4 +1,4 @@
-"""Converting pickled detectors of both YOLO families to safetensors, without importing the packages that made them."""
+"""Converting pickled YOLO detectors (ultralytics and ScaledYOLOv4) to safetensors, without importing their packages."""
 
 from pathlib import Path
 
@@ -13,7 +13,8 @@ ACTIVATIONS = {"Mish", "MishCuda"}  # activations of ScaledYOLOv4; both are Mish
 
 
 def convert_ultralytics(source: Path, target: Path) -> dict:
-    """Convert an ultralytics detector to safetensors; return facts about it. Raises UserError for any other file."""
+    """Convert an ultralytics detector to safetensors; return numbers of tensors and values, the class names and the
+    version. Raises UserError for another detector."""
     root = pickles.read_checkpoint(source)
     network = pickles.find_network(source, root)
     if network.kind != NETWORK:
@@ -23,7 +24,8 @@ def convert_ultralytics(source: Path, target: Path) -> dict:
 
 
 def convert_scaled_yolov4(source: Path, target: Path) -> dict:
-    """Convert a fold of the VinBigData ensemble to safetensors; return facts. Raises UserError for any other file."""
+    """Convert a fold of the VinBigData ensemble to safetensors; return numbers of tensors and values, and the class
+    names. Raises UserError for another detector."""
     network = pickles.find_network(source, pickles.read_checkpoint(source))
     model = network.children.get("model")
     layers = [layer for layer in model.children.values() if isinstance(layer, Stub)] if isinstance(model, Stub) else []
@@ -42,7 +44,7 @@ def _write_network(source: Path, target: Path, network: Stub, facts: dict) -> di
 
 
 def _net_facts(source: Path, network: Stub, kind: str) -> dict:
-    """Return the facts needed to rebuild a net: plan, class names or None, strides, eps of batch normalisations."""
+    """Return what is needed to rebuild a net: plan, class names or None, strides, epsilon of batch normalisations."""
     try:
         names, stride = to_json_value(network.state.get("names")), network.state["stride"]
         norms = {module.state["eps"] for _, module in named_modules(network) if module.name == "BatchNorm2d"}
@@ -60,7 +62,7 @@ def _net_facts(source: Path, network: Stub, kind: str) -> dict:
 
 
 def to_json_value(value: object) -> object:
-    """Convert settings in a checkpoint to JSON values. Raises ValueError for values that JSON cannot represent."""
+    """Convert a setting in a checkpoint to a JSON value. Raises ValueError for a value that JSON cannot represent."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, dict):

@@ -13,7 +13,7 @@ FOLDER = RESOURCES / "rosalia"
 
 
 def load(hidden: int, file: str, seed: int) -> Segmenter:
-    """Return a segmenter for hidden states (hidden,) with a random projection from ``seed``; ``file`` is ignored."""
+    """Return a segmenter for hidden states (hidden,) with a random projection by ``seed``; ``file`` is ignored."""
     del file
     config = SamConfig(**json.loads((FOLDER / "config.json").read_text(encoding="utf-8"))["sam"])
     segmenter = make_new_segmenter(config, hidden, seed)

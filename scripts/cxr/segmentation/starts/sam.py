@@ -9,7 +9,8 @@ INPUT = "results/weights/sam.safetensors"  # the published file, converted to sa
 
 
 def load(hidden: int, file: str, seed: int) -> Segmenter:
-    """Return a segmenter for hidden states (hidden,), projection from ``seed``. Raises UserError for another net."""
+    """Return a segmenter for hidden states (hidden,) with the SAM in ``file`` and a random projection by ``seed``.
+    Raises UserError if the file contains another net."""
     with WeightFiles(file) as weights:
         shape_by_name = {to_our_name(name): shape for name, shape in weights.shapes.items()}
         if None in shape_by_name:

@@ -48,7 +48,7 @@ def build_fold(path: str, device: torch.device, dtype: torch.dtype = torch.float
     """Return the net of one fold, and the index in ``BOX_CLASSES`` of each class of the net.
 
     ``dtype``: dtype of the convolutions. Normalisation and boxes stay in float32, because in half precision a
-    coordinate of 1000 pixels has a resolution of 0.5. Raises UserError if the file does not contain such a net.
+    coordinate of 1000 pixels has a resolution of 0.5. Raises UserError if the file ``path`` contains another net.
     """
     weights, facts = tensors.read_weights(path, "scaled_yolov4")
     try:
@@ -56,7 +56,7 @@ def build_fold(path: str, device: torch.device, dtype: torch.dtype = torch.float
             net = Network(facts["yaml"], facts["stride"])
         names = list(PUBLISHED) if facts["names"] is None else facts["names"]
         if len(names) != net.classes:
-            raise ValueError(f"it has {len(names)} names for {net.classes} classes")
+            raise ValueError(f"{len(names)} class names for {net.classes} classes")
         eps = facts["eps"]
     except (ValueError, LookupError, TypeError, ArithmeticError, RuntimeError) as error:
         if is_not_from_input(error):
@@ -71,7 +71,7 @@ def build_fold(path: str, device: torch.device, dtype: torch.dtype = torch.float
 
 
 class ScaledYolov4Engine:
-    """The ensemble. All folds stay on the device; the five published folds take 2.5 GB."""
+    """The ensemble of five nets. All stay in the memory of the device; the published nets take 2.5 GB."""
 
     class_names = BOX_CLASSES
     image_ids = None
@@ -83,7 +83,7 @@ class ScaledYolov4Engine:
         self.folds = [build_fold(setup.files[name], self.device, self.dtype) for name in INPUTS]
 
     def prepare_image(self, frame: np.ndarray) -> np.ndarray:
-        """Convert a frame, uint8 (H, H), to the nets' input: scale it and add the border."""
+        """Convert a frame, uint8 (H, H), to the nets' input: scale it to 1024 px and add a grey border."""
         return np.pad(proposals.resize_square(frame, IMAGE_SIZE), BORDER, constant_values=GREY)
 
     @inference()

@@ -1,8 +1,8 @@
 """ScaledYOLOv4 in plain PyTorch, for the plans P5 to P7. A net is built from the plan in its checkpoint.
 
-A plan lists layers as [from, number, module, arguments]: index of the input layer (-1: previous layer), number of
-blocks, layer type, and channels, kernel and stride. Attribute names match the published state dicts. Source: Wang et
-al., Scaled-YOLOv4, CVPR 2021, and the published plans.
+A plan describes a layer by a list [from, number, module, arguments]: the index of the layer that is its input (-1:
+previous layer), the number of blocks, the layer type, and channels, kernel and stride. Attribute names match the
+published state dicts. Source: Wang et al., Scaled-YOLOv4, CVPR 2021, and the published plans.
 """
 
 import math
@@ -40,7 +40,7 @@ class Residual(nn.Module):
 
 
 class _Split(nn.Module):
-    """Base class of stages with two paths over the same input. Their outputs are normalised together."""
+    """Base class of stages with two paths over the same input. The outputs of both paths are normalised together."""
 
     def joined(self, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         return functional.mish(self.bn(torch.cat((first, second), dim=1)))
@@ -63,7 +63,7 @@ class BottleneckCSP(_Split):
 
 
 class BottleneckCSP2(_Split):
-    """A stage of the head, on reduced channels: ``number`` blocks in parallel to a 1 x 1 convolution."""
+    """A stage of the head. After a reduction of channels, ``number`` residual blocks lie beside a 1 x 1 convolution."""
 
     def __init__(self, inputs: int, outputs: int, number: int, adds: bool = False):
         super().__init__()
@@ -108,14 +108,14 @@ class Detect(nn.Module):
     def __init__(self, inputs: list[int], classes: int, anchors: int, strides: list[float]):
         super().__init__()
         if len(strides) != len(inputs) or min(strides) <= 0:
-            raise ValueError(f"it has strides {strides} for {len(inputs)} scales")
+            raise ValueError(f"the strides {strides} are not a positive number for each of {len(inputs)} scales")
         self.strides, self.outputs = strides, 5 + classes
         self.register_buffer("anchors", torch.zeros(len(inputs), anchors, 2))
         self.register_buffer("anchor_grid", torch.zeros(len(inputs), 1, anchors, 1, 1, 2))
         self.m = nn.ModuleList(nn.Conv2d(channels, anchors * self.outputs, 1) for channels in inputs)
 
     def forward(self, *scales: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return boxes (B, N, 4: x1, y1, x2, y2), px, and scores (B, N, C); N runs over scale, anchor, row, column."""
+        """Return boxes (B, N, 4: x1, y1, x2, y2), px, and scores (B, N, C). N runs over scale, anchor, row, column."""
         boxes, scores = [], []
         for layer, x, stride, anchors in zip(self.m, scales, self.strides, self.anchor_grid, strict=True):
             raw = layer(x).unflatten(1, (-1, self.outputs))
@@ -146,9 +146,9 @@ STAGES = {"BottleneckCSP": BottleneckCSP, "BottleneckCSP2": BottleneckCSP2, "SPP
 class Network(nn.Module):
     """A net built from a plan.
 
-    plan: ``nc`` (number of classes), ``anchors`` (per scale a flat list of widths and heights), ``depth_multiple``,
-    ``width_multiple``, and the layers ``backbone`` and ``head``, which ends with Detect. strides: px per scale. Raises
-    ValueError, KeyError, TypeError or IndexError for an invalid plan.
+    The plan has ``nc`` (number of classes), ``anchors`` (for each scale a flat list of widths and heights),
+    ``depth_multiple``, ``width_multiple``, and two lists of layers, ``backbone`` and ``head``; the head ends with
+    Detect. ``strides``: px per scale. Raises ValueError, KeyError, TypeError or IndexError for an invalid plan.
     """
 
     def __init__(self, plan: dict, strides: list[float]):
@@ -168,7 +168,7 @@ class Network(nn.Module):
             built.append(layer)
             channels.append(outputs)
         if not isinstance(built[-1], Detect):
-            raise ValueError("its last layer is not Detect")
+            raise ValueError("the last layer is not Detect")
         self.model = nn.ModuleList(built)
 
     def _layer(
@@ -190,7 +190,7 @@ class Network(nn.Module):
         if kind in STAGES and len(arguments) == 1:
             blocks = max(round(number * plan["depth_multiple"]), 1) if number > 1 else number
             return STAGES[kind](inputs[0], outputs, blocks), outputs
-        raise ValueError(f"unknown layer {kind} with {arguments}")
+        raise ValueError(f"unknown layer type {kind} with the arguments {arguments}")
 
     def forward(self, pictures: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Detect objects in images (B, 3, H, W) in 0..1; return boxes (B, N, 4) in pixels and scores (B, N, C)."""

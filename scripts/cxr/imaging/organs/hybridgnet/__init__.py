@@ -51,7 +51,7 @@ class HybridGNetOrgans:
         self._net = self._net.to(self._device, torch.float32).eval()
         # threads share a GPU, so one call runs at a time; on the CPU each thread has a core
         self._turn = threading.Lock() if self._device.type == "cuda" else nullcontext()
-        # on a CPU batches are not faster, and with single images the sums do not depend on the batch
+        # on a CPU, batches are not faster, and the results for single images do not depend on the batch
         self.batch = setup.batch if self._device.type == "cuda" else None
 
     def landmarks(self, pictures: list[np.ndarray]) -> np.ndarray:

@@ -14,9 +14,9 @@ from torch.nn import functional as F
 SIZE = 1024  # side of the net's input, px
 RINGS = (44, 50, 26)  # number of landmarks of right lung, left lung and heart; the coarse graph has half as many
 LATENT, WIDE, NARROW, ORDER = 64, 32, 16, 6
-"""Size of the latent vector; features per node of the fine and of the coarse graph; terms of a graph filter."""
+"""Size of the latent vector; features per node of the fine graph and of the coarse graph; terms of a graph filter."""
 CHANNELS = (1, 8, 16, 32, 64, 128, 128)  # input channels of the encoder's six blocks, then output channels
-BACK, ON, SAMPLES = 1.0, 2.0, 4  # extent of a window before and after a landmark, feature pixels; most samples in it
+BACK, ON, SAMPLES = 1.0, 2.0, 4  # window before and after a landmark, feature pixels; maximum number of samples in it
 
 
 def scaled_laplacian(rings: tuple[int, ...]) -> torch.Tensor:
@@ -100,7 +100,7 @@ class GraphConv(nn.Module):
 
 
 def _taps(centre: torch.Tensor, length: int) -> torch.Tensor:
-    """Return the weights (..., length) of pixels along an axis for the mean over a window around ``centre``.
+    """Return the weight of each of ``length`` pixels along an axis in the mean over a window around ``centre``.
 
     The window is divided into equal parts with a bilinear sample at each centre, as in RoIAlign with one aligned cell.
     The number of samples is the window's width, rounded up: three, or four if float32 makes it slightly wider.
@@ -163,7 +163,7 @@ class HybridGNet(nn.Module):
         self.register_buffer("doubling", doubling(RINGS), persistent=False)
 
     def decode(self, latent: torch.Tensor, fine: torch.Tensor, coarse: torch.Tensor) -> torch.Tensor:
-        """Return the landmarks for the output of :class:`Encoder`."""
+        """Return the landmarks for the latent vector, the fine and the coarse features from :class:`Encoder`."""
         x = F.relu(self.dec_lin(latent)).unflatten(1, (-1, NARROW))
         x = _normalized(self.graphConv_up6(x, self.coarse))
         x = _normalized(self.graphConv_up5(x, self.coarse))
