@@ -67,6 +67,7 @@ def check_alike(made: tuple, expected: tuple) -> None:
             assert (masks.get("mask", name) != expected_masks.get("mask", name)).mean() < FEW
 
 
+@pytest.mark.slow
 def test_every_pair_gets_what_the_model_learnt(whole):
     lines, masks = whole
     wanted = lines_of()

@@ -6,6 +6,7 @@ import re
 
 import cv2
 import numpy as np
+import pytest
 import torch
 
 import predict
@@ -108,6 +109,7 @@ def test_it_answers_without_a_training(tmp_path):
     assert said["answer"].startswith("[SEG]")
 
 
+@pytest.mark.slow
 def test_the_demo_asks_the_base_beside_what_it_trains(tmp_path, dry_run):
     write_settings(tmp_path, SLICE)
     jobs = dry_run(tmp_path, "evaluation")

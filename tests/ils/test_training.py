@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import ROOT
+from conftest import ROOT, every
 from cxr.base.errors import UserError
 from cxr.base.tables import read_table
 from cxr.ils.rosalia.model import Rosalia
@@ -51,7 +51,7 @@ def test_a_whole_run(whole):
     Rosalia.from_pretrained(whole / "model")
 
 
-@pytest.mark.parametrize("kills", [[1], [3], [6, 7, 10], [8], [11]])
+@pytest.mark.parametrize("kills", every(3, [[6, 7, 10], [1], [3], [8], [11]]))
 def test_killed_and_gone_on_with_it_is_the_same_to_the_byte(tmp_path, given, whole, monkeypatch, kills):
     # checkpoints are after 3, 6, 9 and 12 updates, validation after 4, 8 and 12: one killed before update 8 has its
     # validation behind it and the checkpoint before
@@ -136,7 +136,7 @@ def test_images_per_pass_of_sam_change_losses_by_rounding_alone(tmp_path, given,
     np.testing.assert_allclose(one[:3], other[:3], rtol=1e-4)  # later updates add the differences up
 
 
-@pytest.mark.parametrize("change", ["settings", "code", "lines", "masks"])
+@pytest.mark.parametrize("change", every(2, ["settings", "code", "lines", "masks"]))
 def test_a_checkpoint_of_another_training_is_not_gone_on_with(tmp_path, given, monkeypatch, change, caplog):
     made = options({"epochs": 1})
     run_until(tmp_path / "out", given, monkeypatch, 3, made)

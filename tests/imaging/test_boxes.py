@@ -360,6 +360,7 @@ def found_share(images: list[tuple[np.ndarray, np.ndarray]], iou: float, confide
     return result["recall"], result["false_per_image"]
 
 
+@pytest.mark.slow
 def test_recall_on_phantoms_never_trained_on():
     images = []
     for number in range(24):

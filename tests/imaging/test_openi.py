@@ -397,6 +397,7 @@ def example(name: str = "openi.yaml") -> str:
     return str(ROOT / "examples" / name)
 
 
+@pytest.mark.slow
 def test_the_example_plans_the_whole_workflow(shared, tmp_path, dry_run):
     small_openi(tmp_path, shared, count=2)
     write_settings(tmp_path, {})

@@ -562,6 +562,7 @@ def test_the_lite_engines_read_no_weights(workflow_run):
     assert not (workflow_run / "results/weights").exists()
 
 
+@pytest.mark.slow
 def test_the_hubs_files_come_through_the_workflow(tmp_path, monkeypatch):
     names = ["weights_radedit", "weights_biovil_t"]
     pins = {"biovil_t/model.safetensors": sha256(REPOSITORIES["microsoft/BiomedVLP-BioViL-T"]["model.safetensors"])}

@@ -149,6 +149,7 @@ def rules(cases, dry_run, tmp_path_factory) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_rule_is_killed_below(given, rules, tmp_path):
     """A new rule is run by a case, or has no work: only rules without a script may be left out."""
     listed = snakemake(work(tmp_path, given), "--list-rules").stdout.split()

@@ -279,6 +279,7 @@ def whole_rows(findings: list[dict], masks: Shard) -> list[dict]:
     return rows
 
 
+@pytest.mark.slow
 def test_what_re_runs(ablated, dry_run, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(ablated, copy, symlinks=True)
@@ -298,6 +299,7 @@ def test_what_re_runs(ablated, dry_run, tmp_path):
     assert dry_run(copy, "ablation", root=clone).keys() == {"ablation_charts", "ablation"}
 
 
+@pytest.mark.slow
 def test_no_grid_is_a_target_too(ablated, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(ablated, copy, symlinks=True)

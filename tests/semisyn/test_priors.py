@@ -10,6 +10,7 @@ import yaml
 from scipy import stats
 
 from annotation_files import write_chest_imagenome, write_ms_cxr
+from conftest import every
 from cxr.annotations.regions import Annotation, Annotations
 from cxr.base.errors import UserError
 from cxr.base.hdf5 import ShardWriter
@@ -116,7 +117,7 @@ SINGLES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "part"), SINGLES, ids="-".join)
+@pytest.mark.parametrize(("name", "part"), every(3, SINGLES), ids="-".join)
 def test_a_refit_on_5000_draws_gives_the_law_back(name, part):
     law = CATALOGUE.findings[name].prior.laws[part]
     values = draws(law, 5000, 3)
@@ -158,7 +159,7 @@ def test_the_family_with_the_smaller_rss_is_chosen():
     )
 
 
-@pytest.mark.parametrize("name", [name for name in FINDINGS if name != "effusion"])
+@pytest.mark.parametrize("name", every(3, [name for name in FINDINGS if name != "effusion"]))
 def test_a_prior_refitted_on_its_own_draws_is_the_prior(name):
     prior = CATALOGUE.findings[name].prior
     samples = {}
@@ -208,6 +209,7 @@ def test_numbers_that_depend_on_each_other_make_one_law_and_samples_at_or_below_
     assert next(fit.n for fit in fits if fit.element == "center") == 493
 
 
+@pytest.mark.slow
 def test_sizes_that_the_placement_has_limited_give_their_law_back():
     law = parse_law({"family": "mvlognormal", "mu": [4.1, 3.7], "sigma": [[0.15, 0.1], [0.1, 0.3]]})
     draw = np.random.default_rng(8)

@@ -134,6 +134,7 @@ def in_container(directory: Path, *arguments: str, check: bool = True) -> subpro
 SETTINGS = {"phantom": {"subjects": 6, "studies": 9}, "compute": {"container": "cxr-ils.sif"}}
 
 
+@pytest.mark.slow
 def test_a_rule_runs_in_its_environment_in_the_image(tmp_path, calls):
     directory = write_settings(tmp_path / "run", SETTINGS)
     in_container(directory, "phantom")

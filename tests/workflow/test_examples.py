@@ -147,7 +147,7 @@ def test_a_language_model_in_the_job_filters_all_sources_of_radvlm_at_once(place
     assert {job.resources.get("gpu", "0") for job in asked} == {"1" if transport == "offline" else "0"}
 
 
-@pytest.mark.parametrize("changed", [{"sources": {"uncertain": "present"}}, {"filtered": {"engine": "none"}}])
+@pytest.mark.parametrize("changed", every(2, [{"sources": {"uncertain": "present"}}, {"filtered": {"engine": "none"}}]))
 def test_an_ablation_of_the_facts_plans_the_jobs_of_its_example(place, planner, tmp_path, changed):
     more = tmp_path / "more.yaml"
     more.write_text(yaml.safe_dump({"radvlm": changed}))

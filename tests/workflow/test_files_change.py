@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cohort_runs import COLUMNS, of, options, run_cohort, write_csv
-from conftest import ROOT, SLICE, snakemake, write_settings
+from conftest import ROOT, SLICE, every, snakemake, write_settings
 from cxr.base.errors import UserError, shortage
 from cxr.base.hdf5 import Shard
 from cxr.base.jobs import settings_arguments
@@ -197,7 +197,7 @@ def mounted(place: Path, size: str = "20m"):
         subprocess.run(["umount", "--lazy", str(place)], check=True)  # a library may hold a file open
 
 
-@pytest.mark.parametrize("what", [".", "results", "logs", ".snakemake"])
+@pytest.mark.parametrize("what", every(2, [".", "results", "logs", ".snakemake"]))
 def test_a_folder_without_write_permission_is_one_sentence(tmp_path, what):
     write_settings(tmp_path, SLICE)
     with mounted(tmp_path / what):
@@ -306,7 +306,7 @@ def test_a_cohort_that_cannot_be_written_leaves_nothing_behind(tmp_path):
 WRITERS = ("shard", "parquet", "tsv", "lines", "figure", "sheet", "folder", "weights", "tensors")
 
 
-@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("name", every(3, WRITERS))
 def test_a_full_disk_is_told_however_a_stage_writes_and_leaves_no_half(tmp_path, name):
     with mounted(tmp_path / "results", "32k"):
         done = subprocess.run(

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from conftest import ROOT
 
 SNAKEFILE = f"""
@@ -28,6 +30,7 @@ def run(folder, *arguments: str, settings: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_rule_of_another_workflow_takes_a_file_of_this_one(tmp_path):
     done = run(tmp_path, "count", settings="phantom: {subjects: 6, studies: 6}")
     assert done.returncode == 0, done.stderr

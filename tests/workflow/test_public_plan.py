@@ -163,6 +163,7 @@ def test_radvlm_without_test_subjects_is_refused_by_a_dry_run(tmp_path):
     assert "cohort.split" in sentence or "split" in sentence
 
 
+@pytest.mark.slow
 def test_radvlm_without_test_subjects_is_refused_by_a_run(tmp_path):
     folder = small_cohort(tmp_path / "a", cohort=ALL_TRAIN)
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)]
@@ -180,6 +181,7 @@ def test_radvlm_without_test_subjects_is_refused_by_a_run(tmp_path):
     assert re.search(r"cxr-ils: [^\n]*\btest\b", text), text[-800:]
 
 
+@pytest.mark.slow
 def test_a_dataset_without_test_subjects_is_not_refused(tmp_path):
     folder = small_cohort(tmp_path / "a", cohort=ALL_TRAIN)
     done = snakemake(folder, "--dry-run", "dataset", check=False)
@@ -237,6 +239,7 @@ def test_the_plan_of_the_embedded_cohort_tells_all_four_systems(tmp_path):
         assert word.lower() in printed.lower()
 
 
+@pytest.mark.slow
 def test_a_target_prints_its_plan_before_its_first_job(tmp_path):
     folder = small_cohort(tmp_path / "a")
     done = snakemake(folder, "reports")
@@ -257,6 +260,7 @@ def test_a_finished_target_prints_no_plan(tmp_path):
     assert not re.search(r"\btrain\b.*\bvalidate\b", printed)
 
 
+@pytest.mark.slow
 def test_medground_of_a_manifest_holds_no_drawn_cells(tmp_path):
     done = snakemake(small_cohort(tmp_path / "a"), "--dry-run", "medground")
     assert not re.search(r"medground/[a-z_/]*cells", done.stdout + done.stderr)
@@ -322,6 +326,7 @@ def started(folder: Path, *arguments: str, snakefile: Path = ROOT / "Snakefile")
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_run_without_cores_takes_those_there_are(tmp_path):
     folder = small_cohort(tmp_path / "a")
     done = started(folder, "--configfile", str(folder / "mine.yaml"), "--", "cohort")
@@ -329,6 +334,7 @@ def test_a_run_without_cores_takes_those_there_are(tmp_path):
     assert (folder / "results/cohort/images.parquet").is_file()
 
 
+@pytest.mark.slow
 def test_a_number_of_cores_still_wins(tmp_path):
     folder = small_cohort(tmp_path / "a")
     done = started(folder, "--configfile", str(folder / "mine.yaml"), "--cores", "1", "--", "cohort")
@@ -336,6 +342,7 @@ def test_a_number_of_cores_still_wins(tmp_path):
     assert re.search(r"[Pp]rovided cores: 1\b", done.stderr + done.stdout)
 
 
+@pytest.mark.slow
 def test_the_workflow_is_a_module_of_another(tmp_path):
     folder = small_cohort(tmp_path / "a")
     other = tmp_path / "other/Snakefile"

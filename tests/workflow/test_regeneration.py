@@ -253,6 +253,7 @@ def test_a_file_of_a_run_runs_again_what_the_table_says(row, planner, finished):
         os.utime(path, ns=times)
 
 
+@pytest.mark.slow
 def test_a_copy_without_times_runs_nothing_again_and_a_real_run_is_no_other(workflow_run, tmp_path, dry_run):
     clone = copy_repository(tmp_path / "clone")
     for path in filter(Path.is_file, clone.rglob("*")):

@@ -393,6 +393,7 @@ def dry_runs(tmp_path_factory) -> dict[int, str]:
     return {attempt: slurm_check.dry_run(words, attempt) for attempt in (1, 3)}
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("slurm-check")
 def test_rules_that_are_no_jobs_of_the_cluster_are_known(dry_runs):
     local = {name for name, rule in parsed.rules().items() if rule.local}

@@ -255,6 +255,7 @@ def test_a_refusal_around_the_planning_is_one_sentence(made):
     assert run(made, "--unlock", *AGAIN, "again=refused").returncode == 0
 
 
+@pytest.mark.slow
 def test_records_lie_beside_the_results_and_go_with_their_copy(tmp_path):
     run(tmp_path)
     assert list((tmp_path / compat.RECORDS).iterdir())

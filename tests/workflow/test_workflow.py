@@ -68,6 +68,7 @@ def test_every_mask_id_is_found_through_the_index(workflow_run):
     assert all((line["mask_id"] is not None) == line["seg"] for line in lines)
 
 
+@pytest.mark.slow
 def test_frames_of_one_shard_and_one_core_are_the_same_bytes(workflow_run, tmp_path):
     write_settings(tmp_path, SLICE | {"cohort": {"shards": 1}})
     snakemake(tmp_path, "frames", cores=1)
@@ -111,6 +112,7 @@ def unlock_as_told(directory: Path, target: str) -> None:
     subprocess.run(shlex.split(told), cwd=ROOT, check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_its_first_job_goes_on(workflow_run, tmp_path):
     kill_within(tmp_path, "cohort", "phantom")
     assert not (tmp_path / "results/phantom/manifest.csv").exists()
