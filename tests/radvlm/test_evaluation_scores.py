@@ -587,7 +587,7 @@ def test_the_page_shows_the_tables_the_judges_check_and_the_gallery(tables, tmp_
         shown = radvlm.find_section(extras)
     assert shown["failed"] == []
     assert shown["cases"] == [case | {"src": "embedded results/radvlm/evaluation/gallery/a.jpg"}]
-    assert [len(rows) > 0 for rows in shown["tables"].values()] == [True] * 7
+    assert [len(table["rows"]) > 0 for table in shown["tables"].values()] == [True] * 7
     (row,) = shown["conserved"]
     assert (row["stage"], row["of"], row["what"], row["number"]) == ("radvlm_sources", "own", "images", 3)
     assert [(part["outcome"], part["number"]) for part in row["parts"]] == [("kept", 3)]
@@ -613,6 +613,23 @@ def test_the_page_shows_the_tables_the_judges_check_and_the_gallery(tables, tmp_
     assert "<td>ours (synthetic)</td>" in page
     assert "<td>paper</td>" in page
     assert len(re.findall("<caption>[^<]*; ours are of synthetic data</caption>", page)) == 7
+
+
+def test_a_table_of_the_page_has_a_row_for_each_model_and_a_column_for_each_score():
+    cell = {"table": "table4", "by": "ours", "model": "a", "source": "own", "column": "anatomical", "value": 50.0}
+    cell |= {"low": 40.04, "high": 61.0, "exchanged": 12.0, "samples": 9, "note": "few"}
+    paper = dict.fromkeys(cell) | {"table": "table4", "by": "paper", "model": "b", "column": "phrase", "value": 82.8}
+    table = radvlm.build_table([cell, cell | {"column": "phrase", "value": 0.0, "low": None, "exchanged": None}, paper])
+    assert table["columns"] == ["regions", "phrases"]
+    assert [(row["model"], row["cells"], row["notes"]) for row in table["rows"]] == [
+        ("a", ["50.0 [40.0, 61.0]", "0.0"], "few"),
+        ("a: images of other patients", ["12.0", ""], "few"),
+        ("b", ["", "82.8"], ""),
+    ]
+    ability = cell | {"table": "table2", "low": None, "exchanged": None}
+    assert radvlm.build_table([ability | {"value": 1.0}, ability | {"model": "c", "value": 0.0}])["rows"][1][
+        "cells"
+    ] == ["no"]
 
 
 def test_the_page_of_a_real_cohort_does_not_say_synthetic(tables, tmp_path):

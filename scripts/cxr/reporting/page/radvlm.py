@@ -7,11 +7,12 @@ import polars as pl
 
 from cxr.base.tables import read_lines, read_table
 from cxr.plotting.encoding import image_file_url
-from cxr.reporting.page.sections import SYNTHETIC_MARK, WORDS, write_page
+from cxr.reporting.page.sections import SYNTHETIC_MARK, WORDS, format_number, write_page
 
 RESOURCE_FILES = ("page",)
 FOLDER = "results/radvlm/evaluation/"
 TABLES = WORDS["radvlm_tables"]
+COLUMNS = WORDS["radvlm_columns"]
 CHARTS = {f"{name}.png": caption for name, caption in WORDS["radvlm_charts"].items()}
 TABLES_BY_CHART = {
     "looks.png": ("table3", "figure4", "table4", "table5", "ours"),
@@ -34,7 +35,7 @@ def build_section(comparison: str, check: str, conservation: str, gallery: str |
     """Return the content of RadVLM's section: the tables ``comparison`` (scores beside the paper's), ``check`` (of the
     judge model) and ``conservation`` (what became of each item), the images in the folder ``gallery``, and charts."""
     cells = read_table(comparison).to_dicts()
-    tables = {title: [cell for cell in cells if cell["table"] == name] for name, title in TABLES.items()}
+    tables = {title: build_table([cell for cell in cells if cell["table"] == name]) for name, title in TABLES.items()}
     scores = [cell for cell in cells if cell["by"] == "ours" and cell["value"] not in (None, "")]
     scored = {cell["table"] for cell in scores}
     checks = read_table(check).to_dicts()
@@ -53,6 +54,40 @@ def build_section(comparison: str, check: str, conservation: str, gallery: str |
         "result": describe_result(scores, [cell for cell in cells if cell["by"] == "blind"]),
         "conserved": _group_conservation(read_table(conservation)),
     }
+
+
+def build_table(cells: Sequence[dict]) -> dict:
+    """Return a table as the paper prints it: ``columns`` are titles, and each of ``rows`` is a model on a source.
+
+    A row has the texts ``cells``, one per column, with an interval if there is one. The scores of one of our models
+    with images of other patients are a row of their own, after the model's.
+    """
+    columns = list(dict.fromkeys(cell["column"] for cell in cells))
+    rows: dict[tuple, dict] = {}
+    for cell in cells:
+        texts = {cell["model"]: _format_score(cell)}
+        if cell["exchanged"] not in (None, ""):
+            texts[f"{cell['model']}: images of other patients"] = format_number(cell["exchanged"], 1)
+        for model, text in texts.items():
+            new_row = {"model": model, "by": cell["by"], "source": cell["source"] or "", "texts": {}, "notes": {}}
+            row = rows.setdefault((cell["by"], model, cell["source"]), new_row)
+            row["texts"][cell["column"]] = text
+            row["notes"] |= {cell["note"]: None} if cell["note"] else {}
+    return {
+        "columns": [COLUMNS.get(column, column.replace("_", " ")) for column in columns],
+        "rows": [
+            row | {"cells": [row["texts"].get(column, "") for column in columns], "notes": "; ".join(row["notes"])}
+            for row in rows.values()
+        ],
+    }
+
+
+def _format_score(cell: dict) -> str:
+    if cell["table"] == "table2":
+        return "yes" if cell["value"] else "no"
+    text = format_number(cell["value"], 1)
+    has_interval = cell["low"] not in (None, "")
+    return f"{text} [{format_number(cell['low'], 1)}, {format_number(cell['high'], 1)}]" if has_interval else text
 
 
 def describe_result(scores: Sequence[dict], blind: Sequence[dict]) -> str:
