@@ -13,6 +13,7 @@ RESOURCE_FILES = ("page",)
 FOLDER = "results/radvlm/evaluation/"
 TABLES = WORDS["radvlm_tables"]
 COLUMNS = WORDS["radvlm_columns"]
+JUDGED = ("standard", "grounded")  # columns of a judge's scores, 0 to 10
 CHARTS = {f"{name}.png": caption for name, caption in WORDS["radvlm_charts"].items()}
 TABLES_BY_CHART = {
     "looks.png": ("table3", "figure4", "table4", "table5", "ours"),
@@ -67,7 +68,9 @@ def build_table(cells: Sequence[dict]) -> dict:
     for cell in cells:
         texts = {cell["model"]: _format_score(cell)}
         if cell["exchanged"] not in (None, ""):
-            texts[f"{cell['model']}: images of other patients"] = format_number(cell["exchanged"], 1)
+            texts[f"{cell['model']}: images of other patients"] = _format_score(
+                cell | {"value": cell["exchanged"], "low": None}
+            )
         for model, text in texts.items():
             new_row = {"model": model, "by": cell["by"], "source": cell["source"] or "", "texts": {}, "notes": {}}
             row = rows.setdefault((cell["by"], model, cell["source"]), new_row)
@@ -85,9 +88,9 @@ def build_table(cells: Sequence[dict]) -> dict:
 def _format_score(cell: dict) -> str:
     if cell["table"] == "table2":
         return "yes" if cell["value"] else "no"
-    text = format_number(cell["value"], 1)
-    has_interval = cell["low"] not in (None, "")
-    return f"{text} [{format_number(cell['low'], 1)}, {format_number(cell['high'], 1)}]" if has_interval else text
+    digits = 2 if cell["column"] in JUDGED else 1
+    value, low, high = (format_number(cell[name], digits) for name in ("value", "low", "high"))
+    return value if cell["low"] in (None, "") else f"{value} [{low}, {high}]"
 
 
 def describe_result(scores: Sequence[dict], blind: Sequence[dict]) -> str:
