@@ -360,7 +360,7 @@ def test_pictures_of_a_reference_lie_in_a_folder_or_a_sheet(world, tmp_path):
     reference_images.run_listing(pictures=str(sheet), **inputs)
     assert read_table(out)["view"].to_list() == ["PA", None]
     sheet.write_text("image_id,image_path\nz9,deep/r0.png\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"which has none of the 5 images of .*: correct this path, or semisyn\.references"):
+    with pytest.raises(UserError, match=r"which has none of the 5 images of .*: correct this path, or semisyn\."):
         reference_images.run_listing(pictures=str(sheet), **inputs)
     sheet.write_text("image_id,file\nr0,deep/r0.png\n", encoding="utf-8")
     with pytest.raises(UserError, match="lacks the column image_path"):

@@ -114,7 +114,8 @@ def run_reference(
     *, annotations: str, images: str, frames: str, organs: str, output: str, reference: dict, findings: list[str]
 ) -> None:
     """Write the table :data:`REFERENCE` of experts' boxes on a shard's images. Measures are null for cardiomegaly,
-    without lung masks, or if the box or its mirror image has too little lung. Raise UserError for a bad reference."""
+    without lung masks, or if the box or its mirror image has too little lung that is free of other boxes. Raise
+    UserError for a bad reference."""
     patients = dict(read_table(images).select("image_id", pl.col("subject_id").cast(pl.String)).iter_rows())
     boxes = read_reference(Reference(**reference), findings).boxes
     rows = []
