@@ -109,8 +109,8 @@ def run_samples(
 
 
 def draw_row(before: np.ndarray, after: np.ndarray, boxes: Sequence[Box], title: str, side: int) -> np.ndarray:
-    """Return a row of the page, uint8 (MARGIN + side, 3 * side, 3). Below the ``title`` are three images, ``side`` px:
-    the source, the edited image with its boxes, and their difference, which is grey where nothing changed."""
+    """Return a row of the page, uint8 (MARGIN + side, 3 * side, 3). Below the ``title`` are three images of ``side``
+    px: the source, the edited image with its boxes, and their difference, which is grey where nothing changed."""
     change = 128 + AMPLIFIED * (after.astype(int) - before.astype(int))
     pictures = (before, after, np.clip(change, 0, 255).astype(np.uint8))
     panels = [cv2.cvtColor(cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA), cv2.COLOR_GRAY2BGR)

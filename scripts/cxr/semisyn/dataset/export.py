@@ -179,7 +179,7 @@ def write_coco(folder: Path, source: ImageSource, key: bytes, options: ExportOpt
 
 
 def coco_categories(options: ExportOptions) -> list[dict]:
-    """Return the COCO categories. ``name`` is the class name; ``finding`` is the key that the project's reader uses."""
+    """Return the COCO categories. ``name`` is the class name, ``finding`` the name that this project's reader takes."""
     kinds = make_categories([options.labels[name] for name in options.findings], SUPERCATEGORY)
     return [kind | {"finding": name} for kind, name in zip(kinds, options.findings, strict=True)]
 

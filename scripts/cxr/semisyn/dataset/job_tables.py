@@ -54,7 +54,7 @@ def rescale_box(box: np.ndarray, finding: str, target: str, affine: np.ndarray, 
 SPARE, STAGE = "spare", "semisyn_dataset"
 SUBSETS = {"train": "train", "validate": "val", "test": "test"}
 VALIDATION_SHARE = 0.05
-"""Fraction of the training patients whose images become validation images if no image has the split validate."""
+"""Fraction of the training patients whose images become validation images if the split validate is empty."""
 
 
 def run(
@@ -132,7 +132,7 @@ def rank_jobs(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
 
 
 def conservation_table(rows: pl.DataFrame, findings: Sequence[str]) -> pl.DataFrame:
-    """Count the outcomes of jobs (:func:`rank_jobs`) in :data:`CONSERVATION`. Raise StoreError if a job has none."""
+    """Return :data:`CONSERVATION`, counts of the jobs of :func:`rank_jobs`. Raise StoreError if they do not add up."""
     is_excluded, placed, edited = pl.col("reason") != "", pl.col("placed"), pl.col("edited")
     counts = rows.group_by("finding").agg(
         pl.col("requested").max(),

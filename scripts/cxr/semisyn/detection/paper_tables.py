@@ -1,4 +1,4 @@
-"""Write our scores in the form of the paper's Tables 1, 2 and 4, with the rows printed in the paper below."""
+"""Write our scores in the form of the paper's Tables 1, 2 and 4. The paper's rows follow below ours."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

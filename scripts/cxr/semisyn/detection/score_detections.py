@@ -199,7 +199,7 @@ class ReferenceScorer:
 
     @cached_property
     def values(self) -> dict[tuple[str, int], dict[str, np.ndarray]]:
-        """{(run, seed number): {finding or MEAN: AP at each of IOUS, float64 (T,)}}, each image counted once."""
+        """{(run, seed number): {finding or MEAN: AP at each IoU of IOUS, (T,)}}, each image counted once."""
         aps = {key: run.average_ap() for key, run in self.matched.items()}
         return {key: {name: ap[0] for name, ap in ap_by_name.items()} for key, ap_by_name in aps.items()}
 

@@ -1,4 +1,4 @@
-"""Check that no patient has two roles, and list a reference's images outside the cohort for the stage frames."""
+"""Check that no patient is in training and test data, and list the images of a reference that are no cohort images."""
 
 import json
 from collections.abc import Sequence

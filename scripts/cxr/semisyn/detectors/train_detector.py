@@ -41,7 +41,7 @@ SHARE_POINTS = 1000
 
 
 class FrameShards(ExitStack):
-    """Open HDF5 files of edited images, of frames of the cohort, and {reference: of its images outside the cohort}."""
+    """Open HDF5 files. edited: edited images; frames: cohort images; by_reference: {reference: its other images}."""
 
     def __init__(self, edited: Sequence[str], frames: Sequence[str], by_reference: Mapping[str, str]):
         super().__init__()
@@ -76,8 +76,8 @@ def _read_real(
 def _select_synthetic(
     images: pl.DataFrame, boxes: pl.DataFrame, options: DetectorsOptions, shards: Shards, size: int | str
 ) -> list[LazySample]:
-    """Return the training images of a dataset ``size`` (the first of each finding) by job_id. All findings count as
-    labelled. Raise UserError if the dataset is smaller than ``size``."""
+    """Return the training images of a dataset ``size`` (the first of each finding), sorted by job_id. All findings
+    count as labelled. Raise UserError if the dataset is smaller than ``size``."""
     quota, count = images["requested"].max() or 0, len(options.findings)
     num_each = images_per_finding(size, quota, count)
     if size not in PARTS and num_each > quota:

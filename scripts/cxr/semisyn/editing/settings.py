@@ -17,7 +17,7 @@ PIPELINES = {
 }
 """The paper's four pairs of a model and a way to keep the source image outside the mask (section 3.5)."""
 BASE = "roentgen_after"
-"""Pipeline whose settings a sequential search varies one at a time. Without it, the first pipeline is used."""
+"""Pipeline whose settings a sequential search varies one at a time. If it is not in the grid, the first one is used."""
 OWN_STRENGTH = {"diffusion": 1.0, "radedit": 0.7, "lite": 1.0}
 """{engine: strength (fraction of the noise levels in use) of a configuration whose setting strength is 0}."""
 AXES: dict[str, list] = {

@@ -117,8 +117,8 @@ def _tabulate_margin(law: Law, low: np.ndarray, high: np.ndarray, points: int) -
 
 
 def _moments(law: Law) -> tuple[np.ndarray, float, float, float]:
-    """Return the parameters of the logarithms: both means (2,), the standard deviation of the first, the slope of the
-    second's conditional mean (per deviation of the first), and the second's conditional deviation."""
+    """Return the parameters of the two values' logarithms: means (2,), standard deviation (SD) of the first, slope of
+    the second's conditional mean per SD of the first, and conditional SD of the second."""
     sigma = np.array(law.parameters["sigma"])
     deviation = np.sqrt(sigma[0, 0])
     residual_deviation = np.sqrt(sigma[1, 1] - sigma[0, 1] ** 2 / sigma[0, 0])

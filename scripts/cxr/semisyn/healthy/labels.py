@@ -20,9 +20,9 @@ POSITIVE, NEGATIVE = 1.0, 0.0
 
 
 def exclusion_reason(no_finding: pl.Expr, devices: pl.Expr, rule: str) -> pl.Expr:
-    """Return an expression of the reason code why a study is not healthy, null for a healthy study. The labels are
-    1 (stated), 0 (denied) or null (not mentioned). ``rule``: accepted labels of devices: not_positive (the authors'
-    code), negative (the paper) or any."""
+    """Return a polars expression: the code of the reason why a study is not healthy, null for a healthy study. Labels
+    are 1 (stated), 0 (denied) or null (not mentioned). ``rule``: accepted labels of devices, which are not_positive
+    (the authors' code), negative (the paper) or any."""
     free = {
         "not_positive": (devices != POSITIVE).fill_null(True),
         "negative": (devices == NEGATIVE).fill_null(False),

@@ -89,7 +89,7 @@ MIN_MASS = 1e-9
 RATIO_STEP = 0.03
 """Smallest increase of the cardiothoracic ratio, a fraction."""
 UNSIDED = {"edema": "both"}
-"""{finding: lungs that get a box if the prompt names no side}. All others get one, as all do in the authors' code."""
+"""{finding: lungs that get a box if the prompt names no side}. Other findings get one; in the authors' code all do."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Plot the priors: boxes on a lung, and for each number the prior, its values after placement, and experts' boxes."""
+"""Plot the priors: boxes on a lung, and for each number (such as width) its prior, placed values and experts'
+values."""
 
 import numpy as np
 import polars as pl

@@ -73,8 +73,8 @@ def frechet_distance(ours: np.ndarray, real: np.ndarray) -> float | None:
 
 
 class EngineFeatures(NamedTuple):
-    """Features from one engine. names: {kind: metric name}; edited: {job: feature (D,)}; similarity: {job: similarity
-    to its prompt}; real: {real image: feature (D,)}."""
+    """Features from one engine. names: those of its METRICS to compute; edited: {job: feature (D,)}; similarity: {job:
+    similarity to its prompt}; real: {real image: feature (D,)}."""
 
     names: Mapping[str, str]
     edited: Mapping[str, np.ndarray]
@@ -124,8 +124,8 @@ MEAN_MEASURES = ("change", "leak", "iou_visible", "edge_ratio")
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions:
     """Settings of the scores. classes: {finding: class of the detector}; detector, classifier: engines of the stages
-    boxes and semisyn_healthy; painted: whether the engine lite painted the images; reference: name of the real images'
-    reference; extractors: {feature engine: {kind: metric name}}."""
+    boxes and semisyn_healthy; painted: whether the engine lite painted the images; reference: name of the reference
+    with real images; extractors: {feature engine: its METRICS}."""
 
     config: str
     classes: dict[str, str]

@@ -57,8 +57,8 @@ def choose_configs(
     metric_values: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, str], level: float
 ) -> dict[str, dict]:
     """Return {finding: {config, engine, score, second, difference, circular}} of the best configuration. difference:
-    interval of its score minus the score of the second; circular: metrics whose model learnt from painted lesions, if
-    the best configuration paints too."""
+    confidence interval of its score minus the score of the second; circular: metrics whose model learnt from painted
+    lesions, if the best configuration paints too."""
     choice_by_finding = {}
     for (finding,), part in scores.group_by("finding", maintain_order=True):
         ranked = part.unique("config", keep="first").sort("rank")["config"].to_list()
