@@ -164,7 +164,7 @@ def test_a_part_of_the_dataset_is_a_size_and_a_number_beyond_it_is_refused(world
         f"{finding}-{number:06d}" for finding in sorted(FINDINGS) for number in range(3)
     ]
     assert len(half["unedited"]) == 10
-    with pytest.raises(UserError, match="a run asks for 14 synthetic images, but the dataset has 12: lower it"):
+    with pytest.raises(UserError, match="a run has synthetic: 14, but the dataset has 12 images: lower synthetic"):
         pools(world, synthetic=14)
 
 
@@ -189,7 +189,7 @@ def test_empty_pools_and_strange_references_stop_the_run(world, tmp_path):
         pools(world, real=["other"], references=[reference(tmp_path, "other", {"x.png": [("Opacity", (0, 0, 9, 9))]})])
     empty = world | {"images": str(tmp_path / "none.parquet")}
     write_table(empty["images"], read_table(world["images"]).with_columns(subset=pl.lit("val")))
-    with pytest.raises(UserError, match="the pool synthetic has no image of the split train"):
+    with pytest.raises(UserError, match="the pool synthetic of a run has no training image"):
         pools(empty, synthetic=6)
 
 
@@ -360,7 +360,7 @@ def test_pictures_of_a_reference_lie_in_a_folder_or_a_sheet(world, tmp_path):
     reference_images.run_listing(pictures=str(sheet), **inputs)
     assert read_table(out)["view"].to_list() == ["PA", None]
     sheet.write_text("image_id,image_path\nz9,deep/r0.png\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"which has none of the 5 images of .*: correct it, or semisyn\.references"):
+    with pytest.raises(UserError, match=r"which has none of the 5 images of .*: correct this path, or semisyn\."):
         reference_images.run_listing(pictures=str(sheet), **inputs)
     sheet.write_text("image_id,file\nr0,deep/r0.png\n", encoding="utf-8")
     with pytest.raises(UserError, match="lacks the column image_path"):

@@ -450,7 +450,7 @@ def test_more_uses_of_an_image_than_allowed_are_refused(tmp_path):
         UserError, match="per_finding asks for 5000 images of each finding, so each of 2 healthy X-rays "
     ) as caught:
         planned(tmp_path, 2, per_finding=5000, most_per_image=2)
-    assert "ask for 3 or less" in str(caught.value)
+    assert "ask for at most 3" in str(caught.value)
     table = planned(tmp_path, 2, per_finding=3, most_per_image=2)
     assert len(table) == 4 * len(FINDINGS)
     assert table.filter("is_spare")["index"].to_list() == [3] * len(FINDINGS)

@@ -123,7 +123,7 @@ def test_a_job_lost_or_counted_twice_stops(tmp_path, lost):
     else:
         given["plan"] = str(tmp_path / "less.parquet")
         read_table(tmp_path / "results/semisyn/placement/plan.parquet").head(7).write_parquet(given["plan"])
-    with pytest.raises(StoreError, match=r"different runs|was edited by"):
+    with pytest.raises(StoreError, match=r"different runs|was also edited by"):
         tables(tmp_path, given)
 
 

@@ -1,1 +1,1 @@
-"""SemiSynCXR: puts findings into healthy X-rays and tests whether detectors trained on them improve."""
+"""SemiSynCXR: puts findings into healthy X-rays and tests whether training on them improves detectors."""

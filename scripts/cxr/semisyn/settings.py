@@ -1,4 +1,4 @@
-"""Settings of SemiSynCXR: a section per stage, and constraints between them."""
+"""Settings of SemiSynCXR: a section for each stage, and constraints between the sections."""
 
 from functools import cached_property
 from typing import Annotated, Literal
@@ -43,15 +43,15 @@ class PlacementSettings(Section):
         "repo", "Whether boxes may leave the lung's box. repo: if the prior allows; strict: no (paper).", source=AUTHORS
     )
     most_per_image: int = key(
-        2, "Maximum uses of one X-ray for a finding, spare jobs included (paper: 1).", unit="images", ge=1, le=10_000
+        2, "Maximum uses of an X-ray for one finding, spare jobs included (paper: 1).", unit="images", ge=1, le=10_000
     )
-    spare: Share = key(0.05, "Spare jobs, which replace excluded ones, as a fraction of dataset.per_finding.")
+    spare: Share = key(0.05, "Spare jobs, which replace excluded jobs, as a fraction of dataset.per_finding.")
 
 
 DETECTOR_CLASSES = {name: label.capitalize() for name, label in FINDINGS.items() if name != "edema"} | {
     "opacity": "Lung Opacity"
 }
-"""{finding: name of its class in VinBigData}. Edema has no class there."""
+"""{finding: its class in VinBigData}. Edema has no class there."""
 EXTRACTORS = ("lite", "xrv", "inception", "clip")
 
 
@@ -63,13 +63,13 @@ class ClipSettings(Section):
 
 
 class RealismSettings(Section):
-    """Scores of how realistic edited images are. The detector is the engine of the stage boxes."""
+    """Scores of how realistic edited images are. Their detector is the engine of the stage boxes."""
 
     classes: dict[str, Literal[BOX_CLASSES]] = key(
         lambda: dict(DETECTOR_CLASSES), "Detector class that stands for each finding in AUROC and AP.", source=PAPER
     )
     reference: str = key(
-        "", "Entry of semisyn.references whose cohort images count as real; empty: no comparison with real images."
+        "", "Entry of semisyn.references whose images in the cohort count as real; empty: no comparison."
     )
     features: list[Literal[EXTRACTORS]] = key(
         lambda: ["lite"], "Feature engines. lite, xrv, inception: distance to real images; clip: match with the prompt."
@@ -95,7 +95,7 @@ class SelectionSettings(Section):
     samples: int = key(
         35, "Images per finding on which configurations are compared.", unit="jobs", source=PAPER, ge=1, le=100_000
     )
-    parts: int = key(1, "Number of cluster jobs that share the trial images of each configuration.", ge=1, le=64)
+    parts: int = key(1, "Cluster jobs among which the trial images of a configuration are split.", ge=1, le=64)
     configs: list[str] = key(lambda: ["lite"], "Configurations to compare, in addition to the points of editing.grid.")
     search: Literal["sequential", "figures", "product"] = key(
         "sequential",
@@ -126,13 +126,16 @@ class DatasetSettings(Section):
         le=1_000_000,
     )
     sizes: Literal["auto"] | list[Annotated[int, Limits(gt=0)]] = key(
-        "auto", "Sizes to export: rising total numbers of images; auto: a fifth, half and all (paper).", source=PAPER
+        "auto", "Sizes to export, as rising total numbers of images; auto: a fifth, half and all.", source=PAPER
     )
     boxes: Literal["conditioning", "visible"] = key(
-        "conditioning", "Exported boxes. conditioning: as requested; visible: tight around the change.", source=PAPER
+        "conditioning",
+        "Exported boxes. conditioning: as requested; visible: tight box of the lesion mask (engine lite) or of the "
+        "visible change (other engines). For cardiomegaly both are the requested box.",
+        source=PAPER,
     )
     target: Literal["source", "vindr", "mimic"] = key(
-        "source", "Box shape. source: unchanged; vindr, mimic: height-to-width ratio of VinDr-CXR's, MS-CXR's readers."
+        "source", "Box shape. source: unchanged; vindr, mimic: height-to-width ratio of boxes in VinDr-CXR, MS-CXR."
     )
     pixels: Literal["frame", "original"] = key(
         "frame", "Exported pixels. frame: the edited frame (512 px); original: the original image plus the edit."
@@ -155,31 +158,33 @@ Weight = Annotated[float, Limits(ge=0, le=1e6)]
 class DetectorRun(Section):
     """Training images of one run. The detectors of a run differ only in their seed."""
 
-    real: list[ReferenceName] = key(list, "References with the role train whose images are used.")
+    real: list[ReferenceName] = key(list, "Entries of semisyn.references, with the role train, whose images are used.")
     real_share: Share = key(1.0, "Fraction of the patients of `real` to use, drawn by seed (for learning curves).")
     synthetic: Annotated[int, Limits(ge=0)] | Part = key(
-        0, "Number of synthetic images, or fifth, half or all of the dataset.", unit="images"
+        0, "Number of synthetic images; fifth, half, all: this part of the dataset.", unit="images"
     )
     extra: list[Literal["unedited", "shuffled"]] = key(
         list, "Controls. unedited: source images without boxes; shuffled: synthetic images with other images' boxes."
     )
     shares: dict[Pool, tuple[Weight, Weight]] = key(
-        dict, "{pool: [weight in a batch at the first step, at the last step]}; empty: all images are equally likely."
+        dict,
+        "Mix of the batches, {real, synthetic, unedited or shuffled: [weight at the first step, at the last step]}; "
+        "empty: all images are equally likely.",
     )
 
     @constraint
     def _shares_are_of_its_pools(self) -> None:
         if self.real and not self.real_share:
-            raise ValueError("real_share is 0, so no real image is used: raise it, or remove real")
+            raise ValueError("real_share is 0, so no real image is used: raise real_share, or remove real")
         pools = self.pools()
         if unknown := [name for name in self.shares if name not in pools]:
-            raise ValueError(f"shares names {unknown[0]!r}, but the run has the pools {', '.join(pools)}: use these")
+            raise ValueError(f"shares names {unknown[0]!r}, but the run only has {', '.join(pools)}: use these names")
         if self.shares and not all(sum(weights[end] for weights in self.shares.values()) for end in (0, 1)):
             raise ValueError("the weights of shares add up to 0 at the first or the last step: raise a weight there")
 
     @property
     def uses_synthetic(self) -> bool:
-        """Whether the run uses synthetic images, or controls that are made from them."""
+        """Whether the run uses synthetic images or controls, both of which need the dataset."""
         return bool(self.synthetic or self.extra)
 
     def pools(self) -> list[str]:
@@ -200,7 +205,7 @@ class UltralyticsSettings(Section):
     plan: Annotated[str, Limits(pattern=r"^(yolo|rtdetr)[A-Za-z0-9._-]*\.yaml$")] = key(
         "yolo11n.yaml", "Model configuration of ultralytics, such as yolo11n.yaml or rtdetr-l.yaml."
     )
-    checkpoint: str = key("", "Checkpoint of the same model to start from; empty: random weights.")
+    checkpoint: str = key("", "Checkpoint of the model `plan` to start from; empty: random weights.")
     image_size: int = key(640, "Side of the net's input, a multiple of 32.", unit="px", ge=64, le=4096, multiple_of=32)
     batch: int = key(16, "Images per step.", ge=1, le=1024)
 
@@ -210,13 +215,16 @@ class DetectorsSettings(Section):
 
     engine: Literal["lite", "ultralytics"] = key("lite", "lite: a small net on the CPU; ultralytics: YOLO or RT-DETR.")
     runs: dict[RunName, DetectorRun] = key(
-        dict, "Runs by name; empty: real, real+SIZE, synthetic, unedited and shuffled, where data exist.", source=PAPER
+        dict,
+        "Runs by name; empty: runs named real, real+SIZE (for each size), synthetic, unedited and shuffled, if their "
+        "images exist.",
+        source=PAPER,
     )
     seeds: int | None = key(
         None, f"Number of detectors per run; null: {SEEDS} ({EMBEDDED_SEEDS} for the embedded cohort).", ge=1, le=100
     )
     budget: Literal["updates", "epochs"] = key(
-        "updates", "Equal in all runs. updates: number of steps; epochs: uses of each image (probably as in the paper)."
+        "updates", "Quantity equal in all runs. updates: steps; epochs: uses of each image (probably as in the paper)."
     )
     updates: int | None = key(
         None, f"Steps per training; null: {UPDATES} ({EMBEDDED_UPDATES} for the embedded cohort).", ge=1, le=10_000_000
@@ -242,10 +250,10 @@ class DetectionSettings(Section):
 
     predictions: dict[RunName, dict[str, list[str]]] = key(
         dict,
-        "{run: {reference: [a file per seed]}} of other detectors. A file has the columns image_id, finding, "
-        "confidence, x1, y1, x2, y2 (original px).",
+        "Boxes of other detectors, {run: {entry of semisyn.references: [a file per seed]}}. A file has the columns "
+        "image_id, finding, confidence, x1, y1, x2, y2 (original px).",
     )
-    against: str = key("real", "Run with which all others are compared.", source=PAPER)
+    against: str = key("real", "Run with which all other runs are compared.", source=PAPER)
 
     @constraint
     def _names_are_distinct(self) -> None:
@@ -273,10 +281,13 @@ class SemisynSettings(Section):
     """SemiSynCXR: findings edited into healthy X-rays."""
 
     findings: list[FindingName] = key(
-        lambda: list(FINDINGS), "Findings to edit into images, in the order of classes.", source=PAPER, min_length=1
+        lambda: list(FINDINGS),
+        "Findings to edit into images. Their order gives the class numbers of exports and detectors.",
+        source=PAPER,
+        min_length=1,
     )
     findings_file: str = key("", "YAML file with your own findings (docs/systems/semisyn.md).")
-    healthy: HealthySettings = key(HealthySettings, "The healthy pool.")
+    healthy: HealthySettings = key(HealthySettings, "Choice of the healthy X-rays to edit.")
     priors: PriorsSettings = key(PriorsSettings, "Prior distributions of position and size.", source=PAPER)
     prompts: PromptsSettings = key(PromptsSettings, "Phrases mined from reports.", source=PAPER)
     placement: PlacementSettings = key(PlacementSettings, "Choice of an image, a prompt and boxes for each job.")
@@ -328,12 +339,12 @@ class SemisynSettings(Section):
         if "synthetic" in self.references:
             raise ValueError("references has the entry 'synthetic', the name of the dataset's images: rename it")
         if shared_names := sorted({*self.detection.predictions} & {*runs}):
-            raise ValueError(f"detection.predictions and detectors.runs both have {shared_names[0]!r}: rename one")
+            raise ValueError(f"detection.predictions and detectors.runs both have {shared_names[0]!r}: rename one run")
         scored = [*self.detection.predictions, *runs]
         if scored and self.detection.against not in scored:
             raise ValueError(
                 f"detection.against is {self.detection.against!r}, but the runs of detection.predictions and "
-                f"detectors.runs are {', '.join(scored)}: name one"
+                f"detectors.runs are {', '.join(scored)}: name one of them"
             )
 
     @constraint
@@ -356,7 +367,9 @@ class SemisynSettings(Section):
                 raise ValueError(f"selection.configs names {name!r}, but there are only {', '.join(configs)}: name one")
         for name, point in self.editing.grid.points(self.selection.search).items():
             if name in configs and configs[name].effective() != point.effective():
-                raise ValueError(f"editing.configs.{name} has the name of a different point of editing.grid: rename it")
+                raise ValueError(
+                    f"editing.configs.{name} differs from the point {name} of editing.grid: rename the configuration"
+                )
         if not self.compared:
             raise ValueError("selection.configs is empty and editing.grid has no pipeline: name a configuration")
 

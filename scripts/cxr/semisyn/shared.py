@@ -17,13 +17,13 @@ RunName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
 """Name of a run: the detectors that are trained on the same images with different seeds."""
 ReferenceName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 CHOSEN_CONFIG = "chosen"
-"""Name that stands for the chosen configuration of each finding, whose images form the dataset."""
+"""Name that stands for the configuration chosen for each finding. Its images form the dataset."""
 SELECTION = "selection"
 """Value of the setting ``choice`` with which the stage semisyn_selection chooses the configurations."""
 DEFAULT_CONFIG = "lite"
 """Configuration of a finding that the setting ``choice`` does not list."""
 WARPED_FINDING = "cardiomegaly"
-"""Finding whose edit moves organs and changes pixels outside its box. Leak, edges and visible box do not apply."""
+"""Finding whose edit changes pixels outside its box, so leak, edges and visible box are not measured."""
 TRAIN_SUBSET = "train"
 """Name of the dataset's subset for training."""
 RESOURCE_FILES = ("columns/semisyn_editing.toml",)
@@ -49,11 +49,11 @@ INTERVAL = 0.95
 READERS_SEED = 2026
 """Seed of the reader study: its selection of images, each reader's order and the bootstrap."""
 PARTS = {"fifth": 5, "half": 2, "all": 1}
-"""{name of a size: divisor of the whole dataset}. In the paper they have 7,000, 17,500 and 35,000 images."""
+"""{name of a dataset size: divisor of the whole dataset}. In the paper: 7,000, 17,500 and 35,000 images."""
 
 
 def images_per_finding(size: int | str, quota: int, num_findings: int) -> int:
-    """Return how many images of each finding a dataset size has. ``quota``: their number in the whole dataset."""
+    """Return the images per finding of a dataset ``size``. ``quota``: images per finding of the whole dataset."""
     return max(1, quota // PARTS[size]) if size in PARTS else int(size) // num_findings
 
 
@@ -70,7 +70,7 @@ def yolo_line(box: Sequence[float], number: int, shape: Sequence[int]) -> str:
 
 
 def describe_shortfalls(rows: Iterable[Mapping]) -> list[str]:
-    """Return a sentence for each finding with fewer images than requested. ``rows``: the conservation table's."""
+    """Return a sentence for each finding with fewer images than requested. ``rows``: those of conservation.tsv."""
     return [
         f"semisyn: {row['finding']} has {row['exported']} of {row['requested']} images: of {row['planned']} planned "
         f"jobs, {row['not_placed']} had no room for a box and {row['not_edited']} were refused after the edit"

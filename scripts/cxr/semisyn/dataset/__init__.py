@@ -1,1 +1,1 @@
-"""The dataset stage: exports edited images and their boxes in several sizes, box conventions and formats."""
+"""The dataset stage: exports edited images and their boxes in several dataset sizes, box shapes and file formats."""

@@ -17,21 +17,21 @@ from cxr.semisyn.dataset.export import Box, ExportOptions, ImageSource
 
 RESOURCE_FILES = ("weights.yaml",)
 WEIGHTS_BY_ENGINE = {"radedit": ("radedit", "sdxl_vae", "biovil_t")}
-"""{editing engine: entries of resources/weights.yaml whose weights it reads}."""
+"""{editing engine: names in resources/weights.yaml of the weights that the engine reads}."""
 ENGINE_NOTES = {
     "lite": "`lite` paints and reads no weights.",
     "diffusion": "`diffusion` reads a model of your own: its licence holds for the images too.",
 }
 WARNING = """\
-**The findings are synthetic.** They are not findings of the patients whose X-rays were used, and no image may be
-read as evidence of a patient's disease. Every picture says so in a text chunk, and every row in the column `says`.
+**The findings are synthetic.** They are not findings of the patients whose X-rays were used, and no image is evidence
+of a patient's disease. Every image says so in a PNG text chunk, and every table row in the column `says`.
 
-**Edited images are derived data.** What a data-use agreement says of the source images (MIMIC-CXR: not to be passed
-on without access) holds for them. `semisyn.dataset.withhold` leaves out pixels and ids as `release.withhold` names
-them.
+**Edited images are derived data.** A data-use agreement for the source images also applies to the edited images. For
+example, images made from MIMIC-CXR may only be passed on to people who have access to MIMIC-CXR. With
+`semisyn.dataset.withhold: true`, exports leave out what `release.withhold` lists (pixels, ids).
 
-**Circularity.** The lite detector, and the net of the anomaly maps, learnt from lesions that the same painter drew.
-Their scores on images of the engine `lite` say nothing about realism.
+**Circularity.** The `lite` detector and the net of the anomaly maps learnt from lesions that an earlier painter of this
+project drew. Their scores on images of the engine `lite` say nothing about realism.
 """
 
 
@@ -39,7 +39,7 @@ def run(
     *, images: str, funnel: str, conservation: str, counts: str, priors: str, sheet: str | Path, source: str,
     labels: dict[str, str],
 ) -> None:  # fmt: skip
-    """Write the datasheet from the stages' tables. ``source``: setting cohort.source; ``labels``: {finding: name}."""
+    """Write the datasheet ``sheet`` as Markdown. ``source``: setting cohort.source; ``labels``: {finding: name}."""
     image_table = read_table(images)
     healthy_funnel = markdown_table(read_table(funnel))
     origins = yaml.safe_load(Path(priors).read_text(encoding="utf-8"))["findings"]
@@ -83,14 +83,14 @@ SIDE, QUALITY = 320, 85
 AMPLIFIED = 4
 """Factor by which the difference image is amplified."""
 BOX, PAPER, INK = (0, 170, 255), 255, (40, 40, 40)
-"""Colours of boxes, background and text (blue, green, red, or one grey level)."""
+"""Colours of boxes, background and text, each as (blue, green, red) or as a grey level."""
 
 
 def run_samples(
     *, images: str, boxes: str, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str], sheet: str | Path,
     options: ExportOptions,
 ) -> None:  # fmt: skip
-    """Draw the first image of each finding, in a row with its source and their difference, to ``sheet`` (JPEG)."""
+    """Write ``sheet`` (JPEG). For each finding it shows one source image, the edited image and their difference."""
     table = read_table(images)
     first = table.filter(table["rank"] == 0)
     source = ImageSource(first, read_table(boxes), edited, frames, cohort, options)
@@ -109,8 +109,8 @@ def run_samples(
 
 
 def draw_row(before: np.ndarray, after: np.ndarray, boxes: Sequence[Box], title: str, side: int) -> np.ndarray:
-    """Return a row of the page, uint8 (MARGIN + side, 3 * side, 3): the ``title`` above the source, the edited image
-    with its boxes, and their difference, which is grey where nothing changed. All images have ``side`` px."""
+    """Return a row of the page, uint8 (MARGIN + side, 3 * side, 3). Below the ``title`` are three images of ``side``
+    px: the source, the edited image with its boxes, and their difference, which is grey where nothing changed."""
     change = 128 + AMPLIFIED * (after.astype(int) - before.astype(int))
     pictures = (before, after, np.clip(change, 0, 255).astype(np.uint8))
     panels = [cv2.cvtColor(cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA), cv2.COLOR_GRAY2BGR)

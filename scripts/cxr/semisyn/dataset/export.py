@@ -1,4 +1,4 @@
-"""Export the dataset as YOLO, COCO and Hugging Face, a folder for each convention and size, and as a cohort for ILS."""
+"""Export the dataset in the formats YOLO, COCO and Hugging Face, and as a cohort that the ILS pipeline can read."""
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,8 +34,8 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class ExportImage:
-    """One edited image. facts: its row of the image table; grey, lesion: image uint8 and mask bool (rows, columns);
-    boxes: [(box in image pixels, row of the box table)]."""
+    """One edited image. facts: its row of the table of images; grey: pixels, uint8 (rows, columns); lesion: mask of the
+    finding, bool (rows, columns); boxes: [(box in pixels of ``grey``, row of the table of boxes)]."""
 
     facts: dict
     grey: np.ndarray
@@ -48,7 +48,7 @@ class ExportImage:
 
 
 def encode_png(grey: np.ndarray, text: str) -> bytes:
-    """Return a grey image uint8 (rows, columns) as PNG with ``text`` as its description."""
+    """Return a grey image uint8 (rows, columns) as PNG, with ``text`` in the text chunk Description."""
     info, file = PngInfo(), io.BytesIO()
     info.add_text("Description", text)
     Image.fromarray(grey).save(file, "png", pnginfo=info, compress_level=6)
@@ -59,18 +59,19 @@ SUPERCATEGORY = "chest X-ray finding"
 IDS = ("subject_id", "study_id", "image_id")
 SUBSETS = ("train", "val", "test")
 FORMAT_NOTES = {
-    "yolo": "Give Ultralytics the absolute path of `data.yaml`: some versions look for a relative one elsewhere. If no "
-    "image is of a validation patient, `val` names the images of `train`, because Ultralytics does not train without "
-    "`val`; scores on them tell nothing.\n\n"
+    "yolo": "Give Ultralytics the absolute path of `data.yaml`: some versions look for a relative path elsewhere. If "
+    "there are no validation images, `val` names the images of `train`, because Ultralytics does not train without "
+    "`val`. Validation scores on training images tell nothing.\n\n"
 }
-"""{export format: note for its users}."""
+"""{export format: note for users, which enters README.md}."""
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Settings of an export. labels: {finding: class name}; kind: ``conditioning`` or ``visible`` boxes; target:
-    readers whose box convention is used; pixels: ``frame`` or ``original``; withhold: items to leave out (``pixels``,
-    ``ids``); salt: file of the key that encodes the ids, or ""; frames: settings for decoding the originals."""
+    """Settings of an export. labels: {finding: class name}; kind: ``conditioning`` (requested) or ``visible`` boxes;
+    target: dataset whose box shape is imitated, or ``source``; pixels: ``frame`` or ``original``; withhold: items to
+    leave out (``pixels``, ``ids``); salt: file of a secret key that encodes the ids, or "" for plain ids; size: number
+    of images, or fifth, half or all; frames: settings for decoding the original images."""
 
     findings: list[str]
     labels: dict[str, str]
@@ -85,7 +86,7 @@ class ExportOptions:
 
 
 class ImageSource:
-    """Iterable of the images of a dataset size (the lowest ranks), with boxes of the chosen kind and convention."""
+    """Iterable of the images of one dataset size (the first of each finding), with the boxes that ``options`` name."""
 
     def __init__(
         self, images: pl.DataFrame, boxes: pl.DataFrame, edited: Sequence[str], frames: Sequence[str],
@@ -121,7 +122,7 @@ def run(
     *, images: str, boxes: str, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str], sheet: str,
     folder: str | Path, options: ExportOptions,
 ) -> None:  # fmt: skip
-    """Write one dataset size in one format to ``folder``, atomically. Its README.md has the datasheet ``sheet``."""
+    """Write one size of the dataset in one format to ``folder``, atomically. README.md contains the file ``sheet``."""
     source = ImageSource(read_table(images), read_table(boxes), edited, frames, cohort, options)
     write = {"yolo": write_yolo, "coco": write_coco, "hf": write_hf}[options.format]
     datasheet_text = Path(sheet).read_text(encoding="utf-8")
@@ -140,14 +141,14 @@ def run(
 
 
 def export_ids(key: bytes, facts: Mapping) -> dict[str, str]:
-    """Return {subject_id, study_id, image_id} of an image's row. If the release has a secret ``key``, keyed digests
-    replace the ids."""
+    """Return the ids of an image's row, {subject_id, study_id, image_id}. If the secret ``key`` is not empty, digests
+    with this key replace the ids."""
     return {name: keyed_digest(key, name, facts[name]) if key else facts[name] for name in IDS}
 
 
 def write_yolo(folder: Path, source: ImageSource, key: bytes, options: ExportOptions) -> None:
-    """Write ``images/{subset}/*.png``, ``labels/{subset}/*.txt`` (see :func:`yolo_line`) and ``data.yaml``. If there
-    are no validation images, its key ``val`` names those of train: Ultralytics needs it and rejects empty folders."""
+    """Write ``images/{subset}/*.png``, ``labels/{subset}/*.txt`` (see :func:`yolo_line`) and ``data.yaml``. Without
+    validation images, ``val`` in data.yaml names the training images, because Ultralytics rejects an empty folder."""
     for kind in ("images", "labels"):
         (folder / kind / "train").mkdir(parents=True)
     for picture in _exported(folder, source, options):
@@ -178,13 +179,13 @@ def write_coco(folder: Path, source: ImageSource, key: bytes, options: ExportOpt
 
 
 def coco_categories(options: ExportOptions) -> list[dict]:
-    """Return the COCO categories. ``name`` is the display name; ``finding`` is the key that our COCO reader uses."""
+    """Return the COCO categories. ``name`` is the class name, ``finding`` the name that this project's reader takes."""
     kinds = make_categories([options.labels[name] for name in options.findings], SUPERCATEGORY)
     return [kind | {"finding": name} for kind, name in zip(kinds, options.findings, strict=True)]
 
 
 def add_coco_image(writer: CocoWriter, picture: ExportImage, key: bytes, options: ExportOptions) -> None:
-    """Add an image with one annotation per box. An annotation's mask is the part of the lesion nearest to its box."""
+    """Add an image with one annotation per box. :func:`split_lesion` divides the lesion mask among the annotations."""
     facts = picture.facts
     attributes = {name: facts[name] for name in ("job_id", "config", "engine", "prompt")}
     attributes |= {"kind": options.kind, "target": options.target, "says": SYNTHETIC, "split": facts["split"]}
@@ -202,7 +203,7 @@ def add_coco_image(writer: CocoWriter, picture: ExportImage, key: bytes, options
 
 
 def split_lesion(lesion: np.ndarray, boxes: Sequence[Box]) -> list[np.ndarray]:
-    """Return one mask per box, bool (rows, columns): the lesion's pixels whose x is nearest to the box's centre."""
+    """Return one mask per box, bool (rows, columns). A lesion pixel goes to the box whose centre is nearest in x."""
     if len(boxes) < 2:
         return [lesion] * len(boxes)
     centres = np.array([(x1 + x2) / 2 for x1, _, x2, _ in boxes])
@@ -218,11 +219,11 @@ PARQUET_SCHEMA = {
 }
 """Columns of the Parquet files."""
 ROWS_PER_FILE = 1000
-"""Rows of a Parquet file, all of which are in memory at once."""
+"""Maximum number of rows of a Parquet file. All rows of a file are in memory at once."""
 
 
 def write_hf(folder: Path, source: ImageSource, key: bytes, options: ExportOptions) -> None:
-    """Write ``data/{subset}-*.parquet`` with images and boxes (x1, y1, x2, y2, px), and README.md with a YAML head."""
+    """Write ``data/{subset}-*.parquet`` with images and boxes (x1, y1, x2, y2, px), and README.md with its metadata."""
     withheld = {"image"} if "pixels" in options.withhold else set()
     columns = {name: kind for name, kind in PARQUET_SCHEMA.items() if name not in withheld}
     subsets = source.images.sort("job_id")["subset"].unique(maintain_order=True).to_list()
@@ -278,8 +279,8 @@ def run_cohort(
     *, images: str, boxes: str, healthy: str, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str],
     folder: str | Path, options: ExportOptions,
 ) -> None:  # fmt: skip
-    """Write a cohort for ILS, of edited images and their sources: ``manifest.csv``, ``images/*.png`` (frames) and
-    ``truth.json`` (COCO), where sources have no annotation."""
+    """Write a cohort of edited images and their healthy sources, which the ILS pipeline can read: ``manifest.csv``,
+    ``images/*.png`` (frames) and ``truth.json`` (COCO, with annotations of the edited images only)."""
     source = ImageSource(read_table(images), read_table(boxes), edited, [], [], options)
     pool = read_table(healthy).filter(pl.col("image_id").is_in(source.images["image_id"].implode())).sort("image_id")
     views = dict(pool.select("image_id", "view").iter_rows())
@@ -309,7 +310,7 @@ def run_cohort(
 
 
 def _manifest_row(facts: dict, name: str, report: str) -> dict:
-    """Return a row of :data:`MANIFEST`. Its report begins with a capital letter and ends with a full stop."""
+    """Return a row of :data:`MANIFEST`, in which ``report`` begins with a capital letter and ends with a full stop."""
     text = report.strip()
     text = text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
     row = {key: facts[key] for key in ("subject_id", "view", "split")} | {"image_id": name, "source": facts["image_id"]}

@@ -1,4 +1,4 @@
-"""Write the dataset's tables: the outcome of every job, and the images and boxes of the exported ones."""
+"""Write the dataset's tables: the outcome of every job (one image to make), and the exported images and boxes."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
@@ -18,7 +18,7 @@ from cxr.geometry.boxes import CORNERS
 from cxr.semisyn.shared import MEASURES, describe_shortfalls
 
 SYNTHETIC = "synthetic finding"
-"""Label that every row and every image carries."""
+"""Text with which every table row and every image is marked."""
 IMAGES = read_columns("semisyn_dataset", "images")
 BOXES = read_columns("semisyn_dataset", "boxes") | MEASURES | {"says": IMAGES["says"]}
 JOBS = read_columns("semisyn_dataset", "jobs")
@@ -28,14 +28,15 @@ RESOURCE_FILES = ("semisyn/conventions.yaml", "columns/semisyn_dataset.toml")
 
 
 def read_conventions() -> dict[str, dict[str, dict[str, float]]]:
-    """Return {target: {finding: {height_over_width, anchor, at}}} for :func:`rescale_box`. ``source`` is empty."""
+    """Return {target: {finding: {height_over_width, anchor, at}}}. ``source`` is empty, so it changes no box."""
     return {"source": {}} | load_resource(RESOURCE_FILES[0])
 
 
 def rescale_box(box: np.ndarray, finding: str, target: str, affine: np.ndarray, picture: np.ndarray) -> np.ndarray:
-    """Return a box (4,) in frame pixels with the shape that the readers of ``target`` draw. The width stays. The new
-    height follows from the readers' mean height over width in original pixels. The lower edge stays, or the point at
-    the fraction ``at`` of the old height becomes the centre. ``picture`` (4,): box to which the result is clipped."""
+    """Return a box (4,) in frame pixels with the mean height-to-width ratio (in original pixels) of the boxes of the
+    dataset ``target``. The width stays. The anchor ``bottom`` keeps the lower edge. With ``centre``, the point
+    at the fraction ``at`` of the old height becomes the centre. ``affine``: frame to original pixels; ``picture`` (4,):
+    box to which the result is clipped."""
     convention: Mapping = read_conventions()[target].get(finding, {})
     x1, y1, x2, y2 = (float(edge) for edge in box)
     if not convention:
@@ -53,7 +54,7 @@ def rescale_box(box: np.ndarray, finding: str, target: str, affine: np.ndarray, 
 SPARE, STAGE = "spare", "semisyn_dataset"
 SUBSETS = {"train": "train", "validate": "val", "test": "test"}
 VALIDATION_SHARE = 0.05
-"""Fraction of the train patients whose images are exported as val if the split validate has no image."""
+"""Fraction of the training patients whose images become validation images if the split validate is empty."""
 
 
 def run(
@@ -61,8 +62,8 @@ def run(
     not_edited: Sequence[str], healthy: str, images: str, boxes: str, jobs: str, conservation: str, counts: str,
     findings: list[str], seed: int,
 ) -> None:  # fmt: skip
-    """Write the dataset's tables from the results of placement (``placed``, ``not_placed``) and of the editing with the
-    chosen configurations, by all engines. Raise StoreError if a job is lost or counted twice."""
+    """Write the dataset's tables from the results of the placement (``placed``, ``not_placed``) and of the editing with
+    the chosen configurations (``edited...``, ``not_edited``). Raise StoreError if a job is lost or counted twice."""
     planned, placed_boxes, box_table = read_table(plan), read_tables(placed), read_tables(edited_boxes)
     shapes = _read_shapes([edited] if isinstance(edited, str) else edited)
     states = _job_states(planned, set(placed_boxes["job_id"]), not_placed, set(shapes["job_id"]), not_edited)
@@ -80,14 +81,14 @@ def run(
 
 
 def _read_shapes(paths: Iterable[str]) -> pl.DataFrame:
-    """Return a table of the edited images: job_id, engine (from the file's path), rows, columns, to_original."""
+    """Return a table of the edited images with their engine (from the path), and shape and affine of the original."""
     rows: dict[str, tuple] = {}
     for path in paths:
         engine = Path(path).parent.parent.name
         with Shard(path) as shard:
             for name in shard.ids:
                 if name in rows:
-                    raise StoreError(f"{path}: job {name} was edited by {rows[name][1]} too: run semisyn_editing again")
+                    raise StoreError(f"{path}: job {name} was also edited by {rows[name][1]}: rerun semisyn_editing")
                 shape = map(int, shard.get("original_shape", name))
                 rows[name] = name, engine, *shape, shard.get("to_original", name).ravel().tolist()
     names = ("job_id", "engine", "rows", "columns", "to_original")
@@ -97,16 +98,16 @@ def _read_shapes(paths: Iterable[str]) -> pl.DataFrame:
 def _job_states(
     planned: pl.DataFrame, placed: Set[str], not_placed: str, edited: Set[str], not_edited: str | Sequence[str]
 ) -> pl.DataFrame:
-    """Return a table of job_id, finding, index, placed, edited, stage, reason. Raise StoreError if a job is lost."""
+    """Return a row per job: whether it was placed and edited, or why not. Raise StoreError if a job has no outcome."""
     ledgers = []
     for paths, started, done in ((not_placed, set(planned["job_id"]), placed), (not_edited, placed, edited)):
         ledger = read_tables(paths)
         ended = [*done, *ledger["image_id"]]
         if sorted(ended) != sorted(started):
             raise StoreError(
-                f"{ledger['stage'][0] if len(ledger) else 'placement or editing'} does not balance: "
-                f"{len(started - set(ended))} jobs are missing and {len(set(ended) - started)} were not planned, so "
-                "its files belong to different runs: run this stage again"
+                f"{ledger['stage'][0] if len(ledger) else 'placement or editing of semisyn'}: "
+                f"{len(started - set(ended))} jobs lack an outcome and {len(set(ended) - started)} were not planned, "
+                "because the files of this stage belong to different runs: rerun this stage"
             )
         ledgers.append(ledger.select("stage", "reason", job_id="image_id"))
     jobs = planned.select("job_id", "finding", "index").with_columns(
@@ -117,8 +118,8 @@ def _job_states(
 
 
 def rank_jobs(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
-    """Return the table :data:`JOBS` with two more columns: ``requested``, the number of images of the finding, and
-    ``rank``, the number of an edited job within its finding, from 0."""
+    """Return the table :data:`JOBS` with two more columns: ``requested``, how many images of the finding are requested,
+    and ``rank``, the position of an edited job within its finding, from 0. Ranks from ``requested`` on are spare."""
     quota = planned.group_by("finding").agg(requested=(~pl.col("is_spare")).sum().cast(pl.Int64))
     rank = pl.when("edited").then(pl.col("edited").cast(pl.Int64).cum_sum().over("finding", order_by="index") - 1)
     rows = job_states.join(quota, on="finding", how="left").with_columns(rank=rank, planned=pl.lit(True))
@@ -131,7 +132,7 @@ def rank_jobs(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
 
 
 def conservation_table(rows: pl.DataFrame, findings: Sequence[str]) -> pl.DataFrame:
-    """Return the table :data:`CONSERVATION` of the jobs of :func:`rank_jobs`. Raise StoreError if a job is lost."""
+    """Return :data:`CONSERVATION`, counts of the jobs of :func:`rank_jobs`. Raise StoreError if they do not add up."""
     is_excluded, placed, edited = pl.col("reason") != "", pl.col("placed"), pl.col("edited")
     counts = rows.group_by("finding").agg(
         pl.col("requested").max(),
@@ -149,7 +150,7 @@ def conservation_table(rows: pl.DataFrame, findings: Sequence[str]) -> pl.DataFr
     is_balanced = (pl.col("planned") == ends) & (placed == pl.col("planned") - pl.col("not_placed"))
     table = table.with_columns(balanced=pl.when(is_balanced).then(pl.lit("yes")).otherwise(pl.lit("no")))
     if (table["balanced"] == "no").any():
-        raise StoreError("the jobs of semisyn do not balance: their files belong to different runs: run editing again")
+        raise StoreError("semisyn's jobs do not add up, because files are of different runs: rerun semisyn_editing")
     return table.select(*CONSERVATION)
 
 
@@ -162,7 +163,7 @@ def _image_table(
     table = table.join(healthy.select("image_id", "study_id", "subject_id", "split"), on="image_id", how="inner")
     table = table.join(configs, on="job_id", how="left").join(shapes, on="job_id", how="left").sort("job_id")
     if len(table) < int(rows["exported"].sum()):
-        raise StoreError("an exported job uses an image that is not in the healthy pool: run semisyn_placement again")
+        raise StoreError("an exported job uses an image that is not in the healthy pool: rerun semisyn_placement")
     # images go to the subset of their split; if validate is empty, some patients of train, never all, go to val
     patients = sorted(set(table.filter(pl.col("split") == "train")["subject_id"]))
     order = sorted(patients, key=lambda subject: (stable_hash(seed, "validation", subject), subject))
@@ -173,7 +174,7 @@ def _image_table(
 
 
 def _box_table(images: pl.DataFrame, box_table: pl.DataFrame, placed_boxes: pl.DataFrame) -> pl.DataFrame:
-    """Return the table :data:`BOXES`, with each box of the exported jobs once for every readers' convention."""
+    """Return the table :data:`BOXES`, which has each box of an exported job once in each box shape (``target``)."""
     zones = dict(zip(placed_boxes.select("job_id", "side").iter_rows(), placed_boxes["zone"], strict=True))
     facts = {row["job_id"]: row for row in images.iter_rows(named=True)}
     exported = box_table.filter(pl.col("job_id").is_in(images["job_id"].implode())).sort("job_id", "kind", "number")
@@ -191,7 +192,7 @@ def _box_table(images: pl.DataFrame, box_table: pl.DataFrame, placed_boxes: pl.D
 
 
 def count_table(boxes: pl.DataFrame) -> pl.DataFrame:
-    """Return the table :data:`COUNTS`: images by finding, side and zone. A box in each lung counts as the side both."""
+    """Return the table :data:`COUNTS`: images by finding, side and zone. Boxes in both lungs give the side ``both``."""
     conditioning_boxes = boxes.filter((pl.col("kind") == "conditioning") & (pl.col("target") == "source"))
     sides = conditioning_boxes.group_by("job_id", "finding").agg(
         side=pl.when(pl.col("side").n_unique() > 1).then(pl.lit("both")).otherwise(pl.col("side").first()),

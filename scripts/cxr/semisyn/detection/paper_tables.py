@@ -1,4 +1,4 @@
-"""Read the paper's Tables 1, 2 and 4, and write the same tables of our scores, with the paper's rows below."""
+"""Write our scores in the form of the paper's Tables 1, 2 and 4. The paper's rows follow below ours."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -29,7 +29,7 @@ def read_paper_tables() -> dict:
 
 
 def _printed_rows(name: str, columns: Sequence[str]) -> Iterator[dict]:
-    """Yield the rows of one of the paper's tables: {source, run, synthetic (number of images), and each column}."""
+    """Yield the printed rows of the paper's table ``name``: {source, run, synthetic: number of images, each column}."""
     for run, cells_by_size in read_paper_tables()[name]["rows"].items():
         for size, cells in cells_by_size.items():
             yield {"source": PAPER, "run": run, "synthetic": size} | dict(zip(columns, cells, strict=True))
@@ -52,8 +52,8 @@ def paper_scores() -> pl.DataFrame:
 def write_tables(
     table: pl.DataFrame, references: Mapping[str, Reference], synthetic: Mapping[str, int], paths: tuple[str, str, str]
 ) -> None:
-    """Write Tables 1, 2 and 4 of our scores, ``table``, to ``paths``. References in VinDr's format enter Table 4, all
-    others Table 2. ``synthetic``: {run: number of synthetic images}."""
+    """Write the scores ``table`` to ``paths`` as Tables 1, 2 and 4. Table 4 has the references in VinDr's format, Table
+    2 all other references. ``synthetic``: {run: number of synthetic images}."""
     printed_tables, ours = read_paper_tables(), table.filter(pl.col("seed").is_null())
     rows: dict[str, list[dict]] = {"table1": [], "table2": [], "table4": []}
     for (run, name), part in ours.group_by("run", "reference", maintain_order=True):

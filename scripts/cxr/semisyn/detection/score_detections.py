@@ -1,4 +1,4 @@
-"""Score detections against experts' boxes, compare runs by paired bootstrap draws of patients, and plot the scores."""
+"""Score detections against experts' boxes, compare detectors by a paired bootstrap of patients, and plot the scores."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,35 +29,35 @@ from cxr.semisyn.shared import AP_IOUS, AP_RECALLS, INTERVAL, PARTS, images_per_
 RECALL_IOU, SAMPLE_IOU = 0.3, 0.5
 """IoU at which ap30 and the recalls are measured, and IoU of the AP per image."""
 IOUS = tuple(dict.fromkeys([*AP_IOUS, RECALL_IOU, SAMPLE_IOU]))
-"""All IoUs at which boxes are matched. The first ones are those over which AP is averaged."""
+"""All IoUs at which boxes are matched: first those over which AP is averaged, then any others."""
 METRICS = {
     f"ap{100 * AP_IOUS[0]:.0f}{100 * AP_IOUS[-1]:.0f}": [*range(len(AP_IOUS))],
     f"ap{100 * RECALL_IOU:.0f}": [IOUS.index(RECALL_IOU)],
 }
-"""{metric: indices in IOUS over which it averages AP}."""
+"""{metric: indices in IOUS of the IoUs over which the metric averages AP}."""
 WILCOXON = (100, 1000)
-"""Numbers of bootstrap replicates for the paper's Wilcoxon test, which is run with each."""
+"""Numbers of bootstrap replicates. The paper's Wilcoxon test is computed once with each number."""
 FALSE_BOXES = {"recall_quarter": 0.25, "recall_half": 0.5, "recall_1": 1.0, "recall_2": 2.0}
 """{metric: false boxes per image at which recall is measured}."""
 
 
 @dataclass(frozen=True)
 class Population:
-    """The images of a reference, the patient of each, and {finding: its reference boxes, if there are any}."""
+    """Images of a reference (a file of experts' boxes). patients: patient of each image; true: {finding: its boxes}."""
 
     images: tuple[str, ...]
     patients: np.ndarray
     true: Mapping[str, Boxes]
 
     def boxes_of(self, table: pl.DataFrame) -> Boxes:
-        """Return the boxes of a table. All its images must be in this population."""
+        """Return the boxes of a table whose images are all in this population."""
         number = {image: place for place, image in enumerate(self.images)}
         places = np.array([number[image] for image in table["image_id"]], np.int64)
         return Boxes(places, table.select(CORNERS).to_numpy().astype(np.float64).reshape(-1, 4))
 
 
 def population_of(boxes: pl.DataFrame, images: Iterable[str], patient: Mapping[str, str]) -> Population:
-    """Return a reference's population from its ``boxes`` (image_id, finding, x1, y1, x2, y2) and {image: patient}."""
+    """Return the population of ``images`` with their ``boxes`` (image_id, finding, x1, y1, x2, y2) and patients."""
     images, true = tuple(sorted(images)), {}
     population = Population(images, np.array([patient[image] for image in images]), true)
     for (name,), part in sorted(boxes.group_by("finding", maintain_order=True)):
@@ -67,15 +67,15 @@ def population_of(boxes: pl.DataFrame, images: Iterable[str], patient: Mapping[s
 
 @dataclass(frozen=True)
 class MatchedRun:
-    """The predictions of one detector, matched with reference boxes at ``ious``. points: number of recalls of an AP."""
+    """Boxes of one detector, matched with experts' boxes at each of ``ious``. points: number of recall points of AP."""
 
     matches_by_finding: Mapping[str, average_precision.MatchedPredictions]
     ious: tuple[float, ...]
     points: int
 
     def average_ap(self, draws: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Return {finding or MEAN: AP float64 (R, T)} at T IoUs. ``draws`` (R, images): how often each image counts;
-        by default once (R = 1). MEAN is the mean over the findings that have boxes in a draw."""
+        """Return {finding or MEAN: AP, float64 (R, T)} of R draws at T IoUs. ``draws`` (R, images): how often an image
+        counts; by default once (R = 1). MEAN is the mean over the findings that have boxes in a draw."""
         ap_by_finding = {
             name: average_precision.average_precision(matches, self.points, draws)
             for name, matches in self.matches_by_finding.items()
@@ -86,8 +86,8 @@ class MatchedRun:
         return ap_by_finding | {MEAN: mean}
 
     def undrawn_metrics(self, iou: float, sample: float) -> dict[tuple[str, str], float]:
-        """Return {(finding or MEAN, metric): value} of the metrics without bootstrap: recalls at the IoU ``iou``, and
-        the mean AP per image at the IoU ``sample``."""
+        """Return {(finding or MEAN, metric): value} of the metrics that get no bootstrap interval: recalls at the IoU
+        ``iou``, and the mean over images of the AP of single images at the IoU ``sample``."""
         values: dict[tuple[str, str], float] = {}
         for name, matches in self.matches_by_finding.items():
             recalls = average_precision.recall_at(matches, self.ious.index(iou), [*FALSE_BOXES.values()])
@@ -100,8 +100,8 @@ class MatchedRun:
 
 
 def match_run(population: Population, predicted: pl.DataFrame, ious: Sequence[float], points: int) -> MatchedRun:
-    """Match a detector's predictions (image_id, finding, confidence, x1, y1, x2, y2) with a population. Ignore images
-    outside it, and findings without reference boxes."""
+    """Match a detector's boxes (image_id, finding, confidence, x1, y1, x2, y2) with the experts' boxes of a population.
+    Ignore images outside the population, and findings without experts' boxes."""
     predictions = predicted.filter(pl.col("image_id").is_in(list(population.images)))
     matches = {}
     for name, true in population.true.items():
@@ -113,9 +113,10 @@ def match_run(population: Population, predicted: pl.DataFrame, ious: Sequence[fl
 
 @dataclass(frozen=True, kw_only=True)
 class DetectionOptions:
-    """Settings of the stage. against: run with which all others are compared; replicates: number of bootstrap draws;
-    runs: (run, seed number, reference) of each prediction file; synthetic: {run: number of its synthetic images, or
-    name of a dataset size}; prior_seen: references to which the priors were fitted."""
+    """Settings of the stage. A run is a set of detectors that differ only in their seed. against: run with which all
+    others are compared; replicates: number of bootstrap draws; runs: (run, seed number, reference) of each prediction
+    file; synthetic: {run: number of its synthetic images, or name of a dataset size}; prior_seen: references to which
+    the priors were fitted."""
 
     against: str
     replicates: int
@@ -128,20 +129,11 @@ class DetectionOptions:
 
 
 def run_scores(
-    *,
-    predictions: list[str],
-    patients: list[str],
-    scores: str,
-    differences: str,
-    table1: str,
-    table2: str,
-    table4: str,
-    options: DetectionOptions,
-    references: Sequence[str] = (),
-    images: str | None = None,
-) -> None:
-    """Score all ``predictions``, compare the runs, and write the tables. ``images``: the dataset's image table, if a
-    run names a size. Raise UserError if a patient is in references of two roles, or a scored one has the role train."""
+    *, predictions: list[str], patients: list[str], scores: str, differences: str, table1: str, table2: str,
+    table4: str, options: DetectionOptions, references: Sequence[str] = (), images: str | None = None,
+) -> None:  # fmt: skip
+    """Score the files ``predictions``, compare the runs, and write the tables. ``images``: the dataset's images, needed
+    if a run names a dataset size. Raise UserError if a patient has two roles, or a scored reference is for training."""
     reference_by_name = {settings["name"]: Reference(**settings) for settings in options.references}
     boxes_by_reference = {
         name: reference_files.read_reference(reference, options.findings)
@@ -155,7 +147,7 @@ def run_scores(
     for name in dict.fromkeys(reference for *_, reference in options.runs):
         if reference_by_name[name].role == TRAIN:
             raise UserError(
-                f"semisyn.detection.predictions names {name}, whose role is train: set its role to test or val"
+                f"semisyn.detection.predictions has reference {name}, whose role is train: set its role to test or val"
             )
         boxes = boxes_by_reference[name]
         population = population_of(boxes.boxes, boxes.image_ids, patient)
@@ -186,13 +178,13 @@ def _read_predictions(path: str) -> pl.DataFrame:
     table = table.select(*PREDICTIONS).with_columns(numbers.str.strip_chars().cast(pl.Float64, strict=False))
     bad = table.filter(~pl.all_horizontal(numbers.is_finite().fill_null(False)))
     if len(bad):
-        raise UserError(f"{key}: {path} has {len(bad)} rows where a number is missing or not finite: correct them")
+        raise UserError(f"{key}: {path} has {len(bad)} rows where a number is missing or not finite: correct the rows")
     return table
 
 
 @dataclass(frozen=True)
 class ReferenceScorer:
-    """Scorer of all runs against one reference. matched: {(run, seed number): matched predictions}."""
+    """Scores of all runs on one reference. matched: {(run, seed number): boxes of the detector with this seed}."""
 
     reference: str
     population: Population
@@ -201,19 +193,19 @@ class ReferenceScorer:
 
     @cached_property
     def keys_by_run(self) -> dict[str, list[tuple[str, int]]]:
-        """{run: its keys in ``matched``, one (run, seed number) for each seed}."""
+        """{run: keys of its detectors in ``matched``, [(run, seed number)]}."""
         runs = dict.fromkeys(run for run, _ in self.matched)
         return {run: [key for key in self.matched if key[0] == run] for run in runs}
 
     @cached_property
     def values(self) -> dict[tuple[str, int], dict[str, np.ndarray]]:
-        """{(run, seed number): {finding or MEAN: AP float64 (T,)}}, with each image counted once."""
+        """{(run, seed number): {finding or MEAN: AP at each IoU of IOUS, (T,)}}, each image counted once."""
         aps = {key: run.average_ap() for key, run in self.matched.items()}
         return {key: {name: ap[0] for name, ap in ap_by_name.items()} for key, ap_by_name in aps.items()}
 
     @cached_property
     def replicates(self) -> dict[tuple[str, int], dict[str, np.ndarray]]:
-        """{(run, seed number): {finding or MEAN: AP float64 (replicates, T)}}. All runs share the draws of patients."""
+        """{(run, seed number): {finding or MEAN: AP float64 (draws, T)}} of bootstrap draws, which all runs share."""
         seed = stable_hash("detection", self.options.seed, self.reference) % 2**32
         parts: dict[tuple, list] = {key: [] for key in self.matched}
         for draws in paired.draw_patient_weights(self.population.patients, self.options.replicates, seed):
@@ -245,8 +237,8 @@ class ReferenceScorer:
         return rows
 
     def _row(self, key: tuple, name: str, metric: str, value: float, replicates: Mapping | None = None, at=()) -> tuple:
-        """Return a row of :data:`SCORES`. ``key``: (run, seed number), or (run, None) for the mean; ``name``: finding
-        or MEAN; ``replicates``: APs for the interval; ``at``: indices of the IoUs that the metric averages."""
+        """Return a row of :data:`SCORES`. ``key``: (run, seed number), or (run, None) for the mean of seeds; ``name``:
+        finding or MEAN; ``replicates``: bootstrap APs, if there is an interval; ``at``: indices in IOUS to average."""
         low = high = None
         if replicates:
             ends = percentile_ends(replicates[name][:, at].mean(axis=1)[:, None], INTERVAL)
@@ -259,8 +251,8 @@ class ReferenceScorer:
         )  # fmt: skip
 
     def difference_rows(self) -> list[dict]:
-        """Compare every other run with the run ``against``. Return rows of :data:`DIFFERENCES`, by run and finding.
-        Return no row if ``against`` has no predictions for this reference, or if ``replicates`` is 0."""
+        """Compare each run with the run ``options.against``. Return rows of :data:`DIFFERENCES`, by finding and run.
+        Return no row if this run has no predictions for the reference, or if ``options.replicates`` is 0."""
         base, draws = self.keys_by_run.get(self.options.against), self.options.replicates
         if not base or not draws:
             return []
@@ -291,8 +283,8 @@ class ReferenceScorer:
         return rows
 
     def _paper_p_values(self, keys: list, base: list, at: Sequence[int]) -> dict[str, dict[str, float]]:
-        """Return {finding or MEAN: {column: p}} of the paper's Wilcoxon test. It compares the first seeds of two runs,
-        ``keys`` and ``base``, over bootstrap replicates of the images, both random and stratified by finding."""
+        """Return {finding or MEAN: {column: p-value}} of the paper's Wilcoxon test. It compares the first detectors of
+        two runs, ``keys`` and ``base``, over bootstrap draws of images, at random and stratified by finding."""
         p_values: dict[str, dict[str, float]] = {name: {} for name in (*self.population.true, MEAN)}
         holders = {name: np.unique(true.image) for name, true in self.population.true.items()}
         strata = np.full(len(self.population.images), "", dtype=object)  # each image's rarest finding

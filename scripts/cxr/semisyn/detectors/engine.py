@@ -1,4 +1,4 @@
-"""Interface of the engines that train detectors, with their settings and inputs. Each module has ``load(setup)``."""
+"""Interface of the engines that train detectors. An engine's module has ``load(setup)``, which returns the engine."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ class Validation(NamedTuple):
         return digest.hexdigest()
 
     def score(self, find: Callable[[np.ndarray], ScoredBoxes]) -> float:
-        """Return the mean AP over IoUs and classes, or NaN if there is no box. ``find``: detects boxes on a frame."""
+        """Return the mean AP over IoUs and classes, or NaN without boxes. ``find`` detects boxes on a frame."""
         detections = [find(sample.read_frame()) for sample in self.samples]
         classes = sorted({box[0] for sample in self.samples for box in sample.boxes})
         values = []
@@ -55,9 +55,9 @@ BOX_SELECTION = {"floor": 0.001, "iou": 0.5, "most": 100}
 
 @dataclass(frozen=True)
 class DetectorsOptions:
-    """Settings of one run. budget: ``updates`` or ``epochs``, the field that limits the training; kind, target: kind
-    and convention of the synthetic boxes; extra_size: number of images per control, or name of a dataset size;
-    references, validation: settings of the references to train on and to validate on."""
+    """Settings of one run. budget: which of ``updates`` (steps) and ``epochs`` limits the training; kind, target: which
+    boxes synthetic images get (see ``boxes`` and ``target`` of semisyn.dataset); extra: controls; extra_size: number of
+    images of a control, or fifth, half or all; references, validation: references to train and to validate on."""
 
     engine: str
     engine_settings: dict
@@ -80,9 +80,9 @@ class DetectorsOptions:
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """Inputs of one training. pools: {pool: its images}; shares: {pool: (weight in a batch at the first step, at the
-    last step)}; updates: number of steps; epochs: maximum number of epochs into which an engine may divide them;
-    points: steps at which the detector is scored on ``validation``."""
+    """Inputs of one training. pools: {pool (images of one origin): images}; shares: {pool: (weight in a batch at the
+    first step, at the last step)}; updates: number of steps; epochs: maximum number of epochs into which an engine may
+    divide the steps; points: steps at which the detector is scored on ``validation``."""
 
     pools: Mapping[str, Sequence[LazySample]]
     shares: Mapping[str, tuple[float, float]]
@@ -109,5 +109,5 @@ class DetectorEngine(Protocol):
         ...
 
     def load(self, folder: Path) -> Callable[[np.ndarray], ScoredBoxes]:
-        """Return a function that detects boxes in px on a frame uint8 (H, H), within :data:`BOX_SELECTION`."""
+        """Return a function that detects boxes (px) on a frame uint8 (H, H), limited by :data:`BOX_SELECTION`."""
         ...

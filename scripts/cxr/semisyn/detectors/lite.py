@@ -24,7 +24,7 @@ from cxr.semisyn.detectors.pools import Sample, batch_drawer, read_sample
 
 LICENCE = "that of the images it was trained on; lesions of part of them are painted, not real"
 KIND, WEIGHTS = "semisyn_lite", "detector.safetensors"
-"""Kind in the header of a weights file, and its file name."""
+"""Kind of weights in the header of the weights file, and name of this file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class LiteOptions:
 
 
 def grid_of(classes: Sequence[str], size: int) -> Grid:
-    """Return the grid of a detector that predicts a separate box for each class."""
+    """Return the output grid of a net with an input of ``size`` px, which predicts a separate box for each class."""
     return Grid(tuple(classes), tuple(range(len(classes))), size)
 
 
@@ -77,10 +77,10 @@ def train_lite(
 ) -> Detector:
     """Train a detector on batches mixed from the pools. Trainings with the same seed start from the same weights. An
     interrupted training resumes from ``unfinished`` if no input has changed. ``losses``: list to which each step's
-    losses are appended. Raise ValueError if no pool with a share has an image."""
+    losses are appended. Raise ValueError if each pool is empty or has the weight 0 in ``shares``."""
     shares = {name: tuple(map(float, share)) for name, share in shares.items() if pools.get(name) and any(share)}
     if not shares:
-        raise ValueError("no pool with a share has an image")
+        raise ValueError("every pool is empty or has the weight 0 in shares")
     grid = grid_of(classes, options.size)
     torch.manual_seed(stable_hash("weights", seed) % 2**32)
     net = Detector(grid, tuple(options.widths)).to(memory_format=torch.channels_last)
@@ -96,7 +96,7 @@ def train_lite(
 
 @torch.no_grad()
 def predict_boxes(net: Detector, image: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (boxes (N, 4) in px of a square with ``side`` px, confidences, class indices), best first."""
+    """Return (boxes (N, 4), confidences, class indices), best first. Boxes are scaled to an image of ``side`` px."""
     logit, distance = net(torch.from_numpy(image.astype(np.float32) / 255)[None, None])
     confidence = torch.sigmoid(logit[0].double()).numpy()
     return select_boxes(decode_boxes(distance[0].numpy(), net.grid.groups, side), confidence, **BOX_SELECTION)
@@ -136,7 +136,7 @@ class LiteEngine:
 
 
 def read_detector(path: Path) -> Detector:
-    """Read a detector from its weights file. Raise UserError for any other kind of file."""
+    """Read a detector from its weights file. Raise UserError for another kind of file."""
     weights, facts = tensors.read_weights(path, KIND)
     net = Detector(grid_of(facts["classes"], facts["size"]), tuple(facts["widths"]))
     tensors.fill_net(net, weights, path)

@@ -1,6 +1,6 @@
 """Pools (sets of training images of one origin), and batches mixed from them. The image at a position of a batch
-depends only on the seed, the step and the position. ``synthetic``, ``unedited`` and ``shuffled`` list the same jobs, so
-a position with an edited image in one run has its unedited source in the control run."""
+depends only on the seed, the step and the position. ``synthetic``, ``unedited`` and ``shuffled`` have the same jobs in
+the same order, so where a run uses an edited image, a control run uses the unedited source of this image."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,15 +16,15 @@ from cxr.detection.grid import Grid
 from cxr.detection.training import Batch
 
 POOLS = ("real", "synthetic", "shuffled", "unedited")
-"""Names of the pools, in the order in which they divide a batch."""
+"""Names of the pools, in the order in which :func:`draw_image` adds up their fractions of a batch."""
 Shares = Mapping[str, tuple[float, float]]
 """{pool: (its weight in a batch at the first step, at the last step)}."""
 
 
 @dataclass(frozen=True)
 class LazySample:
-    """A training image whose pixels are not read yet. boxes: (class index, x1, y1, x2, y2) of each, in frame pixels;
-    labelled_classes: indices of the classes that were labelled on the image, the only ones that enter the loss."""
+    """A training image whose pixels are not read yet. boxes: [(class index, x1, y1, x2, y2)] in frame pixels;
+    labelled_classes: indices of the classes that were labelled on the image. Only these classes enter the loss."""
 
     boxes: tuple[tuple, ...]
     labelled_classes: tuple[int, ...]
@@ -48,7 +48,7 @@ Image = TypeVar("Image", LazySample, Sample)
 
 
 def read_sample(lazy_sample: LazySample, grid: Grid) -> Sample:
-    """Read the image of a sample, resize it to the input of a ``grid``, and convert its boxes to grid cells."""
+    """Read a sample's image, resize it to the input size of ``grid``, and convert the boxes to units of grid cells."""
     frame = lazy_sample.read_frame()
     small = cv2.resize(frame, (grid.size, grid.size), interpolation=cv2.INTER_AREA)
     corners = np.array([box[1:] for box in lazy_sample.boxes], np.float64).reshape(-1, 4)
@@ -58,7 +58,7 @@ def read_sample(lazy_sample: LazySample, grid: Grid) -> Sample:
 
 
 def shuffle_boxes(samples: Sequence[Image], seed: int) -> list[Image]:
-    """Return each image with the boxes of another one that has the same findings, in a cycle drawn by ``seed``."""
+    """Return the images, each with the boxes of another image that has the same findings, drawn by ``seed``."""
     groups: dict[tuple, list[int]] = {}
     for place in sorted(range(len(samples)), key=lambda place: stable_hash("shuffled", seed, samples[place].image_id)):
         groups.setdefault(tuple(sorted({box[0] for box in samples[place].boxes})), []).append(place)
@@ -77,7 +77,7 @@ def take_patients(samples: Sequence[Image], share: float, seed: int) -> list[Ima
 
 
 def shares_at(shares: Shares, progress: float) -> dict[str, float]:
-    """Return {pool: fraction of a batch} at ``progress`` (0 to 1), interpolated from the (first, last) ``shares``."""
+    """Return {pool: fraction of a batch} at ``progress`` (0: first step; 1: last), interpolated from ``shares``."""
     batch_shares = {name: first + (last - first) * progress for name, (first, last) in shares.items()}
     total = sum(batch_shares.values())
     return {name: value / total for name, value in batch_shares.items()}
@@ -86,7 +86,7 @@ def shares_at(shares: Shares, progress: float) -> dict[str, float]:
 def draw_image(
     pools: Mapping[str, Sequence], batch_shares: Mapping[str, float], seed: int, update: int, place: int
 ) -> tuple[str, int, np.random.Generator]:
-    """Return (pool, index of an image in it, random generator for its augmentation) for a position of a batch."""
+    """Return (pool, index of an image in the pool, generator for augmentation) for position ``place`` of a batch."""
     names = [name for name in POOLS if batch_shares.get(name)]
     edges = np.cumsum([batch_shares[name] for name in names])
     random = np.random.default_rng(stable_hash("batch", seed, update, place))
@@ -98,7 +98,8 @@ def draw_image(
 def batch_drawer(
     pools: Mapping[str, Sequence[Sample]], shares: Shares, grid: Grid, *, size: int, updates: int, seed: int
 ) -> Callable[[np.random.Generator, int], Batch]:
-    """Return a function that draws the batch of ``size`` images of a step. It ignores its random generator."""
+    """Return a function that draws the ``size`` images of a step. Its arguments are a generator (unused) and the
+    step."""
 
     def draw(_: np.random.Generator, update: int) -> Batch:
         batch_shares = shares_at(shares, update / max(updates - 1, 1))

@@ -1,4 +1,4 @@
-"""List a reference's images outside the cohort, as a table that the stage frames reads, and check patients' roles."""
+"""Check that no patient is in training and test data, and list the images of a reference that are no cohort images."""
 
 import json
 from collections.abc import Sequence
@@ -19,22 +19,17 @@ from cxr.semisyn.shared import TRAIN_SUBSET
 RESOURCE_FILES = ("columns/semisyn_detectors.toml",)
 ROLES = read_columns("semisyn_detectors", "roles")
 PICTURES = read_columns("semisyn_detectors", "pictures")
-"""Columns of the table of images. The stage frames reads them from a shard of the cohort."""
+"""Columns of the table of images, which are the columns that the stage frames reads in a shard of the cohort."""
 SYNTHETIC = "synthetic"
-"""Name of the set of the synthetic images' sources. The settings forbid this name for references."""
+"""Name, in the table of roles, of the synthetic images' sources. The settings forbid this name for references."""
 
 
 def run_roles(
-    *,
-    annotations: list[str],
-    patients: list[str],
-    output: str,
-    references: Sequence[dict],
-    findings: Sequence[str],
+    *, annotations: list[str], patients: list[str], output: str, references: Sequence[dict], findings: Sequence[str],
     images: str | Sequence = (),
-) -> None:
+) -> None:  # fmt: skip
     """Write the table :data:`ROLES`, with a row for each of the ``references`` and one for the sources of the dataset's
-    training ``images``. Raise UserError if a patient is in sets of two roles."""
+    training ``images``. Raise UserError if a patient has images with different roles (train, val, test)."""
     roles, images_by_set, counts = {}, {}, {}
     for reference in (Reference(**settings) for settings in references):
         boxes, image_ids, excluded = read_reference(reference, findings)
@@ -57,7 +52,7 @@ NAMES = ("image_id", "image_path", "subject_id", "view", "position")
 
 def run_listing(*, annotations: str, pictures: str, output: str, reference: dict) -> None:
     """Write the table :data:`PICTURES` of a reference's image files. ``pictures``: folder with the files, or CSV with
-    the columns :data:`NAMES` and paths relative to the CSV. Raise UserError if it has none of the images."""
+    the columns :data:`NAMES` and paths relative to the CSV. Raise UserError if no image has a file."""
     source = Reference(**reference, role="", classes={})
     regions = read_annotations(source.key, source.path, source.format)
     image_ids = {image_name(source.image_id, image) for image in regions.image_names}
@@ -67,23 +62,23 @@ def run_listing(*, annotations: str, pictures: str, output: str, reference: dict
         if file.suffix.lower() in ENDINGS and file.is_file():
             first, *_ = file_by_image.setdefault(image_name(source.image_id, file.name), (file, "", None, None))
             if first != file:
-                raise UserError(f"{key}: {first} and {file} have the same name: name a CSV of image_id, image_path")
+                raise UserError(f"{key}: {first} and {file} have the same name: give a CSV of image_id and image_path")
     rows = []
     for image in sorted(image_ids & file_by_image.keys()):
         file, patient, *posed = file_by_image[image]
         rows.append((image, image, patient or image, str(Path(file).absolute()), 0, *posed))
     if not rows:
         raise UserError(
-            f"{key} is {pictures!r}, which has none of the {len(image_ids)} images of {source.path}: correct it, or "
-            f"semisyn.references.{source.name}.image_id, which is {source.image_id!r}"
+            f"{key} is {pictures!r}, which has none of the {len(image_ids)} images of {source.path}: correct "
+            f"this path, or semisyn.references.{source.name}.image_id, which is {source.image_id!r}"
         )
     if len(rows) < len(image_ids):
-        log.warning("%s has only %d of the %d images of its reference", key, len(rows), len(image_ids))
+        log.warning("%s has only %d of the %d images of the reference", key, len(rows), len(image_ids))
     write_rows(output, rows, PICTURES)
 
 
 def _files_in_sheet(path: Path, key: str) -> dict[str, tuple]:
-    """Return {image_id: (file, patient, view, position)} of a CSV. A missing patient is "", any other cell None."""
+    """Return {image_id: (file, patient, view, position)} of a CSV. A missing patient is "", a missing view None."""
     ids = ("image_id", "subject_id")
     sheet = read_sheet(path, key, NAMES, ids=ids, words=ids)
     sheet.require(NAMES[:2])

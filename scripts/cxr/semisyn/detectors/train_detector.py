@@ -37,11 +37,11 @@ POOLS = read_columns("semisyn_detectors", "pools")
 POINTS = 10
 """Number of rows of the table of epochs, and of the steps at which the engine lite is scored on validation images."""
 SHARE_POINTS = 1000
-"""Number of evenly spaced steps from whose shares the table of pools estimates how often images are used."""
+"""Number of evenly spaced steps at which the pools' fractions of a batch are computed to estimate uses of images."""
 
 
 class FrameShards(ExitStack):
-    """Open files of frames: of edited images, of the cohort, and {reference: of its images outside the cohort}."""
+    """Open HDF5 files. edited: edited images; frames: cohort images; by_reference: {reference: its other images}."""
 
     def __init__(self, edited: Sequence[str], frames: Sequence[str], by_reference: Mapping[str, str]):
         super().__init__()
@@ -53,7 +53,7 @@ def _read_real(
     references: Sequence[dict], findings: Sequence[str], pictures: FrameShards, patients: str | Sequence[str]
 ) -> tuple[list[LazySample], Counter]:
     """Return the references' images that have a frame, with their boxes, and {reference: number of images without a
-    frame}. A finding counts as labelled in a reference that has a box of it, otherwise as unlabelled. Raise UserError
+    frame}. A finding counts as labelled on all images of a reference if the reference has a box of it. Raise UserError
     if no image of a reference has a frame."""
     samples, lacking = [], Counter()
     for reference in (Reference(**settings) for settings in references):
@@ -76,14 +76,14 @@ def _read_real(
 def _select_synthetic(
     images: pl.DataFrame, boxes: pl.DataFrame, options: DetectorsOptions, shards: Shards, size: int | str
 ) -> list[LazySample]:
-    """Return the training images of a dataset ``size`` (the lowest ranks) in order of job_id. All findings count as
-    labelled. Raise UserError if the dataset is smaller than ``size``."""
+    """Return the training images of a dataset ``size`` (the first of each finding), sorted by job_id. All findings
+    count as labelled. Raise UserError if the dataset is smaller than ``size``."""
     quota, count = images["requested"].max() or 0, len(options.findings)
     num_each = images_per_finding(size, quota, count)
     if size not in PARTS and num_each > quota:
         raise UserError(
-            f"semisyn.detectors.runs: a run asks for {size} synthetic images, but the dataset has {quota * count}: "
-            f"lower it, name one of {', '.join(PARTS)}, or raise semisyn.dataset.per_finding"
+            f"semisyn.detectors.runs: a run has synthetic: {size}, but the dataset has {quota * count} images: lower "
+            f"synthetic, set it to one of {', '.join(PARTS)}, or raise semisyn.dataset.per_finding"
         )
     rows: dict[str, list[tuple]] = {}
     selected_boxes = boxes.filter((pl.col("kind") == options.kind) & (pl.col("target") == options.target))
@@ -98,13 +98,9 @@ def _select_synthetic(
 
 
 def read_pools(
-    options: DetectorsOptions,
-    pictures: FrameShards,
-    images: pl.DataFrame | None,
-    boxes: pl.DataFrame | None,
-    patients: str | Sequence[str],
-    seed: int,
-) -> tuple[dict[str, list[LazySample]], Counter]:
+    options: DetectorsOptions, pictures: FrameShards, images: pl.DataFrame | None, boxes: pl.DataFrame | None,
+    patients: str | Sequence[str], seed: int,
+) -> tuple[dict[str, list[LazySample]], Counter]:  # fmt: skip
     """Return {pool: images} of a run, and {reference: number of its images without a frame}. ``images``, ``boxes``: the
     dataset's tables. Raise UserError if a pool of the run is empty."""
     real, lacking = _read_real(options.references, options.findings, pictures, patients)
@@ -122,7 +118,7 @@ def read_pools(
         pools["shuffled"] = shuffle_boxes(edited, seed)
     if empty := [name for name, pool in pools.items() if not pool]:
         raise UserError(
-            f"semisyn.detectors.runs: the pool {empty[0]} has no image of the split train: raise "
+            f"semisyn.detectors.runs: the pool {empty[0]} of a run has no training image: raise "
             f"semisyn.dataset.per_finding, or remove the pool from the run"
         )
     return pools, lacking
@@ -136,7 +132,7 @@ def run(
 ) -> None:  # fmt: skip
     """Train the detector of a run with seed ``number``. Write the folder ``model`` and three tables. ``extra_files``:
     frames of references (``frames_<reference>``), and files of the engine. Runs with the same seed number draw the same
-    random numbers. An interrupted training resumes with the same result. Raise UserError for a run without images."""
+    random numbers. An interrupted training resumes with the same result. Raise UserError for an empty pool."""
     torch.set_num_threads(1)
     seed = stable_hash("detectors", options.seed, int(number)) % 2**32
     setup = Setup.of_job(extra_files, compute, engine_settings=options.engine_settings)
@@ -205,7 +201,7 @@ def run_predictions(
     *, model: str, annotations: str, frames: Sequence[str], output: str, engine: str, engine_settings: dict,
     findings: Sequence[str], reference: dict, compute: dict, roles: str = "", **engine_files: str,
 ) -> None:  # fmt: skip
-    """Write a detector's boxes on all images of a reference that have a frame. Raise UserError if none has one."""
+    """Write a detector's boxes on all images of a reference that have a frame. Raise UserError if no image has one."""
     torch.set_num_threads(1)
     source = Reference(**reference)
     images = read_reference(source, findings).image_ids

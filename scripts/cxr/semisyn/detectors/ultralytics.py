@@ -1,6 +1,6 @@
-"""Engine ultralytics of semisyn_detectors: YOLO and RT-DETR, trained by the package ultralytics. It is under the AGPL,
-so only this module and the one of ``boxes`` import it, in a separate environment. Mosaics are off, because they would
-mix the pools. A finding without boxes counts as absent. A training resumes at the last finished epoch."""
+"""Engine ultralytics of semisyn_detectors: YOLO and RT-DETR, trained by the package ultralytics. The package is under
+the AGPL, so only this module and cxr.imaging.boxes.ultralytics import it, in a separate environment. Mosaics are off,
+because they would mix images of different pools. A finding without boxes on an image counts as absent there."""
 
 import hashlib
 import json
@@ -73,8 +73,8 @@ class UltralyticsEngine:
         return losses, {}
 
     def _trainer(self, draws: "ImageSampler", losses: list[tuple[float, float]], folder: Path) -> type:
-        """Return a trainer class of the package that draws images by ``draws`` and records ``losses``. It saves its
-        state to ``folder`` after each epoch, and resumes from there."""
+        """Return a trainer class of the package that draws images by ``draws`` and appends to ``losses``. It saves its
+        state to ``folder`` after each epoch, and an interrupted training resumes from there."""
         boxes.import_package()
         from ultralytics.data.build import InfiniteDataLoader
         from ultralytics.models.rtdetr.train import RTDETRTrainer
@@ -93,7 +93,7 @@ class UltralyticsEngine:
                     return super().get_dataloader(dataset_path, batch_size, rank, mode)
                 dataset = self.build_dataset(dataset_path, mode, batch_size)
                 if len(dataset) != len(draws.images):
-                    raise UserError(f"{dataset_path}: ultralytics dropped some images: check whether its disk is full")
+                    raise UserError(f"{dataset_path}: ultralytics dropped some images: check whether the disk is full")
                 return InfiniteDataLoader(dataset, batch_size, sampler=draws, collate_fn=dataset.collate_fn)
 
             def get_model(self, *arguments, **keywords):
@@ -101,7 +101,7 @@ class UltralyticsEngine:
                 shapes = {name: value.shape for name, value in net.state_dict().items()}
                 fitting = {name: value for name, value in start.items() if shapes.get(name) == value.shape}
                 if start and len(fitting) < len(shapes) / 2:
-                    raise UserError(f"{key}.checkpoint is of another model than {key}.plan: set its plan")
+                    raise UserError(f"{key}.checkpoint is of another model than {key}.plan: change one of them")
                 net.load_state_dict(fitting, strict=False)
                 return net
 
@@ -206,7 +206,7 @@ def num_epochs_of(updates: int, epochs: int) -> int:
 
 
 class ImageSampler(torch.utils.data.Sampler):
-    """Sampler of image indices, epoch by epoch, which :func:`cxr.semisyn.detectors.pools.draw_image` draws."""
+    """Sampler that yields the image indices of one epoch, drawn by :func:`cxr.semisyn.detectors.pools.draw_image`."""
 
     def __init__(self, task: TrainingTask, batch: int, steps: int):
         self.task, self.batch, self.each, self.done = task, batch, task.updates // steps, 0
@@ -227,13 +227,13 @@ class ImageSampler(torch.utils.data.Sampler):
 
 
 def write_images(task: TrainingTask, folder: Path) -> Path:
-    """Write a task's images and labels in YOLO's layout, as :class:`ImageSampler` numbers them. Return data.yaml."""
+    """Write a task's images and labels in YOLO's layout, in the order of ImageSampler. Return the path of data.yaml."""
     for kind in ("images", "labels"):
         (folder / kind / "train").mkdir(parents=True)
     for number, sample in enumerate(sample for name in task.shares for sample in task.pools[name]):
         frame = sample.read_frame()
         if not cv2.imwrite(str(folder / f"images/train/{number:07d}.png"), frame):
-            raise UserError(f"{folder}: an image could not be written: check whether its disk is full")
+            raise UserError(f"{folder}: an image could not be written: check whether the disk is full")
         lines = "".join(yolo_line(box, kind, frame.shape) for kind, *box in sample.boxes)
         (folder / f"labels/train/{number:07d}.txt").write_text(lines, encoding="utf-8")
     (folder / "val.txt").write_text(f"{(folder / 'images/train/0000000.png').absolute()}\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Editing engine for a model in Stable Diffusion's layout, such as RoentGen: blended sampling from the job's prompt."""
+"""Editing engine diffusion. It samples with a Stable Diffusion model, such as RoentGen, and blends in the source."""
 
 from pathlib import Path
 

@@ -31,10 +31,10 @@ CUT = 3
 
 
 def soft_mask(boxes: np.ndarray, shape: tuple[int, int], blur: str) -> np.ndarray:
-    """Return the edit weight of each pixel, float32 ``shape`` in 0..1: the maximum over ``boxes`` (N, 4). The
-    kind ``none`` of ``blur`` is 1 where a pixel's centre lies in the box. ``gauss`` blurs this mask with a deviation of
-    half the box's side divided by r. ``ggauss`` is exp(-(|t| / (sqrt(2) deviation)) ** exponent) along x times the same
-    along y, where t is the distance from the box's centre."""
+    """Return the weight of the edit at each pixel, float32 ``shape`` in 0..1: the maximum over ``boxes`` (N, 4).
+    ``blur``: name of (kind, r, exponent) in :data:`BLURS`. The kind ``none`` is 1 where a pixel's centre is in the box.
+    ``gauss`` blurs this mask with a standard deviation of half the box's side divided by r. ``ggauss`` is the product
+    over x and y of exp(-(|t| / (sqrt(2) deviation)) ** exponent), where t is the distance from the box's centre."""
     mask = np.zeros(shape, np.float32)
     for box in np.asarray(boxes, np.float64).reshape(-1, 4):
         np.maximum(mask, _box_mask(box, shape, *BLURS[blur]), out=mask)
@@ -77,7 +77,7 @@ class EditRefused(ValueError):
 
 
 class AcceptedEdit(NamedTuple):
-    """An edited image uint8 (512, 512), its lesion bool (512, 512), and the table rows of its boxes."""
+    """An edited image uint8 (512, 512), the mask of its lesion bool (512, 512), and the table rows of its boxes."""
 
     image: np.ndarray
     lesion: np.ndarray
@@ -89,7 +89,7 @@ def evaluate_edit(
 ) -> AcceptedEdit:
     """Return the accepted edit of a job on a ``source`` uint8 (512, 512). Raise EditRefused for an unusable image, for
     too small a visible change, or if a fraction above ``max_leak`` of the squared change lies outside the boxes. The
-    last check needs a mask that applies in all steps, and a finding other than :data:`WARPED_FINDING`."""
+    last check is left out for :data:`WARPED_FINDING`, and for masks that do not apply in all steps (``extent`` < 1)."""
     support = edited.support if edited.support is not None else job.mask > 0
     image = np.asarray(edited.image)
     if image.shape != source.shape or not np.isfinite(image).all():
@@ -102,10 +102,10 @@ def evaluate_edit(
     changed_pixels = edits.visible_pixels(difference, VISIBLE)
     area = int((changed_pixels & inside).sum())
     if area < MIN_CHANGED * inside.sum():
-        raise EditRefused("nothing_changed", f"{area} of {int(inside.sum())} pixels changed visibly")
+        raise EditRefused("nothing_changed", f"{area} of {int(inside.sum())} pixels in the boxes changed visibly")
     leak = edits.leaked_fraction(difference, inside)
     if job.finding != WARPED_FINDING and job.config["extent"] == 1 and leak > max_leak:
-        raise EditRefused("leaked", f"{leak:.2f} of the squared change lies outside of the boxes")
+        raise EditRefused("leaked", f"{leak:.2f} of the squared change lies outside the boxes")
     lesion = edited.lesion if edited.lesion is not None else changed_pixels & support
     measures = {
         "change_inside": edits.mean_change_inside(difference, inside),
@@ -124,7 +124,7 @@ def evaluate_edit(
 
 
 def _lesion_of_side(lesion: np.ndarray, organs: dict[str, np.ndarray], side: str) -> np.ndarray:
-    """Return the part of a lesion on its ``side`` of the midline between the lungs, without the opposite lung."""
+    """Return a lesion mask cut to the ``side`` of its box: no opposite lung, nothing beyond the lungs' midline."""
     if not side:
         return lesion
     columns = np.arange(lesion.shape[1])[None] + 0.5
@@ -141,7 +141,7 @@ UNITS = {"image": "grey levels"}
 @dataclass(frozen=True, kw_only=True)
 class EditingOptions:
     """Settings of an engine and its edits. choice: {finding: configuration}, or ``selection``; parts: number of cluster
-    jobs among which the trial jobs are split."""
+    jobs that share the trial jobs, on which configurations are compared."""
 
     engine: str
     engine_settings: dict
@@ -158,11 +158,11 @@ def run_shard(
     boxes: str | list[str], excluded: str | list[str], shard: str, options: EditingOptions, attrs: dict, threads: int,
     compute: dict | None = None, config: str = "", together: Sequence[str] = (), choice: str = "", **files: str,
 ) -> None:  # fmt: skip
-    """Edit placed jobs with the configuration ``config``, or with several configurations (``together``), which share
-    work. ``chosen`` edits all jobs of a ``shard`` whose finding chose a configuration of this engine. Any other
-    configuration edits one part of the trial jobs; ``shard`` is then the number of the part. ``output``: HDF5 by job_id
-    with ``image`` uint8 and ``lesion`` bool (512, 512), and the frame's ``to_original`` and ``original_shape``. With
-    ``together``, ``output``, ``boxes`` and ``excluded`` are lists. Raise UserError for an unknown engine."""
+    """Edit placed jobs with the configuration ``config``, or with several (``together``) that share work. The
+    name ``chosen`` stands for the configuration chosen for each finding. It edits all jobs of a ``shard`` for which
+    this engine was chosen. Any other configuration edits the trial jobs of one part, whose number is ``shard``.
+    ``output``: HDF5 by job_id with ``image`` uint8 and ``lesion`` bool (512, 512), and the frame's fields
+    ``to_original`` and ``original_shape``. With ``together``, ``output``, ``boxes`` and ``excluded`` are lists."""
     configs = list(together) or [config]
     paths = ([path] if isinstance(path, str) else path for path in (output, boxes, excluded))
     targets = dict(zip(configs, zip(*paths, strict=True), strict=True))
@@ -245,8 +245,8 @@ def run_shard(
 def jobs_of(
     plan: pl.DataFrame, placed: pl.DataFrame, shard: str, config: str, options: EditingOptions, choice: str = ""
 ) -> dict[str, tuple[str, Job]]:
-    """Return {job_id: (image_id, job without a mask)}: the jobs of a shard for the configuration ``chosen``, or of one
-    part of the trial jobs for any other."""
+    """Return {job_id: (image_id, job without a mask)} of placed jobs for this engine. For the configuration ``chosen``
+    they are the jobs of a shard, for any other configuration the trial jobs of the part with the number ``shard``."""
     names = {finding: config_of(finding, config, options, choice) for finding in options.findings}
     engine_findings = [finding for finding, name in names.items() if options.configs[name]["engine"] == options.engine]
     if config == CHOSEN_CONFIG:

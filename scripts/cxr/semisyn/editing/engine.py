@@ -1,4 +1,4 @@
-"""Interface of the editing engines. A module has ``load(options, setup, prompts)``, with the prompts of all jobs."""
+"""Interface of the editing engines. Each module has ``load(options, setup, prompts)``, with the prompts of all jobs."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -10,7 +10,7 @@ import numpy as np
 class Job:
     """A job: one finding to put into one image. boxes: float64 (N, 4) in frame pixels; sides: lung of each box, "" for
     the heart; ratio: cardiothoracic ratio to reach, or None if the finding is not in the heart; mask: float32
-    (512, 512), weight of the edit at each pixel, None until just before the edit; config: the configuration."""
+    (512, 512), weight of the edit at each pixel, None until just before the edit; config: fields of EditingConfig."""
 
     job_id: str
     finding: str
@@ -25,8 +25,8 @@ class Job:
 
 @dataclass(frozen=True)
 class EditedImage:
-    """An edited image, uint8 or float (512, 512). lesion: its exact mask, bool (512, 512), or None if unknown; support:
-    pixels that the engine may have changed, bool (512, 512), or None for those where the job's mask is above 0;
+    """An edited image, uint8 or float (512, 512). lesion: exact mask, bool (512, 512), or None if unknown; support:
+    pixels that the engine may have changed, bool (512, 512), or None for the pixels where the job's mask is above 0;
     parameters: random values that the engine drew."""
 
     image: np.ndarray

@@ -1,4 +1,4 @@
-"""Editing engine lite, which paints findings on the CPU. Its random draws depend only on the job's seed and prompt."""
+"""Editing engine lite, which paints findings on the CPU. The random draws depend only on the job's seed and prompt."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Base class of the editing engines with a diffusion model. On a CPU a job's image is bit-identical in any batch."""
+"""Base class of the editing engines with a diffusion model. On a CPU, a job's image is the same in any batch."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from cxr.semisyn.editing.engine import BoxTooSmall, EditedImage, Job
 from cxr.semisyn.editing.settings import OWN_STRENGTH
 
 PASS_KEYS = ("blending", "extent", "steps", "strength")
-"""Settings in which the jobs of one pass must agree. Masks, prompts and guidance weights may differ between jobs."""
+"""Settings in which the jobs of one pass through the model must agree. Masks, prompts and guidance may differ."""
 
 
 class EditBatch:
-    """The B jobs of one pass through the model: their masks (B, 1, h, w), the clean latents (S, C, h, w) of their S
-    sources, and noise. ``sources``: each job's row of ``clean``. Jobs with the same row have the same image, seed and
-    negative prompt."""
+    """The B jobs of one pass through the model. clean: latents (S, C, h, w) of their S source images; mask: weights of
+    the edit (B, 1, h, w); sources: index in ``clean`` of each job's source. Jobs with the same index have the
+    same image, seed and negative prompt."""
 
     def __init__(
         self, clean: torch.Tensor, jobs: list[Job], device: torch.device, sources: Sequence[int] | None = None
@@ -48,7 +48,7 @@ class ModelEditor(ABC):
     """An editor with a latent diffusion model."""
 
     inverts = False
-    """Whether the source is first inverted to noise, once for all configurations of a job with one negative prompt."""
+    """Whether the source is first inverted to noise, once for all jobs with the same job_id and negative prompt."""
 
     def __init__(self, nets: Nets, engine_settings: dict, batch: int):
         self.nets, self.settings, self.batch = nets, engine_settings, batch
@@ -86,7 +86,7 @@ class ModelEditor(ABC):
         return select_steps(self.nets.abars, int(self.settings["steps"] * config["steps"]), 1 - self.strength(config))
 
     def guidance_weights(self, rows: EditBatch) -> tuple[float, ...]:
-        """Return the guidance weight of each row."""
+        """Return the guidance weight of each job."""
         return tuple(job.config["guidance"] or self.settings["guidance"] for job in rows.jobs)
 
     def strength(self, config: dict) -> float:

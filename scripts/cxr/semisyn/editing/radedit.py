@@ -1,4 +1,4 @@
-"""Editing engine radedit: edit-friendly inversion of the source, then sampling from the prompt inside the mask."""
+"""Editing engine radedit. It inverts the source to noise, then samples from the prompt inside the mask."""
 
 import torch
 

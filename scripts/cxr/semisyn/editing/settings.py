@@ -1,4 +1,4 @@
-"""Settings of the stage semisyn_editing: configurations, a grid of them (Appendix E), the choice among them, limits."""
+"""Settings of the stage semisyn_editing: configurations, the grid of Appendix E, the chosen ones, and limits."""
 
 from decimal import Decimal
 from itertools import product
@@ -17,9 +17,9 @@ PIPELINES = {
 }
 """The paper's four pairs of a model and a way to keep the source image outside the mask (section 3.5)."""
 BASE = "roentgen_after"
-"""Pipeline whose settings a sequential search varies one at a time. Without it, the first pipeline is used."""
+"""Pipeline whose settings a sequential search varies one at a time. If it is not in the grid, the first one is used."""
 OWN_STRENGTH = {"diffusion": 1.0, "radedit": 0.7, "lite": 1.0}
-"""{engine: its default strength}, for configurations with strength 0: the fraction of the noise levels in use."""
+"""{engine: strength (fraction of the noise levels in use) of a configuration whose setting strength is 0}."""
 AXES: dict[str, list] = {
     "prompt": ["phrase", "label"],
     "blur": list(BLURS),
@@ -40,13 +40,18 @@ class EditingConfig(Section):
 
     engine: Literal["lite", "radedit", "diffusion"] = key("lite", "Engine that edits the images.")
     blending: Literal["before", "after", "guidance"] = key(
-        "after", "Engine diffusion: blend the source in before or after each step, or mask the guidance.", source=PAPER
+        "after",
+        "How the engine diffusion keeps the source outside the mask. before, after: blend it in before or after each "
+        "step; guidance: guide by the prompt only inside the mask.",
+        source=PAPER,
     )
-    prompt: Literal["phrase", "label"] = key("phrase", "Prompt: the job's phrase, or the finding's name.", source=PAPER)
-    negative: str = key("", "Negative prompt; empty: none.", source=PAPER)
+    prompt: Literal["phrase", "label"] = key(
+        "phrase", "Prompt. phrase: the job's, such as 'Left effusion.'; label: the finding's name.", source=PAPER
+    )
+    negative: str = key("", "Negative prompt: what the model must not draw; empty: nothing.", source=PAPER)
     blur: Literal[tuple(BLURS)] = key(
         "none",
-        "Softening of the mask's edges. gauss_rX: Gaussian blur whose deviation is half the box's side / X; "
+        "Softening of the mask's edges. gauss_rX: Gaussian blur whose SD is half the box's side / X; "
         "ggauss_bN: a generalised Gaussian with the exponent N; none: a sharp box.",
         source=PAPER,
     )
@@ -57,7 +62,7 @@ class EditingConfig(Section):
         0.0, "Fraction of noise levels in use. Higher: larger changes; 0: engine's default.", source=AUTHORS, ge=0, le=1
     )
     composite: Literal["support", "none"] = key(
-        "support", "Pixels outside the mask. support: taken from the source image; none: as the model returns them."
+        "support", "Pixels outside the mask. support: as in the source image; none: as the model returns them."
     )
 
     def effective(self) -> tuple:
@@ -122,9 +127,9 @@ class EditingSettings(Section):
     )
     grid: EditingGrid = key(EditingGrid, "Further configurations: the points of a grid search.", source=PAPER)
     choice: dict[str, str] | Literal["selection"] = key(
-        dict, "{finding: configuration}, lite for other findings; selection: as the stage semisyn_selection chooses."
+        dict, "{finding: configuration}, lite if not listed; selection: as the stage semisyn_selection chooses."
     )
-    max_leak: Share = key(0.5, "Maximum fraction of the squared change outside the boxes; other edits are excluded.")
+    max_leak: Share = key(0.5, "Fraction of the squared change outside the boxes above which an edit is excluded.")
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the U-Nets.", source=AUTHORS)
     autoencoder: Autoencoder = autoencoder()
     diffusion: DiffusionSettings = key(DiffusionSettings, "Settings of the engine diffusion.", source=AUTHORS)
@@ -132,7 +137,7 @@ class EditingSettings(Section):
     @constraint
     def _names_exist(self) -> None:
         if CHOSEN_CONFIG in self.configs:
-            raise ValueError(f"configs names {CHOSEN_CONFIG!r}, which is reserved: rename it")
+            raise ValueError(f"configs names {CHOSEN_CONFIG!r}, which is reserved: rename this one")
         refuse_equal_names("the configurations", self.configs)
         if self.choice != SELECTION:
             for finding, name in self.choice.items():

@@ -1,4 +1,5 @@
-"""Draw boxes in lungs, and larger hearts, from priors in percent of the lung's box, with x from its lateral edge."""
+"""Draw boxes in lungs, and larger hearts, from priors. Boxes are in percent of the lung's box, x from its lateral
+edge."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,9 +15,9 @@ ROUNDING = 4 * np.spacing(200.0)
 
 @dataclass(frozen=True)
 class Places:
-    """Places for N boxes. lungs, hearts: boxes of the organs (N, 4: x1, y1, x2, y2) in frame pixels; pictures: part of
-    the frame that the image covers, likewise; left: bool (N,), whether the lung is a left one; zones: (N, 4: x1, y1,
-    x2, y2) in percent of the lung's box, in which the centre of the box must lie."""
+    """Places for N boxes. lungs, hearts, pictures: (N, 4: x1, y1, x2, y2) in frame pixels, the boxes of the organs and
+    of the image in the frame; left: bool (N,), whether the lung is a left one; zones: (N, 4: x1, y1, x2, y2) in percent
+    of the lung's box, in which the centre of the box must lie."""
 
     lungs: np.ndarray
     pictures: np.ndarray
@@ -53,9 +54,9 @@ def overshoot_limits(prior: Prior, places: Places, bounds: str) -> np.ndarray:
 
 
 def size_bounds(prior: Prior, centres: np.ndarray, outside: np.ndarray, bounds: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smallest and the largest (width, height) of boxes with these centres, (N, 2) each in percent.
+    """Return the smallest and the largest (width, height) of boxes with ``centres``, both (N, 2) in percent.
     ``outside``: see :func:`overshoot_limits`. If a box must cover the lung's lower edge, the smallest height
-    reaches this edge. With ``strict``, such a box may extend below the edge, and is cut there afterwards."""
+    reaches this edge. With ``strict``, this box may extend below the edge, and is cut there afterwards."""
     low = np.tile(np.array(prior.minimum), (len(centres), 1))
     high = 2 * np.minimum(centres - outside[:, :2], 100 - (centres + outside[:, 2:])) - ROUNDING
     if prior.covers_bottom:
@@ -79,9 +80,9 @@ def to_frame(percent: np.ndarray, places: Places) -> np.ndarray:
 def draw_boxes(
     prior: Prior, places: Places, uniforms: np.ndarray, *, bounds: str, min_mass: float, heart_exclusion: bool
 ) -> DrawnBoxes:
-    """Draw a box for each place from ``uniforms`` (N, tries, 4) in [0, 1). A try fails if a prior has less mass than
-    ``min_mass`` in the allowed range, or if the smallest size has no room. With ``heart_exclusion`` it also fails if a
-    box of a left lung lies inside the heart's box."""
+    """Draw a box for each place from ``uniforms`` (N, tries, 4) in [0, 1). A try fails if the prior's probability of
+    the allowed range is below ``min_mass``, or if the smallest size has no room. With ``heart_exclusion``, a box of a
+    left lung that lies inside the heart's box fails too."""
     count, tries = uniforms.shape[:2]
     percent, boxes = np.full((2, count, 4), np.nan)
     drawn_boxes = DrawnBoxes(percent, boxes, np.zeros((count, 2)), np.zeros(count, int))
@@ -112,7 +113,7 @@ def draw_boxes(
 def _draw_element(
     prior: Prior, name: str, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return values (N, 2) of an element (center or size) within bounds (N, 2), and the prior's mass there (N,)."""
+    """Return values (N, 2) of an element (center or size) within bounds (N, 2), and the bounds' probability (N,)."""
     if name in prior.laws:
         return draw_pair_within(prior.laws[name], uniforms, low, high)
     (first, first_mass), (second, second_mass) = (
@@ -123,12 +124,11 @@ def _draw_element(
 
 
 def _has_area(boxes: np.ndarray) -> np.ndarray:
-    """Return whether each box (N, 4) is finite and has an area."""
     return np.isfinite(boxes).all(axis=1) & (boxes[:, :2] < boxes[:, 2:]).all(axis=1)
 
 
 class DrawnHearts(NamedTuple):
-    """Enlarged hearts. ratios: (N, 2), cardiothoracic ratio before and after; for the other fields see DrawnBoxes."""
+    """Enlarged hearts. ratios: (N, 2), cardiothoracic ratios before and after; mass: (N,); others: see DrawnBoxes."""
 
     ratios: np.ndarray
     boxes: np.ndarray
@@ -138,7 +138,7 @@ class DrawnHearts(NamedTuple):
 
 @dataclass(frozen=True)
 class Chests:
-    """Boxes (N, 4: x1, y1, x2, y2) in frame pixels: both lungs, the heart, and the frame's part with the image."""
+    """Boxes (N, 4: x1, y1, x2, y2) in frame pixels of both lungs, the heart and the image within the frame."""
 
     right: np.ndarray
     left: np.ndarray

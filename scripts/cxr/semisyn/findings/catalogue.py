@@ -1,5 +1,5 @@
 """Read the findings, with their priors, limits, zones, prompts and painters, from the resources and the user's file.
-The user's file has the same keys. It adds findings, replaces keys of existing ones, and its parser rules come first."""
+The user's file adds findings or replaces keys of existing findings. Its parser rules are tried first."""
 
 import re
 from bisect import bisect_right
@@ -63,7 +63,7 @@ def parse_law(entry: object) -> Law:
         raise WrongValue(f".family is {family!r}: choose one of {', '.join(shapes)}")
     values = {"loc": 0.0, "scale": 1.0} | parameters
     if missing := [name for name in shapes[family] if name not in values]:
-        raise WrongValue(f" lacks {missing[0]}, which the family {family} needs: give it")
+        raise WrongValue(f" lacks {missing[0]}, which the family {family} needs: add {missing[0]}")
     if unknown := [name for name in parameters if name not in shapes[family]]:
         raise WrongValue(f".{unknown[0]} is no parameter of the family {family}: remove it")
     numbers = {name: _check_numbers(f".{name}", values[name], *shape) for name, shape in shapes[family].items()}
@@ -80,7 +80,7 @@ def parse_law(entry: object) -> Law:
 
 RESOURCE_FILES = ("semisyn/priors.yaml", "semisyn/prompts.yaml")
 SINGLES = {"center": ("center_x", "center_y"), "size": ("width", "height")}
-"""{element of a prior in a lung: its two numbers}. An element has a two-dimensional law, or each number has a law."""
+"""{element of a prior: its two numbers}. Either the element has a two-dimensional law, or each number has a law."""
 RATIO = "ctr"
 """The only element of a prior of the heart: the cardiothoracic ratio."""
 PLACEMENTS = ("lung", "heart")
@@ -115,7 +115,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding. label: its name in exports; painter: its painter in the engine lite; prompts: {text: weight}."""
+    """One finding. label: class name in exports; painter: painter in the engine lite; prompts: {text: weight}."""
 
     name: str
     label: str
@@ -126,10 +126,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Catalogue:
-    """All findings. zones: {side: {zone: its box in percent of the lung's box as displayed}}; lungs: engine of the lung
-    masks on which the priors were fitted; negative: negative prompt; parser: rules that read prompts. Its sides and
-    zones are [(regular expression, result)], of which the first match counts. Its ``instead`` is {zone: substitute on a
-    side that lacks the zone}, and its ``lacking`` are expressions of prompts that need a substitute."""
+    """All findings. zones: {side: {zone: box in percent of the lung's box, x from the left}}; lungs: source of the lung
+    masks to which the priors were fitted; negative: negative prompt; parser: rules that read prompts. ``sides`` and
+    ``zones`` are [(regular expression, result)], of which the first match counts. ``instead`` is {zone: substitute in a
+    lung without this zone}. ``lacking`` are regular expressions of prompts that need a substitute."""
 
     findings: dict[str, Finding]
     zones: dict[str, dict[str, Zone]]
@@ -139,7 +139,8 @@ class Catalogue:
 
 
 def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> Catalogue:
-    """Read the resources, the user's file, then ``priors``. Later files win. Raise UserError for a wrong value."""
+    """Read the findings from the resources, then from the user's file, then from ``priors``. Values in later files
+    replace those in earlier files. Raise UserError for a wrong value."""
     sources = [(RESOURCES / name, name, "paper") for name in RESOURCE_FILES]
     if findings_file:
         sources.append((Path(findings_file), f"semisyn.findings_file {str(findings_file)!r}", "file"))
@@ -191,9 +192,9 @@ def _read_document(path: Path, key: str) -> dict:
     except (OSError, ValueError, yaml.YAMLError) as error:
         refuse_machine_fault(path, error)
         message = " ".join(str(error).split())
-        raise UserError(f"{key} cannot be read as YAML ({message}): correct it") from None
+        raise UserError(f"{key} cannot be read as YAML ({message}): correct this file") from None
     if not isinstance(document, dict) or not isinstance(document.get("findings", {}), dict):
-        raise UserError(f"{key} is no mapping with findings by name: write it like resources/semisyn/priors.yaml")
+        raise UserError(f"{key} has no mapping of findings by name: write it like resources/semisyn/priors.yaml")
     if unknown := [name for name in document if name not in SECTIONS]:
         raise UserError(f"{key}: {unknown[0]!r} is no key of this file: use only {', '.join(SECTIONS)}")
     return document
@@ -250,12 +251,12 @@ def _parse_prior(entry: Mapping) -> Prior:
         elements, need = {RATIO}, RATIO
     else:
         elements = set.union(*({pair} if pair in laws else set(singles) for pair, singles in SINGLES.items()))
-        need = "center or center_x and center_y, and size or width and height"
+        need = "center (or center_x and center_y) and size (or width and height)"
     if set(laws) != elements:
         raise WrongValue(f".prior has the elements {', '.join(laws) or 'none'}: give {need}")
     for name, law in laws.items():
         if (law.family == PAIR) != (name in SINGLES):
-            raise WrongValue(f".prior.{name}.family is {law.family!r}: choose one with the dimensions of {name}")
+            raise WrongValue(f".prior.{name}.family is {law.family!r}: choose one of as many dimensions as {name}")
     overshoot = tuple(_check_numbers(".overshoot", entry.get("overshoot", [0.0] * 4), 4))
     if max(overshoot) > 0:
         raise WrongValue(f".overshoot is {list(overshoot)}: give numbers that are not above 0")
@@ -271,7 +272,7 @@ def _check_mapping(key: str, value: object) -> dict:
 
 
 def _check_numbers(key: str, value: object, *shape: int):
-    """Return a finite number as float, or numbers as nested lists of a ``shape``. Raise WrongValue for other values."""
+    """Return ``value`` as a float, or as nested lists of a ``shape``. Raise WrongValue if it is not finite numbers."""
     try:
         array = np.array(value)
     except ValueError:  # lists of unequal length
@@ -293,14 +294,16 @@ def parse_prompt(prompt: str, parser: Mapping) -> tuple[str, str]:
 
 
 def choose_sides(side: str, unsided: str, coin: float) -> tuple[str, ...]:
-    """Return the lungs that get a box. For the side any: both, or one by ``coin`` in [0, 1) (see ``unsided``)."""
+    """Return the lungs that get a box for the ``side`` that a prompt names. For the side ``any`` these are both lungs
+    if ``unsided`` is both, otherwise one lung chosen by ``coin``, a random number in [0, 1)."""
     if side == BOTH or (side == ANY and unsided == BOTH):
         return SIDES
     return (SIDES[int(coin >= 0.5)],) if side == ANY else (side,)
 
 
 def zone_bounds(zone: str, side: str, catalogue: Catalogue) -> tuple[str, Zone]:
-    """Return (zone or its substitute on this side, its box in percent of the lung's box, x from the lateral edge)."""
+    """Return the zone, or its substitute if the lung on this ``side`` lacks it, and the box of the zone in percent of
+    the lung's box, with x from the lateral edge."""
     if not zone:
         return "", WHOLE_LUNG
     if zone not in catalogue.zones[side]:

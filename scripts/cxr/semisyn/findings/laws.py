@@ -1,4 +1,4 @@
-"""Evaluate the laws (distributions) of priors, and draw within bounds by inverting the distribution function."""
+"""Draw from the laws (distributions) of priors within bounds. A law's mass is its probability within the bounds."""
 
 import numpy as np
 from scipy import special, stats
@@ -14,7 +14,7 @@ ROWS_PER_BLOCK = 32
 CONSTANT_TOLERANCE = 1e-9
 """Percent by which a constant may lie outside its bounds, because these are rounded."""
 BETA_LIMIT = 1e6
-"""Shape parameter b of a beta law above which its limit is used, a gamma law whose scale is divided by b."""
+"""Parameter b above which a beta law is replaced by its limit, the gamma law whose scale is divided by b."""
 
 
 def scipy_law(law: Law):
@@ -55,7 +55,7 @@ def draw_pair_within(
     law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw from a two-dimensional log-normal law truncated to [low, high] (N, 2 each). Return the values (N, 2) and the
-    law's mass within the bounds (N,). Where the mass is 0, the values are ``low``. ``uniforms`` (N, 2) draw the first
+    law's mass within the bounds (N,). Where the mass is 0, the values are ``low``. ``uniforms`` (N, 2) give the first
     value from its marginal law, tabulated at :data:`GRID` points, and the second value from its conditional law."""
     uniforms, low, high = (np.asarray(array, np.float64) for array in (uniforms, low, high))
     mu, deviation, slope, residual_deviation = _moments(law)
@@ -85,7 +85,7 @@ def draw_pair_within(
 
 
 def pair_mass(law: Law, low: np.ndarray, high: np.ndarray, points: int = GRID) -> np.ndarray:
-    """Return the mass (N,) of a two-dimensional log-normal law in boxes (N, 2), from a table with ``points`` rows."""
+    """Return the mass (N,) of a two-dimensional log-normal law in [low, high] (N, 2 each), tabulated at ``points``."""
     *_, cells = _tabulate_margin(law, np.asarray(low, np.float64), np.asarray(high, np.float64), points)
     return np.where((low < high).all(axis=1), cells.sum(axis=1), 0.0)
 
@@ -117,8 +117,8 @@ def _tabulate_margin(law: Law, low: np.ndarray, high: np.ndarray, points: int) -
 
 
 def _moments(law: Law) -> tuple[np.ndarray, float, float, float]:
-    """Return the parameters of the logarithms: both means (2,), the standard deviation of the first, the slope of the
-    second's conditional mean (per deviation of the first), and the second's conditional deviation."""
+    """Return the parameters of the two values' logarithms: means (2,), standard deviation (SD) of the first, slope of
+    the second's conditional mean per SD of the first, and conditional SD of the second."""
     sigma = np.array(law.parameters["sigma"])
     deviation = np.sqrt(sigma[0, 0])
     residual_deviation = np.sqrt(sigma[1, 1] - sigma[0, 1] ** 2 / sigma[0, 0])

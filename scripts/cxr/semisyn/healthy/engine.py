@@ -24,7 +24,7 @@ CRITERIA: dict[str, tuple[str, ...]] = {
     "heart": ("no_heart",),
     "lungs": ("lungs_overlap",),
 }
-"""{criterion: codes of its reasons}, in the order of the checks. The first criterion that fails counts."""
+"""{criterion: reason codes of images that fail it}, in the order of the checks. The first failed criterion counts."""
 CRITERION_BY_STAGE = {"frames": "frame", "organs": "organs", "boxes": "classifier"}
 """{earlier stage: criterion under which its excluded images are counted}."""
 ORGANS = ("right", "left", "heart")
@@ -43,14 +43,14 @@ class Exclusion(NamedTuple):
 
 
 def criterion_of(stage: str, reason: str) -> str:
-    """Return the criterion under which a ledger row is counted. Raise KeyError for an unknown stage or reason."""
+    """Return the criterion under which an exclusion is counted. Raise KeyError for an unknown stage or reason."""
     if stage != STAGE:
         return CRITERION_BY_STAGE[stage]
     return {code: name for name, reasons in CRITERIA.items() for code in reasons}[reason]
 
 
 def organ_boxes(masks: Mapping[str, np.ndarray]) -> dict[str, Box]:
-    """Return {right, left, heart: half-open box in frame pixels} of masks, bool (H, W). An empty mask gives zeros."""
+    """Return {right, left (lungs), heart: half-open box in frame pixels}. An empty mask has a box of zeros."""
     return {organ: bounding_box(masks[label]) for organ, label in zip(ORGANS, (*LUNGS, HEART), strict=True)}
 
 
@@ -62,7 +62,7 @@ def cardiothoracic_ratio(boxes: Mapping[str, Box]) -> float | None:
 
 
 def check_organs(boxes: Mapping[str, Box]) -> Exclusion | None:
-    """Return the exclusion of an image that lacks an organ or whose lungs overlap, or None for usable organs."""
+    """Return the exclusion of an image without a lung or heart, or with overlapping lungs, otherwise None."""
     right_lung, left_lung, heart = (np.array(boxes[organ], float) for organ in ORGANS)
     if right_lung[2] <= right_lung[0] or left_lung[2] <= left_lung[0]:
         return Exclusion("no_lungs", "a lung's mask is empty")
@@ -77,14 +77,14 @@ def check_organs(boxes: Mapping[str, Box]) -> Exclusion | None:
 
 
 class Classifier(ABC):
-    """A classifier of frames. Its module lists the findings that it cannot detect in ``UNSEEN``."""
+    """A classifier of frames. Its module may have ``UNSEEN``, the findings that it cannot detect."""
 
     thresholds: Mapping[str, float]
     """{finding: score from which an image is positive}."""
 
     @abstractmethod
     def scores(self, image_id: str, read_frame: ReadFrame) -> dict[str, float] | Exclusion:
-        """Return {finding: score, 0 to 1}, or why there is none. ``read_frame`` returns the frame, uint8 (512, 512)."""
+        """Return {finding: score, 0 to 1}, or the exclusion if there is none. ``read_frame``: reads the frame."""
 
     def explain_positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
         """Return why an image is positive, or "" if it is not. ``ctr``: cardiothoracic ratio; ``view``: PA or AP."""

@@ -20,9 +20,9 @@ POSITIVE, NEGATIVE = 1.0, 0.0
 
 
 def exclusion_reason(no_finding: pl.Expr, devices: pl.Expr, rule: str) -> pl.Expr:
-    """Return an expression for the code why a study is not healthy, null for a healthy one. The labels are numbers, or
-    null if not mentioned. ``rule``: accepted labels of devices, which are not_positive (the authors' code), negative
-    (the paper) or any."""
+    """Return a polars expression: the code of the reason why a study is not healthy, null for a healthy study. Labels
+    are 1 (stated), 0 (denied) or null (not mentioned). ``rule``: accepted labels of devices, which are not_positive
+    (the authors' code), negative (the paper) or any."""
     free = {
         "not_positive": (devices != POSITIVE).fill_null(True),
         "negative": (devices == NEGATIVE).fill_null(False),
@@ -34,7 +34,7 @@ def exclusion_reason(no_finding: pl.Expr, devices: pl.Expr, rule: str) -> pl.Exp
 
 
 class TableLabels:
-    """Labels from a CSV. Its key is image_id, study_id (as in MIMIC-CXR-JPG) or Path (as in CheXpert)."""
+    """CheXpert labels in a CSV, by image_id, study_id (as in MIMIC-CXR-JPG) or Path (as in CheXpert)."""
 
     name = "chexpert"
 
@@ -61,7 +61,7 @@ class TableLabels:
         return Exclusion(reason) if reason else None
 
     def _normalise(self, value: str) -> str:
-        """Return a study_id without its letter s, the end of a Path (patient, study, file), or an image_id."""
+        """Return the key to compare: study_id without "s", the end of a Path (patient, study, file), or image_id."""
         if self.key == "Path":
             return "/".join(PurePosixPath(value).parts[-3:])
         return value.removeprefix("s") if self.key == "study_id" else value
@@ -98,6 +98,6 @@ class ReportLabels:
 
 @cache
 def read_report_words() -> tuple[Devices, re.Pattern]:
-    """Return the words for devices, and a pattern of words for a normal image (``resources/semisyn/devices.yaml``)."""
+    """Return (words for devices, pattern of words for a normal image) of ``resources/semisyn/devices.yaml``."""
     entries = load_resource(RESOURCE_FILES[0])
     return compile_devices(entries), re.compile(rf"\b(?:{phrase_pattern(entries['normal'])})\b")

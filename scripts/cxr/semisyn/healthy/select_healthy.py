@@ -56,7 +56,7 @@ def run(
     *, shards: Sequence[str], excluded: str, images: str, funnel: str, options: HealthySettings,
     references: Iterable[str],
 ) -> None:  # fmt: skip
-    """Concatenate the shards' tables into ``images``, and count the rows of the ledger ``excluded`` in ``funnel``."""
+    """Concatenate the shards' tables into ``images``. Count in ``funnel`` the exclusions listed in ``excluded``."""
     healthy_images = read_tables(shards)
     write_table(images, healthy_images.sort("image_id"), HEALTHY)
     stopped = read_table(excluded).select("stage", "reason").iter_rows()
@@ -130,22 +130,11 @@ def read_header_position(path: str | Path) -> str:
 
 
 def run_shard(
-    *,
-    shard: str,
-    cohort: str,
-    images: str,
-    frames: str,
-    frames_excluded: str,
-    organs: str,
-    organs_excluded: str,
-    output: str,
-    excluded: str,
-    options: HealthySettings,
-    references: Mapping[str, Mapping],
-    compute: dict | None = None,
-    **files: str,
-) -> None:
-    """Write the healthy images of a shard to ``output``, and all others to the ledger ``excluded``, with the stage that
+    *, shard: str, cohort: str, images: str, frames: str, frames_excluded: str, organs: str, organs_excluded: str,
+    output: str, excluded: str, options: HealthySettings, references: Mapping[str, Mapping],
+    compute: dict | None = None, **files: str,
+) -> None:  # fmt: skip
+    """Write the healthy images of a shard to ``output``, and all other images to ``excluded``, with the stage that
     excluded them. ``files``: files of labels (``chexpert`` or ``reports``, ``reports_excluded``), positions
     (``metadata``), references (``reference_<name>``) and the classifier. Raise UserError for an unusable file."""
     rows = read_table(cohort).sort("image_id").to_dicts()
@@ -222,6 +211,6 @@ def run_shard(
 
 
 def _read_faults(stage: str, path: str) -> dict[str, Exclusion]:
-    """Return {image_id: its exclusion by an earlier stage}."""
+    """Return {image_id: exclusion by the earlier ``stage``} from that stage's table of exclusions."""
     rows = read_table(path).select("image_id", "reason", "detail")
     return {image: Exclusion(reason, detail, stage) for image, reason, detail in rows.iter_rows()}

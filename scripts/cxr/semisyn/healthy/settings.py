@@ -9,18 +9,20 @@ Position = Literal["Erect", "Semi-erect", "Sitting", "Recumbent"]
 
 
 class LiteSettings(Section):
-    """The classifier lite, which uses the boxes' confidences and the cardiothoracic ratio."""
+    """The classifier lite (boxes and cardiothoracic ratio). An image that is positive is excluded from the pool."""
 
-    opacity: Share = key(0.9, "An image is positive if the probability of a true opacity box is at least this.")
-    others: Share = key(0.5, "An image is positive if a box of another lesion has at least this confidence.")
+    opacity: Share = key(0.9, "Probability of at least one true opacity box from which an image is positive.")
+    others: Share = key(0.5, "Confidence of a box of another lesion from which an image is positive.")
     ctr: Share = key(0.55, "Cardiothoracic ratio above which an image is positive.", unit="heart width / thorax width")
-    ctr_ap: Share = key(0.6, "The same for AP images, which magnify the heart.", unit="heart width / thorax width")
+    ctr_ap: Share = key(
+        0.6, "Cardiothoracic ratio above which an AP image is positive.", unit="heart width / thorax width"
+    )
 
 
 class TableSettings(Section):
     """The classifier table, which reads another classifier's scores from a file."""
 
-    scores: str = key("", "CSV or Parquet file with image_id and one column of scores (0 to 1) per finding.")
+    scores: str = key("", "CSV or Parquet file with image_id and a column of scores (0 to 1) for each finding.")
 
 
 class HealthySettings(Section):
@@ -38,7 +40,8 @@ class HealthySettings(Section):
     chexpert: str = key("", "CSV of CheXpert labels by study_id, image_id or Path; empty: the table in cohort.tables.")
     devices: Literal["auto", "not_positive", "negative", "any"] = key(
         "auto",
-        "Accepted labels of Support Devices (paper: negative). auto: not_positive, or any for the embedded cohort.",
+        "Accepted CheXpert labels of Support Devices (paper: negative). not_positive: negative or not mentioned; "
+        "auto: not_positive, or any for the embedded cohort.",
         source=AUTHORS,
     )
     classifier: Literal["lite", "table", "xrv"] = key(

@@ -48,5 +48,5 @@ class TableClassifier(Classifier):
 
 
 def load(options: HealthySettings, setup: Setup) -> TableClassifier:
-    """Read the table. Raise UserError if it cannot be used."""
+    """Read the table of scores. Raise UserError for an unusable table."""
     return TableClassifier(setup.files["scores"], options.threshold)

@@ -31,8 +31,8 @@ NUMBERS_PER_BOX = 4
 
 
 def draw_numbers(seed: int, finding: str, index: int, tries: int) -> tuple[float, float, np.ndarray]:
-    """Return a job's random numbers in [0, 1): for the prompt, for the side, and (tries, 2 lungs, 4) for the boxes.
-    Those of the first tries do not depend on the number of ``tries``."""
+    """Return a job's random numbers in [0, 1): one for the prompt, one for the side, and (tries, 2 lungs, 4) for the
+    boxes. A larger number of ``tries`` only adds numbers."""
     generator = np.random.Generator(np.random.Philox(key=stable_hash(seed, finding, index)))
     numbers = generator.random(2 + tries * len(SIDES) * NUMBERS_PER_BOX)
     return float(numbers[0]), float(numbers[1]), numbers[2:].reshape(tries, len(SIDES), NUMBERS_PER_BOX)
@@ -85,11 +85,11 @@ BATCH = 4096
 TRIES = 6
 """Maximum number of tries to place a job."""
 MIN_MASS = 1e-9
-"""Smallest mass (probability) of a prior within its bounds with which a try succeeds."""
+"""Smallest probability that a prior must give to the allowed range for a try to succeed."""
 RATIO_STEP = 0.03
 """Smallest increase of the cardiothoracic ratio, a fraction."""
 UNSIDED = {"edema": "both"}
-"""{finding: lungs that get a box if the prompt names no side}. Others get one (the authors' code: all get one)."""
+"""{finding: lungs that get a box if the prompt names no side}. Other findings get one; in the authors' code all do."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ def run_shard(
     *, plan: str, healthy: str, frames: str, priors: str, output: str, excluded: str, shard: str, bounds: str,
     seed: int, findings_file: str = "",
 ) -> None:  # fmt: skip
-    """Write the boxes of the shard's jobs to ``output``, and the jobs without room to the ledger ``excluded``.
-    ``healthy``: all healthy images, with organ boxes; ``frames``: frames, for the extent of the image in each."""
+    """Write the boxes of the shard's jobs to ``output``, and the jobs without room to the table ``excluded``.
+    ``healthy``: all healthy images, with organ boxes; ``frames``: HDF5 file with the image's extent in a frame."""
     catalogue = findings.read_catalogue(findings_file, priors)
     jobs = read_table(plan).filter(pl.col("shard") == shard)
     images = read_table(healthy).filter(pl.col("image_id").is_in(jobs["image_id"].implode()))
@@ -143,7 +143,7 @@ def run_shard(
 def place_jobs(
     finding: findings.Finding, jobs: Sequence[Job], catalogue: findings.Catalogue, bounds: str, seed: int
 ) -> Iterable[tuple[Job, list[tuple]]]:
-    """Yield (job, its rows of :data:`BOXES`) for jobs of a finding. A job without room for all boxes has no row."""
+    """Yield (job, its rows of :data:`BOXES`) for jobs of a finding. The rows are [] if a box has no room."""
     draws = [draw_numbers(seed, finding.name, job.index, TRIES) for job in jobs]
     if finding.prior.placement == "lung":
         return zip(jobs, _place_in_lungs(finding, jobs, draws, catalogue, bounds), strict=True)

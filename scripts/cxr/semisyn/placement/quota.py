@@ -1,4 +1,4 @@
-"""Count the images of each finding and the jobs for them. The workflow imports this: do not import scipy or h5py."""
+"""Count the images per finding and their jobs. The workflow imports this module, so do not import scipy or h5py."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from cxr.base.errors import count_phrase
 class PlanOptions:
     """Settings of the plan. per_finding: images of each finding; None: as many as ``sizes`` needs or, with ``auto``, as
     the healthy images allow, at most ``default_most``; most_per_image: uses of a healthy image for one finding; spare:
-    fraction of additional jobs; samples: trial jobs of each finding."""
+    fraction of additional jobs; samples: jobs of each finding on which configurations are compared."""
 
     per_finding: int | None
     sizes: str | list[int]
@@ -23,7 +23,7 @@ class PlanOptions:
 
     @property
     def fixed(self) -> int | None:
-        """Images of each finding that the settings request; None if the pool decides."""
+        """Number of images per finding that the settings request; None if the number of healthy images decides."""
         if self.per_finding or self.sizes == "auto":
             return self.per_finding
         return max(self.sizes) // len(self.findings)
@@ -45,7 +45,7 @@ def explain_overuse(num_healthy: int, options: PlanOptions) -> str:
     pool = count_phrase(num_healthy, "healthy X-ray", "healthy X-rays")
     return (
         f"{key} asks for {quota} images of each finding, so each of {pool} would be used up to {uses} times for one "
-        f"finding, but semisyn.placement.most_per_image is {options.most_per_image}: ask for {allowed} or less, "
+        f"finding, but semisyn.placement.most_per_image is {options.most_per_image}: ask for at most {allowed}, "
         f"{remedy}"
     )
 
@@ -62,5 +62,5 @@ def allowed_images(num_healthy: int, options: PlanOptions) -> int:
 
 
 def images_requested(num_healthy: int, options: PlanOptions) -> int:
-    """Return the images requested of each finding: those of the settings, or as many as the pool allows."""
+    """Return the number of images per finding: that of the settings, or as many as the healthy images allow."""
     return min(options.default_most, allowed_images(num_healthy, options)) if options.fixed is None else options.fixed

@@ -1,1 +1,1 @@
-"""The priors stage: priors of position and size of each finding, the paper's or fitted to experts' boxes."""
+"""The priors stage: takes the paper's priors of each finding's position and size, or fits them to experts' boxes."""

@@ -1,4 +1,5 @@
-"""Draw the priors: boxes on a lung, and the density of each number, before and after placement, over experts' boxes."""
+"""Plot the priors: boxes on a lung, and for each number (such as width) its prior, placed values and experts'
+values."""
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,7 @@ from cxr.semisyn.findings.catalogue import CONSTANT, RATIO, WHOLE_LUNG, Law, rea
 from cxr.semisyn.findings.laws import scipy_law
 
 NUM_SHOWN, NUM_PLACED = 40, 1000
-"""Number of boxes drawn on the lung, and placed for the histograms."""
+"""Number of random boxes that are drawn on the lung, and number of those in the histograms."""
 LIMITS = {"cx": (-40, 140), "cy": (-40, 140), "w": (0, 200), "h": (0, 200), RATIO: (30, 100)}
 TITLES = {
     "cx": "centre x, % from the lateral edge", "cy": "centre y, % from the top", "w": "width, %", "h": "height, %",
@@ -21,23 +22,16 @@ TITLES = {
 }  # fmt: skip
 PARTS = {"cx": ("center", "center_x", 0), "cy": ("center", "center_y", 1), "w": ("size", "width", 0),
          "h": ("size", "height", 1)}  # fmt: skip
-"""{number: (element with its two-dimensional law, element with its own law, index in the two-dimensional law)}."""
+"""{number: (name of its two-dimensional law, name of its one-dimensional law, index in the two-dimensional law)}."""
 ASPECT = 1.6
 """Height of the drawn lung over its width."""
 
 
 def run_chart(
-    *,
-    priors: str,
-    samples: str,
-    fits: str,
-    figure: str,
-    dpi: int,
-    findings: list[str],
-    seed: int,
+    *, priors: str, samples: str, fits: str, figure: str, dpi: int, findings: list[str], seed: int,
     findings_file: str = "",
-) -> None:
-    """Draw ``figure``: for each finding, boxes on a lung drawn at random by ``seed``, and a histogram of each prior."""
+) -> None:  # fmt: skip
+    """Draw ``figure``: for each finding, boxes on a lung drawn at random by ``seed``, and a plot of each number."""
     catalogue = read_catalogue(findings_file, priors)
     used_samples = read_table(samples).filter(exclusion_reason="")
     counts = dict(read_table(fits).group_by("finding").agg(pl.col("n").max()).iter_rows())

@@ -13,7 +13,7 @@ from cxr.semisyn.findings.catalogue import CONSTANT, PAIR, RATIO, SHAPES, SINGLE
 from cxr.semisyn.findings.laws import pair_mass
 
 NUMBERS_BY_ELEMENT = {"center": ("cx", "cy"), "size": ("w", "h")}
-"""{element of a prior in a lung: its two numbers}."""
+"""{element of a prior of boxes in a lung: names of its two numbers}."""
 ALPHA, BINS = 0.05, 50
 """Significance level of the independence test, and bins of the histogram with which densities are compared."""
 OVERSHOOT_PERCENTILE = 2.5
@@ -24,8 +24,8 @@ POINTS = 129
 
 @dataclass(frozen=True)
 class Fit:
-    """One fit of one element. n: number of samples; rss: see :func:`rss_of`; spearman_p: p of the independence test
-    (both None if not computed); is_chosen: whether the law becomes the prior's."""
+    """One fit of one element of a prior. n: number of samples; rss: see :func:`rss_of`; spearman_p: p-value of the
+    independence test (both None if not computed); is_chosen: whether the law enters the prior."""
 
     element: str
     law: Law
@@ -36,7 +36,7 @@ class Fit:
 
 
 def rss_of(law: object, values: np.ndarray) -> float:
-    """Return the sum of squared differences between a density at the bins' centres and the histogram's density."""
+    """Return the sum of squared differences of the density of ``law`` and the histogram of ``values`` by bin."""
     heights, edges = np.histogram(values, bins=BINS, density=True)
     return float(((law.pdf((edges[1:] + edges[:-1]) / 2) - heights) ** 2).sum())
 
@@ -66,8 +66,8 @@ def fit_pair(values: np.ndarray) -> Law:
 
 
 def fit_truncated(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Law:
-    """Return the two-dimensional log-normal law with the largest likelihood for values (N, 2), if each was drawn within
-    its bounds (N, 2). Values outside their bounds are skipped. Raise WrongValue like :func:`fit_pair`."""
+    """Return the two-dimensional log-normal law with the largest likelihood for values (N, 2), each drawn from
+    the law within bounds (N, 2). Values outside their bounds are skipped. Raise WrongValue like :func:`fit_pair`."""
     inside = ((values >= low) & (values <= high)).all(axis=1)
     values, low, high = values[inside], low[inside], high[inside]
     start = fit_pair(values)
@@ -92,7 +92,7 @@ def fit_truncated(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Law:
 
 def _fit_element(element: str, samples: np.ndarray, present_laws: Mapping[str, Law]) -> list[Fit]:
     """Return the fits of an element (center or size) to samples (N, 2): one two-dimensional fit if the two numbers
-    depend on each other, otherwise fits of each number. Constants of ``present_laws`` stay."""
+    depend on each other, otherwise fits of each number. A constant in ``present_laws`` stays."""
     constants = {name: law for name, law in present_laws.items() if name in SINGLES[element] and law.family == CONSTANT}
     p = None
     if not constants:
@@ -156,7 +156,7 @@ def _fitted_prior(prior: Prior, fits: Sequence[Fit], smallest: Sequence[float], 
 
 
 def compare_sides(samples: Mapping[str, np.ndarray], is_left: np.ndarray) -> list[tuple]:
-    """Compare the samples of both sides by the Kolmogorov-Smirnov test. Return (name, n right, n left, distance, p) of
+    """Compare the samples of both lungs by the Kolmogorov-Smirnov test. Return (name, n right, n left, distance, p) of
     each number, or an empty list if a side has no samples."""
     if is_left.all() or not is_left.any():
         return []

@@ -33,9 +33,9 @@ ZONES = read_columns("semisyn_priors", "zones")
 SYMMETRY = read_columns("semisyn_priors", "symmetry")
 log = logging.getLogger("cxr.semisyn.priors")
 MAX_OUTSIDE = 50.0
-"""Percent of the lung's box by which the centre of a box may lie outside it."""
+"""Maximum distance of a box's centre from the lung's box, percent of the size of the lung's box."""
 ZONE_PERCENTILES, MIN_ZONE_PATIENTS = (5.0, 95.0), 20
-"""Percentiles of the boxes' (x1, y1) and (x2, y2) that become a zone's edges, and fewest patients for its fit."""
+"""Percentiles of the boxes' (x1, y1) and (x2, y2) that become a zone's edges, and fewest patients of a fitted zone."""
 MIN_BOXES = 20
 Box = tuple[float, float, float, float]
 
@@ -43,7 +43,7 @@ Box = tuple[float, float, float, float]
 @dataclass(frozen=True)
 class Chest:
     """The organs of an image. right, left, heart: boxes in frame pixels; to_original: affine to original pixels; shape:
-    (rows, columns) of the original; posed: whether the heart may be measured (PA view, erect or unknown position);
+    (rows, columns) of the original; posed: whether the heart can be measured (PA view, erect or unknown position);
     patient: subject_id."""
 
     right: Box
@@ -88,8 +88,8 @@ def box_fault(region: Annotation, box: Box | None, chest: Chest | None) -> str:
 def sample_rows(
     regions: Iterable[Annotation], source: Reference, chests: Mapping[str, Chest], placements: Mapping[str, str]
 ) -> list[tuple]:
-    """Return a row of :data:`SAMPLES` for each box of a finding, used or excluded. ``chests``: {image: its organs};
-    ``placements``: {finding: lung or heart}."""
+    """Return rows of :data:`SAMPLES` for each box of lung findings and each image of heart findings, also if excluded.
+    ``chests``: {image: its organs}; ``placements``: {finding: lung or heart}."""
     names, rows, hearts = finding_by_label(source.format, source.classes, placements), [], set()
     for region in regions:
         name = names.get(region.label.lower())
@@ -125,15 +125,15 @@ PARTS: dict[str, dict[str, tuple[str, ...]]] = {
     "left": ZONES_OF_BOTH | {"lower lung lobe": ("lower lung zone", "mid lung zone"),
                              "upper lung lobe": ("upper lung zone", "mid lung zone")},
 }  # fmt: skip
-"""{side: {zone: Chest ImaGenome boxes (without the side in their names) whose union it is}}. The parts of lobes follow
-from the authors' numbers."""
+"""{side: {zone: names, without the side, of the Chest ImaGenome boxes whose union is the zone}}. Unions for lobes
+follow from the authors' numbers."""
 
 
 def fit_zones(
     regions: Iterable[Annotation], chests: Mapping[str, Chest]
 ) -> dict[tuple[str, str], tuple[tuple[float, ...], int]]:
-    """Return {(side, zone): (its box in percent of the lung's box as displayed, number of patients)}, for the zones
-    whose boxes are from at least :data:`MIN_ZONE_PATIENTS` patients."""
+    """Return {(side, zone): (box in percent of the lung's, x from the image's left; number of patients)} for zones with
+    boxes of at least :data:`MIN_ZONE_PATIENTS` patients."""
     edges: dict[str, list[tuple[str, np.ndarray]]] = defaultdict(list)
     for region in regions:
         side, box = region.label.partition(" ")[0], region_box(region)
@@ -163,8 +163,8 @@ def run(
     own_images: str = "", own_frames: str = "", own_organs: str = "", reference: str = "", format: str = "",
     image_id: str = "", classes: Mapping[str, str], organ_engine: str = "", min_boxes: int = MIN_BOXES,
 ) -> None:  # fmt: skip
-    """Write ``priors`` (YAML) and the tables. If nothing is fitted, all inputs are empty. ``boxes``: file of the
-    ``reference``; ``zone_boxes``: table of anatomical zones; ``own_...``: files of a reference's images outside the
+    """Write ``priors`` (YAML) and the tables. All inputs are empty if nothing is fitted. ``boxes``: file of the
+    ``reference``; ``zone_boxes``: file of anatomical zones; ``own_...``: files of a reference's images outside the
     cohort; ``organ_engine``: engine of the organ masks. Raise UserError if the reference has no box of a finding."""
     catalogue = read_catalogue(findings_file)
     chests = read_chests(images, frames, organs) if images else {}
@@ -177,7 +177,7 @@ def run(
         rows = sample_rows(regions, source, reference_chests, placements)
         if not rows:
             raise UserError(
-                f"{source.key} {boxes!r} has no box of {', '.join(placements)}: map its labels in "
+                f"{source.key} is {boxes!r}, which has no box of {', '.join(placements)}: map its labels in "
                 f"semisyn.references.{reference}.classes, or choose another semisyn.priors.reference"
             )
         log.info("%s: %d boxes of findings, %d used", reference, len(rows), sum(not row[-1] for row in rows))

@@ -1,4 +1,4 @@
-"""Mine phrases from the user's reports into a file that a person must review before use."""
+"""Mine phrases that describe findings from the user's reports into a file that a person must review before use."""
 
 import re
 from collections import Counter
@@ -57,13 +57,14 @@ class Vocabulary:
 
 
 def finding_of(entity: Mapping) -> str | None:
-    """Return the finding that a report's statement names as its lesion type or else its entity, or None."""
+    """Return the finding of a report's statement: its lesion type, else its entity; None if neither is a finding."""
     return next((name for name in (entity["lesion_type"], entity["entity"]) if name in FINDINGS), None)
 
 
 def mine_reports(lines: Iterable[Mapping], vocabulary: Vocabulary) -> tuple[list[Mention], Counter]:
-    """Return the phrases of reports that state exactly one finding, and {(finding, reason): number of other
-    sentences}. A sentence is used if its positive statements all certainly name that finding in allowed words."""
+    """Return the phrases of reports that state exactly one finding, and {(finding, reason): number of unused
+    sentences}. A sentence is used if it has only allowed words, and all its positive statements are certain and name
+    this finding."""
     mentions, excluded = [], Counter()
     for line in lines:
         positives = [row for row in (*line["tuples"], *line["other_tuples"]) if row["presence"] == POSITIVE]
@@ -104,8 +105,8 @@ class Phrase(NamedTuple):
 
 
 def pool_phrases(reports: Iterable[Mention], reference: Iterable[Mention], least: int) -> list[Phrase]:
-    """Return the phrases of at least ``least`` patients, the most frequent first. Reports and reference have equal
-    total weight (the paper). If one of them has no phrase of a finding, the other has the whole weight."""
+    """Return the phrases of at least ``least`` patients, the most frequent first. Reports and reference of a finding
+    have equal total weight (the paper). If one of the two has no phrase, the other has the whole weight."""
     counts = [Counter((mention.finding, mention.phrase) for mention in pool) for pool in (reports, reference)]
     patients: dict[tuple[str, str], set[str]] = {}
     for mention in (*reports, *reference):
@@ -129,22 +130,20 @@ PROMPTS = read_columns("semisyn_prompts", "prompts")
 COUNTS = read_columns("semisyn_prompts", "counts")
 HEAD = """\
 # Phrases mined from reports. READ EACH OF THEM before use: delete what is no plain description of the finding, and
-# anything that could reveal a patient. Nothing uses this file by itself. Then name a copy in semisyn.findings_file, or
-# copy the prompts of each finding into the file that is named there. counts.tsv counts the sentences left out, and why.
+# anything that could reveal a patient. No stage uses this file by itself. After the review, name a copy of this file in
+# semisyn.findings_file, or copy its prompts into the file named there. counts.tsv says why sentences were left out.
 """
 MIN_PHRASES, MAX_PHRASES = 3, 40
-"""Minimum number of phrases of a finding, which otherwise keeps its prompts, and maximum number."""
+"""Minimum and maximum number of phrases of a finding. A finding with fewer phrases keeps its prompts."""
 
 
 def run(
     *, reports: list[str], images: str, prompts: str, table: str, counts: str, least_patients: int, findings: list[str],
     reference: dict, findings_file: str = "", annotations: str = "",
 ) -> None:  # fmt: skip
-    """Mine the ``reports`` and the phrases of a reference dataset (``reference``, in the file ``annotations``).
-
-    Writes ``prompts`` (YAML in the layout of semisyn.findings_file) and two tables. Raises UserError for a reference
-    that cannot be read.
-    """
+    """Mine the ``reports``, and the phrases of a reference (settings ``reference``, file ``annotations``). Write
+    ``prompts``, a YAML file in the layout of semisyn.findings_file, and two tables. Raise UserError for an unreadable
+    reference."""
     catalogue = read_catalogue(findings_file)
     vocabulary = read_vocabulary(catalogue)
     lines = (line for path in reports for line in read_lines(path) if line["section_name"] in SECTIONS)
@@ -189,7 +188,8 @@ def read_vocabulary(catalogue: Catalogue) -> Vocabulary:
 def _mine_reference(
     images: str, words: Vocabulary, settings: dict, findings: list[str]
 ) -> tuple[list[Mention], Counter]:
-    """Return the phrases of a reference's images with one finding, and {(finding, reason): number of other phrases}."""
+    """Return the phrases of a reference's images with one finding, and {(finding, reason): number of unused
+    phrases}."""
     regions, _ = read_annotations(f"semisyn.references.{settings['name']}.path", settings["path"], settings["format"])
     names = finding_by_label(settings["format"], settings["classes"], findings)
     phrases_by_image: dict[str, set[tuple[str, str]]] = {}

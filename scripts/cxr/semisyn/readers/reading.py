@@ -1,4 +1,4 @@
-"""Select the images of the reader study, and compute Table 7 and the agreement, with intervals over images."""
+"""Select the images of the reader study. Compute the paper's Table 7 and the readers' agreement from the answers."""
 
 from itertools import product
 
@@ -32,11 +32,11 @@ READINGS = {
     "unit": pl.String, "source": pl.String, "finding": pl.String, "readings": pl.Int64, "as_real": pl.Int64,
     "with_finding": pl.Int64,
 }  # fmt: skip
-"""Columns by image (unit): its readings, and how many of them called it real or named its finding."""
+"""Columns of a row per image (``unit``): number of readings, and how many called it real or named its finding."""
 
 
 def count_readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
-    """Return :data:`READINGS` of ``units`` (unit, source, finding) and ``answers`` (unit, expert, question, answer)."""
+    """Return READINGS: counts of ``answers`` (unit, expert, question, answer) on ``units`` (unit, source, finding)."""
     answer_rows = answers.with_columns(pl.concat_str(pl.lit("said_"), "question").alias("question"))
     wide = answer_rows.pivot("question", index=["unit", "expert"], values="answer").join(units, on="unit")
     counts = wide.group_by("unit", "source", "finding").agg(
@@ -50,7 +50,8 @@ def count_readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
 def make_table7(
     reading_table: pl.DataFrame, printed: dict, *, replicates: int, level: float, seed: int
 ) -> pl.DataFrame:
-    """Return Table 7 from :data:`READINGS`. ``printed``: the paper's {source_measure: fractions by finding, mean}."""
+    """Return Table 7 from :data:`READINGS`. ``printed``: the paper's values, such as {"generated_as_real": [fraction of
+    readings for each finding, mean]}."""
     rows = []
     for source, finding in product((GENERATED, REAL), (*_findings(reading_table), MEAN)):
         part = reading_table.filter(source=source, **({} if finding == MEAN else {"finding": finding}))
@@ -89,8 +90,8 @@ def agreement_table(
 
 
 def d_prime(reading_table: pl.DataFrame, *, replicates: int, level: float, seed: int) -> tuple[float | None, ...]:
-    """Return (d', lower end, upper end), None if generated or real images are missing. d' is z(fraction of readings of
-    generated images that say generated) - z(the same fraction for real images)."""
+    """Return (d', lower end of its interval, upper end), all None if generated or real images are missing. d' is z(p of
+    generated images) - z(p of real images); p: fraction of readings that say "generated"; z: normal quantile."""
     kinds = [reading_table.filter(pl.col("source") == source) for source in (GENERATED, REAL)]
     if not all(map(len, kinds)):
         return None, None, None
@@ -107,7 +108,7 @@ def d_prime(reading_table: pl.DataFrame, *, replicates: int, level: float, seed:
 
 
 def run(*, units: str, answers: str, table7: str, agreement: str, readers: int, replicates: int) -> None:
-    """Write ``table7`` with the paper's values, and ``agreement``. ``units``: source and finding of each image."""
+    """Write ``table7`` (with the paper's values) and ``agreement``. ``units``: source and finding of each image."""
     reading_table = count_readings(read_table(units), read_table(answers))
     printed = load_resource(RESOURCE_FILES[0])["table7"]
     bootstrap = {"replicates": replicates, "level": INTERVAL, "seed": SEED}
@@ -125,14 +126,14 @@ def run_units(
     findings: list[str], reference: dict,
 ) -> None:  # fmt: skip
     """Select images at random. Write the source and finding of each to ``units``, and the input of the readers' pages
-    to ``page_units``. ``images``: number per finding and source; ``reference``: settings of the real images' reference.
-    Raise UserError if there is no edited or no real image."""
+    to ``page_units``. ``images``: number per finding and source (generated or real); ``reference``: settings of the
+    reference with the real images. Raise UserError if there is no edited or no real image."""
     with Shards(edited) as edited_shards, Shards(frames) as frame_shards:
         fresh = read_table(plan).filter(~pl.col("trial"), pl.col("job_id").is_in(edited_shards.ids))
         jobs = fresh.select("finding", "job_id", "image_id")
         if not len(jobs):
             raise UserError(
-                "all edited images are trials of semisyn.selection, so none is left to read: raise "
+                "all edited images were used to compare configurations, so none is left for the readers: raise "
                 "semisyn.dataset.per_finding above semisyn.selection.samples"
             )
         boxes = read_reference(Reference(**reference), findings).boxes
@@ -150,7 +151,7 @@ def run_units(
                 finding_images = [image for image in ordered if image[0] == finding and image[1:] not in used][:images]
                 used |= {image[1:] for image in finding_images}  # each image is read for one finding
                 if len(finding_images) < images:
-                    log.warning("readers: %s has %d %s images, %d needed", finding, len(finding_images), source, images)
+                    log.warning("readers: %s has %d %s images, not %d", finding, len(finding_images), source, images)
                 for image in finding_images:
                     _, job_id, image_id = image
                     shards = edited_shards if job_id else frame_shards

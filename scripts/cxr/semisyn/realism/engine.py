@@ -17,14 +17,15 @@ from cxr.base.tables import read_table
 
 
 class Features(NamedTuple):
-    """Features of N images. feature: float32 (N, D); similarity: of each to its prompt, float32 (N,), or None."""
+    """Features of N images. feature: float32 (N, D); similarity: of image and prompt, float32 (N,), or None."""
 
     feature: np.ndarray
     similarity: np.ndarray | None = None
 
 
 class FeatureEngine(NamedTuple):
-    """A loaded engine. features: function of at most ``batch`` frames uint8 (512, 512) and prompts; weights: digest."""
+    """A loaded feature engine. features: function that takes up to ``batch`` frames, uint8 (512, 512), and as many
+    prompts; weights: digest of its weights."""
 
     features: Callable[[Sequence[np.ndarray], Sequence[str]], Features]
     weights: str

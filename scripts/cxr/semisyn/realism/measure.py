@@ -27,9 +27,9 @@ def run_shard(
     edited: list[str], requested_boxes: list[str], edited_organs: list[str], edited_boxes: list[str], jobs: str,
     boxes: str, classes: dict[str, str],
 ) -> None:  # fmt: skip
-    """Write the tables of the jobs (:data:`JOBS`) and of their boxes (:data:`BOXES`). The lists up to
-    ``source_boxes`` have a file for each shard of sources; those from ``edited`` on have a file for each engine.
-    ``classes``: {finding: class of the detector}."""
+    """Write the tables of the jobs (:data:`JOBS`) and of their boxes (:data:`BOXES`). The lists ``placed``,
+    ``frames``, ``organs`` and ``source_boxes`` have a file for each shard of source images, the other lists one for
+    each engine. ``classes``: {finding: detector's class}."""
     planned = read_table(plan).select("job_id", "finding", "image_id", "trial")
     patients = read_table(healthy).select("image_id", "subject_id")
     job_by_id = {row["job_id"]: row for row in planned.join(patients, on="image_id", how="left").iter_rows(named=True)}
@@ -113,8 +113,9 @@ REFERENCE = read_columns("semisyn_realism", "reference")
 def run_reference(
     *, annotations: str, images: str, frames: str, organs: str, output: str, reference: dict, findings: list[str]
 ) -> None:
-    """Write the table :data:`REFERENCE` of the real boxes on a shard's images. Measures are null for cardiomegaly,
-    without organs, or if a box or its mirror image has too little lung. Raise UserError for a bad reference."""
+    """Write the table :data:`REFERENCE` of experts' boxes on a shard's images. Measures are null for cardiomegaly,
+    without lung masks, or if the box or its mirror image has too little lung that is free of other boxes. Raise
+    UserError for a bad reference."""
     patients = dict(read_table(images).select("image_id", pl.col("subject_id").cast(pl.String)).iter_rows())
     boxes = read_reference(Reference(**reference), findings).boxes
     rows = []

@@ -36,14 +36,14 @@ def draw_patients(patient: Sequence[str], replicates: int, seed: int) -> np.ndar
 
 
 def auroc(edited: np.ndarray, source: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return the AUROC of edited images' scores (N,) against their sources' scores (N,), for each draw (R,)."""
+    """Return the AUROC (R,) of edited images' scores (N,) against their sources' scores (N,), for ``draws`` (R, N)."""
     above = (edited[:, None] > source[None]) + 0.5 * (edited[:, None] == source[None])
     count = draws.astype(np.float64)
     return np.einsum("ri,ij,rj->r", count, above, count) / count.sum(axis=1) ** 2
 
 
 def ap1070(predicted: Boxes, confidence: np.ndarray, true: Boxes, draws: np.ndarray) -> np.ndarray:
-    """Return the mean AP over :data:`AP_IOUS` of a detector's boxes against the jobs' requested boxes, by draw (R,)."""
+    """Return the AP (R,), averaged over :data:`AP_IOUS`, of a detector's boxes against requested boxes, per draw."""
     match = match_predictions(predicted, confidence, true, draws.shape[1], AP_IOUS)
     return average_precision(match, AP_RECALLS, draws).mean(axis=1)
 
@@ -58,7 +58,7 @@ def two_sample_test(
 
 
 def mean_over_draws(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return the mean of the finite ones of N values for each of ``draws`` (R, N), or NaN if a draw has none."""
+    """Return the mean of the finite ``values`` (N,) for each of ``draws`` (R, N), NaN for a draw without any."""
     values = values.astype(np.float64)
     count = draws[:, np.isfinite(values)].astype(np.float64)
     total = count.sum(axis=1)
@@ -73,8 +73,8 @@ def frechet_distance(ours: np.ndarray, real: np.ndarray) -> float | None:
 
 
 class EngineFeatures(NamedTuple):
-    """Features from one engine. names: {kind: metric name}; edited: {job: feature (D,)}; similarity: {job: similarity
-    to its prompt}; real: {real image: feature (D,)}."""
+    """Features from one engine. names: those of its METRICS to compute; edited: {job: feature (D,)}; similarity: {job:
+    similarity to its prompt}; real: {real image: feature (D,)}."""
 
     names: Mapping[str, str]
     edited: Mapping[str, np.ndarray]
@@ -83,7 +83,7 @@ class EngineFeatures(NamedTuple):
 
 
 def _read_features(paths: Iterable[str], names: set[str], field: str = "feature") -> dict[str, np.ndarray]:
-    """Return {image or job: its value of a ``field``} for those of ``names`` that are in the files."""
+    """Return {image or job: value of ``field``} of the images or jobs ``names`` that are in the files."""
     with Shards(paths) as shards:
         return {name: shards.get(field, name) for name in shards.ids if name in names}
 
@@ -116,7 +116,7 @@ def score_features(
 
 
 C2ST_REPLICATES = 20
-"""Number of bootstrap replicates of the two-sample test, which fits a model in each."""
+"""Number of bootstrap replicates of the two-sample test, which fits a model in each replicate."""
 MEAN_MEASURES = ("change", "leak", "iou_visible", "edge_ratio")
 """Measures of the jobs whose means are scores."""
 
@@ -124,8 +124,8 @@ MEAN_MEASURES = ("change", "leak", "iou_visible", "edge_ratio")
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions:
     """Settings of the scores. classes: {finding: class of the detector}; detector, classifier: engines of the stages
-    boxes and semisyn_healthy; painted: whether the engine lite painted the images; reference: name of the real images'
-    reference; extractors: {feature engine: {kind: metric name}}."""
+    boxes and semisyn_healthy; painted: whether the engine lite painted the images; reference: name of the reference
+    with real images; extractors: {feature engine: its METRICS}."""
 
     config: str
     classes: dict[str, str]
@@ -210,7 +210,7 @@ def run(
         for metric, (values, reference, engine) in values_by_metric.items():
             low, high = percentile_ends(values[1:, None], INTERVAL) if len(values) > 1 else (np.full(1, np.nan),) * 2
             numbers = (None if np.isnan(number) else float(number) for number in (values[0], low[0], high[0]))
-            # the scorer learnt from the painter that made the images, so that the score says little
+            # an engine lite learnt from painted lesions, so its score of painted images says little
             circular = engine == "lite" and options.painted
             screened = metric == "auroc" and engine == options.classifier
             labels = reference, engine, circular, screened, finding_jobs["trial"][0]
@@ -226,7 +226,7 @@ def run(
 def score_by_detector(
     jobs: pl.DataFrame, conditioning: pl.DataFrame, detected: pl.DataFrame, draws: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return {auroc, ap1070: values}, or {} if the detector finds no such box on any edited or source image."""
+    """Return {auroc, ap1070: values}, or {} if the detector has no box of the finding on any image."""
     if not (pl.concat([jobs["score"], jobs["source_score"]]) > 0).any():
         return {}
     place = {job: number for number, job in enumerate(jobs["job_id"])}

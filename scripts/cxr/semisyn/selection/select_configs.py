@@ -25,11 +25,11 @@ MEASURED_SCHEMA = {
     "finding": pl.String, "config": pl.String, "metric": pl.String, "replicate": pl.Int64, "value": pl.Float64,
     "circular": pl.Boolean,
 }  # fmt: skip
-"""Columns of the metrics' values. Replicate -1 is the value itself; others are bootstrap draws that configs share."""
+"""Columns of the metrics' values. The replicate -1 is the value itself; from 0 on they are bootstrap draws."""
 
 
 def scale_metric(values: np.ndarray, metric: str) -> np.ndarray:
-    """Return a metric's values, (configs, replicates), scaled over configurations from 0 (worst) to 1 (best)."""
+    """Return ``values`` (configs, replicates), scaled in each replicate from 0 (worst configuration) to 1 (best)."""
     if metric == "c2st":
         values = np.maximum(values, 0.5)
     low, high = values.min(axis=0), values.max(axis=0)
@@ -39,7 +39,7 @@ def scale_metric(values: np.ndarray, metric: str) -> np.ndarray:
 
 
 def score_table(metric_values: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.DataFrame:
-    """Return the table :data:`SCORES`. Configurations with equal scores rank by ``costs``, then by name."""
+    """Return :data:`SCORES`, which ranks a finding's configurations by score, then by ``costs``, then by name."""
     rows = []
     for (finding,), part in metric_values.filter(pl.col("replicate") == -1).group_by("finding", maintain_order=True):
         configs = sorted(set(part["config"]), key=lambda name: (costs[name], name))
@@ -57,8 +57,8 @@ def choose_configs(
     metric_values: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, str], level: float
 ) -> dict[str, dict]:
     """Return {finding: {config, engine, score, second, difference, circular}} of the best configuration. difference:
-    interval of its score minus the second's; circular: metrics that favour the
-    engine, because their model was trained on its images."""
+    confidence interval of its score minus the score of the second; circular: metrics whose model learnt from painted
+    lesions, if the best configuration paints too."""
     choice_by_finding = {}
     for (finding,), part in scores.group_by("finding", maintain_order=True):
         ranked = part.unique("config", keep="first").sort("rank")["config"].to_list()
@@ -99,13 +99,13 @@ def _mean_metric(scaled: Mapping[str, np.ndarray], configs: int) -> np.ndarray:
 
 
 OTHER_SETTINGS = ("prompt", "steps", "guidance", "strength", "negative")
-NOTHING = "No configuration of a search was scored: semisyn.editing.grid.pipelines names none."
+NOTHING = "No point of a search was scored. Name models in semisyn.editing.grid.pipelines."
 
 
 def draw_search(points: pl.DataFrame, pipelines: str, extent: str, dpi: int) -> None:
-    """Draw two figures of a search's ``points``, a table of :data:`GRID`. ``pipelines`` shows each pipeline's mean and
-    range of scores over the soft masks at full extent. ``extent`` shows its scores by extent. Only points are drawn
-    whose other settings are the most common ones of their pipeline."""
+    """Draw two figures of a search's ``points``, a table of :data:`GRID`. ``pipelines``: mean and range of each
+    pipeline's scores over the soft masks, at the largest extent; ``extent``: each pipeline's mean score by extent. Only
+    the points that have the pipeline's most common :data:`OTHER_SETTINGS` are drawn."""
     scored, parts = points.filter(pl.col("score").is_not_null(), pl.col("engine") != "lite"), {}
     for (engine, blending), part in scored.group_by("engine", "blending", maintain_order=True):
         counts = part.group_by(OTHER_SETTINGS, maintain_order=True).len()
@@ -149,15 +149,15 @@ def _new_figure(num_parts: int, title: str) -> tuple:
 
 GRID = read_columns("semisyn_selection", "grid")
 ENGINES = ("lite", "diffusion", "radedit")
-"""Engines, the cheapest first."""
+"""Editing engines, the cheapest first."""
 
 
 def run(
     *, replicates: list[str], choice: str, table: str, grid: str, pipelines: str, extent: str, configs: dict[str, dict],
     same_as: dict[str, str], metrics: list[str], samples: int, dpi: int,
 ) -> None:  # fmt: skip
-    """Choose a configuration for each finding, and write all files. ``replicates``: a score table per configuration;
-    ``same_as``: {name: equivalent configuration that is edited instead}. Raise UserError without any of ``metrics``."""
+    """Choose a configuration for each finding, and write all files. ``replicates``: score tables; ``same_as``: {name:
+    configuration that makes the same images and is scored instead}. Raise UserError if no file has the ``metrics``."""
     metric_values = read_tables(replicates).filter(pl.col("metric").is_in(metrics))
     if not len(metric_values):
         raise UserError(f"no configuration has any of semisyn.selection.metrics ({', '.join(metrics)}): name others")
@@ -169,7 +169,7 @@ def run(
         entry["samples"] = samples
         if entry["circular"]:
             log.warning(
-                "%s: %s was chosen partly by %s, whose model learnt from its painter: that says little about realism",
+                "%s: %s was chosen partly by %s, whose model learnt painted lesions: this says little of realism",
                 finding, entry["config"], ", ".join(entry["circular"]),
             )  # fmt: skip
     with atomic_file(choice) as temporary:
