@@ -176,7 +176,7 @@ def test_a_study_that_may_not_be_listed_is_no_empty_one(closed_study):
     write_tables(closed_study)
     with ThreadPoolExecutor(1) as pool:
         rows = {row.image_id: (row.reason, row.detail) for row in read_mimic(str(closed_study), "", pool)}
-    assert rows["dddd-none"] == ("unreadable_file", "its folder: permission denied")
+    assert rows["dddd-none"] == ("unreadable_file", "its folder cannot be read: permission denied")
     assert rows["aaaa-ap"] == (None, "")
 
 

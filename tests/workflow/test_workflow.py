@@ -187,8 +187,8 @@ COLUMNS = "subject_id,study_id,image_id,image_path,report_path\n"
         (["explain"], "explain needs a study: snakemake explain --config study=<study_id>"),
         (["agreement"], "agreement.references is empty, so there is nothing to compare with"),
         (["review_merge"], "review.sheets is empty: give the experts' filled sheets"),
-        (["predict"], "predict needs an image and an instruction"),
-        (["predict", "--config", "image=a.png"], "predict needs an image and an instruction"),
+        (["predict"], "predict needs --config image=chest.dcm instruction="),
+        (["predict", "--config", "image=a.png"], "predict needs --config image=chest.dcm instruction="),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_any_job(tmp_path, words, told, dry):
