@@ -233,7 +233,7 @@ def test_reports_are_compared_with_their_own_section_too(tmp_path):
 def test_a_metric_whose_model_did_not_run_is_no_row(right, tmp_path, caplog):
     told = {"report_metrics": ["rouge_l", "green"]}
     assert ("report_generation", "green") not in cells(scored(tmp_path / "none", TEST, answers_to(TEST), **told))
-    assert "green: no score, because there are no annotations: set `annotators` or `annotations`" in caplog.text
+    assert "green: no score, because there are no annotations: set `radvlm.evaluation.annotators` or" in caplog.text
     caplog.clear()
     notes = [{"metric": "green", "engine": "by hand", "sample_id": f"r{number}", "of": "filtered", "matched": 1,
               "errors": number % 3} for number in range(9)]  # fmt: skip

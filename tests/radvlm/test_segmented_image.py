@@ -146,7 +146,7 @@ def test_masks_of_another_image_are_refused(tiny, tmp_path):
     image = film(tmp_path)
     segmented(tiny, image, tmp_path, SAID[:2])
     cv2.imwrite(str(tmp_path / "masks/1_mask.png"), np.zeros((8, 8), np.uint8))
-    with pytest.raises(UserError, match=r"1_mask.png is not a mask of .*: regenerate it"):
+    with pytest.raises(UserError, match=r"1_mask.png is not a mask of .*: delete .*masks and rerun"):
         segmented_image.run(
             conversation=str(tmp_path / "said"), asked=str(tmp_path / "asked.jsonl"), masks=str(tmp_path / "masks"),
             image=image, output=str(tmp_path / "again"), cohort=STAGES["cohort"], frames=STAGES["frames"], quality=80,

@@ -126,7 +126,7 @@ def test_masks_of_a_conversation_stand_beside_its_turns(tiny, tmp_path):
         for key, pair_id in (("b/1/0", "p3_0"), ("a/0/0", "p1_0")):  # asked in another batch, which rounds differently
             assert (shard.get("mask", key) != own[pair_id]).mean() < 2e-3
     write_lines(files["predictions"][0], [])
-    with pytest.raises(UserError, match=r"lacks b/1/0, which .* requests: regenerate it"):
+    with pytest.raises(UserError, match=r"lacks b/1/0, which .* requests: delete .* and rerun"):
         run_beside(**files, segmented=str(tmp_path / "segmented.jsonl"))
 
 

@@ -14,7 +14,7 @@ PRESENT, ABSENT, UNCERTAIN = VALUES = ("present", "absent", "uncertain")  # valu
 
 @dataclass(frozen=True)
 class LabelNames:
-    """Names of labels, and what they are derived from (``resources/radvlm/labels.yaml``)."""
+    """Names of labels, and the findings and words from which they are derived (``resources/radvlm/labels.yaml``)."""
 
     names: tuple[str, ...]  # the 14 labels, in order
     no_finding: str  # label of images without a finding
@@ -45,10 +45,10 @@ def load_label_names() -> LabelNames:
 def label_report(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[str, str]:
     """Return {label: present, absent or uncertain} for a report.
 
-    ``tuples``: findings from the rules engine; ``sentences``: text in which devices are sought. Affirmed findings are
-    present, including confident interpretations ("opacity consistent with pneumonia"). Weakly hedged findings
-    ("possible") are uncertain. Findings that are denied and never affirmed are absent. Findings that the report does
-    not mention have no label. No Finding and Support Devices always have a value.
+    ``tuples``: findings from the rules engine; ``sentences``: sentences of the report, searched for devices. Affirmed
+    findings are present, including confident interpretations ("opacity consistent with pneumonia"). Weakly hedged
+    findings ("possible") are uncertain. Findings that are denied and never affirmed are absent. Findings that the
+    report does not mention have no label. No Finding and Support Devices always have a value.
     """
     label_resource, stated = load_label_names(), {}
     for finding in tuples:
@@ -67,9 +67,9 @@ def label_report(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[st
 
 
 def resolve_uncertain(stated: Mapping[str, str], uncertain: str) -> dict[str, str]:
-    """Return the labels with uncertain values replaced by ``uncertain``; "left_out" keeps these values.
+    """Replace the value "uncertain" by the argument ``uncertain``, unless this is "left_out". Return {label: value}.
 
-    If No Finding is among the labels, its value is derived from the other labels, whatever the source states.
+    ``stated``: {label: value} of the source. If it has No Finding, this value is derived from the other labels.
     """
     label_resource, replacements = load_label_names(), {UNCERTAIN: uncertain} if uncertain in VALUES else {}
     value_by_label = {label: replacements.get(value, value) for label, value in stated.items()}
@@ -85,6 +85,5 @@ def finding_labels(lesion: str | None, entity: str) -> frozenset[str]:
 
 
 def _no_finding(values: Mapping[str, str]) -> str:
-    """Return the value of No Finding that follows from the values of the twelve findings."""
     finding_values = {values[label] for label in load_label_names().findings if label in values}
     return ABSENT if PRESENT in finding_values else UNCERTAIN if UNCERTAIN in finding_values else PRESENT

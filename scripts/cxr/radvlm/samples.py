@@ -1,7 +1,7 @@
 """The JSON line of a sample, written by the instructions stage and read by tuning, inference and evaluation.
 
-An answer contains placeholders ``<box:name>``, called slots. The field ``boxes`` has their boxes as fractions of the
-image. Each run writes them into the answer in its own coordinate format.
+An answer contains placeholders ``<box:name>``, called slots. The field ``boxes`` has the boxes of each slot, as
+fractions of the image. Each tuning run replaces the slots by boxes in its own coordinate format.
 """
 
 import re
@@ -20,7 +20,7 @@ DECIMALS = 2  # decimals of a written coordinate (paper)
 
 
 def unit_boxes(boxes: np.ndarray, rows: ArrayLike, columns: ArrayLike) -> np.ndarray:
-    """Return pixel boxes (N, 4) as fractions of the image, clipped to 0–1. ``rows``, ``columns``: size, one or (N,)."""
+    """Return boxes (N, 4) in px as fractions, clipped to 0–1. ``rows``, ``columns``: image size in px, one or (N,)."""
     sides = np.stack([columns, rows, columns, rows], axis=-1).astype(np.float64)
     return np.clip(np.asarray(boxes, np.float64).reshape(-1, 4) / sides, 0.0, 1.0)
 
@@ -60,9 +60,9 @@ class NamedBoxes:
 
 
 def group_boxes(facts: pl.DataFrame, sizes: Mapping[str, tuple[int, int]], kind: str) -> Iterator[NamedBoxes]:
-    """Yield the boxes of facts of ``kind`` by image and name, without single readers' boxes, which were fused.
+    """Yield the boxes of facts of ``kind``, grouped by image and name. Boxes of single annotators are skipped.
 
-    ``sizes``: {image_id: (rows, columns)}; images that are not in it are skipped.
+    ``sizes``: {image_id: (rows, columns)}. Other images are skipped too.
     """
     fact_table = facts.filter(pl.col("reader").is_null(), pl.col("image_id").is_in(list(sizes)), kind=kind)
     fact_table = fact_table.sort("image_id", "name", "group", "fact_id")
@@ -128,8 +128,9 @@ def make_line(
 ) -> dict:  # fmt: skip
     """Return the JSON line of a sample.
 
-    ``image``: row with the ids of the image; ``labels``: its present labels, None if it has none; ``engine``: engine
-    that wrote the text; ``number``: pass, from 0; ``target``: region, finding or phrase that is asked about.
+    ``image``: row with the ids of the image; ``labels``: labels that are present in it, None if the source has no
+    labels of it; ``engine``: engine that wrote the text; ``number``: number of the pass over the questions, from 0;
+    ``target``: region, finding or phrase that is asked about.
     """
     return {
         "sample_id": sample_id,

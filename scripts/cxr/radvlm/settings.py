@@ -14,7 +14,7 @@ RESOURCE_FILES = ("radvlm/formats.yaml",)
 
 
 class SourceFormat(NamedTuple):
-    """How sources of one format are read, and what applies to them."""
+    """The reader of sources of one format, and properties of these sources."""
 
     reader: str  # <module>.<function> of its reader, in cxr.radvlm.sources
     terms: str  # terms of use of its data
@@ -33,22 +33,22 @@ class FactSource(Section):
     """One external source: a published dataset, or a file of boxes."""
 
     format: Format = key("mimic", "Format of the source's files.")
-    path: str = key("", "Folder of the dataset as published. For nih, rsna and coco: the file of boxes.")
+    path: str = key("", "Folder of the dataset as published; for the formats nih, rsna and coco, the file of boxes.")
     pictures: str = key(
         "",
-        "Folder of the images, for mimic the one that contains `files/`; empty: `path`. For ms_cxr and "
-        "imagenome: name of the source of format mimic whose images they annotate.",
+        "Folder of the images; empty: `path`. For format mimic, it must contain `files/`. For the formats ms_cxr and "
+        "imagenome, give the name of the source of format mimic whose images they annotate.",
     )
-    reports: str = key("", "For mimic: folder that contains `files/` with the reports; empty: `pictures`.")
+    reports: str = key("", "For format mimic, the folder that contains `files/` with the reports; empty: `pictures`.")
     subject: str = key(
-        "", "Regular expression for image names. Its first group is the patient; empty: each image is a patient."
+        "", "Regular expression for image names. Its first group is the patient id; empty: each image is a new patient."
     )
 
 
 class FactSources(Section):
-    """Sources of images and of facts about them: the cohort (own), and external sources."""
+    """Sources of images and of facts about them (labels, boxes and phrases): the cohort, and external sources."""
 
-    use: list[str] = key(lambda: [COHORT], "Names of the sources to read. own stands for the cohort.", min_length=1)
+    use: list[str] = key(lambda: [COHORT], "Names of the sources to read. The cohort is named own.", min_length=1)
     list: dict[str, FactSource] = key(dict, "External sources: {name: source}.")
     uncertain: Literal["absent", "present", "left_out"] = key(
         "absent",
@@ -57,15 +57,16 @@ class FactSources(Section):
     )
     labels: Literal["rules", "table", "chexbert"] = key(
         "rules",
-        "Origin of the labels of the source own. rules, chexbert: its reports, read by rules or by CheXbert; "
+        "Origin of the labels of the cohort (source own). rules, chexbert: its reports, read by rules or by CheXbert; "
         "table: columns of the manifest.",
     )
     weak_hedges: Literal["absent", "present"] = key(
-        "absent", 'Value of labels of own that its reports hedge weakly ("possible"), with `labels: rules`.'
+        "absent", 'Value of labels whose finding a report of the cohort calls only "possible", with `labels: rules`.'
     )
     split: Literal["mimic", "published"] = key(
         "mimic",
-        "Split of Chest ImaGenome. mimic: MIMIC-CXR's; published: its own, whose test images MIMIC-CXR has in train.",
+        "Split of Chest ImaGenome. mimic: the split of MIMIC-CXR; published: the split that Chest ImaGenome publishes, "
+        "whose test images are train images of MIMIC-CXR.",
     )
 
     @constraint
@@ -77,7 +78,9 @@ class FactSources(Section):
         refuse_equal_names("list", self.list)
         for name in self.use:
             if name not in (sources := [COHORT, *self.list]):
-                raise ValueError(f"use names {name!r}, but the sources are {', '.join(sources)}: declare it in list")
+                raise ValueError(
+                    f"use names {name!r}, but the sources are {', '.join(sources)}: declare {name!r} in list"
+                )
         if len(set(self.use)) < len(self.use):
             raise ValueError(f"use names {max(self.use, key=self.use.count)!r} twice: name it once")
         for name, source in self.list.items():
@@ -92,7 +95,7 @@ class FactSources(Section):
 
 
 class FilteredTexts(Section):
-    """Removal of statements about other images from reports and phrases."""
+    """Removal of statements that need another image, such as "unchanged", from reports and phrases."""
 
     engine: Literal["rules", "vllm", "both", "none"] = key(
         "rules",
@@ -101,7 +104,7 @@ class FilteredTexts(Section):
     )
     phrases: bool = key(True, "Whether to filter the phrases that have boxes too; false: as in the paper.")
     resolved: Literal["drop", "state_absence"] = key(
-        "drop", "What becomes of findings that have resolved. drop: they are removed; state_absence: they are denied."
+        "drop", 'What replaces a statement that a finding has resolved. drop: nothing; state_absence: "no <finding>".'
     )
 
 
@@ -112,14 +115,12 @@ class Conversations(Section):
         "rules", "Writer of conversations. rules: templates; vllm: a language model."
     )
     test_llm: ModelOverride = key(
-        ModelOverride, "Other model for conversations of the test split (engine vllm); the paper used GPT-4o."
+        ModelOverride, "Model that replaces `radvlm.llm` for the test split (engine vllm); the paper used GPT-4o."
     )
     per_image: int = key(
         1, "Number of conversations of each kind (standard, grounded) per image.", source=PAPER, ge=1, le=100
     )
-    most: int = key(
-        100_000, "Maximum number of train images with standard conversations, by hash; 0: none.", source=AUTHORS, ge=0
-    )
+    most: int = key(100_000, "Maximum number of train images that get standard conversations.", source=AUTHORS, ge=0)
     check: Literal["strict", "json"] = key(
         "strict",
         "Check of conversations. strict: form, boxes and statements must agree with the facts; json: valid JSON only.",
@@ -138,7 +139,7 @@ class Passes(Section):
     )
     most: int | None = key(
         None,
-        "Maximum number of pairs in train, chosen by a hash of the image; 0: no limit; null: as in the preset.",
+        "Maximum number of train questions, not counting repeats; 0: no limit; null: as in the preset.",
         ge=0,
     )
 
@@ -153,7 +154,7 @@ class Mix(Section):
     )
     tasks: dict[Task, dict[str, Passes]] = key(dict, "Changes to the preset: {task: {source: {repeat, most}}}.")
     thresholds: str = key(
-        "", "Threshold set of the ILS pairs. mimic_ils: the authors' release; empty: the first of `thresholds.build`."
+        "", "Threshold set of the ILS dataset. mimic_ils: the authors' release; empty: the first of `thresholds.build`."
     )
 
 
@@ -161,10 +162,10 @@ class Llava(Section):
     """The export of a mix for LLaVA's trainers, `results/radvlm/instructions/{mix}/llava`."""
 
     convention: Literal["unit", "unit_short", "grid1000"] = key(
-        "unit", "How 30 % is written as a box coordinate. unit: 0.30; unit_short: 0.3; grid1000: 300.", source=PAPER
+        "unit", "Form of box coordinates. 30 % is 0.30 (unit), 0.3 (unit_short) or 300 (grid1000).", source=PAPER
     )
     pictures: Literal["frame", "original"] = key(
-        "frame", "Images of the export. frame: PNG files of the frames; original: paths of the source's own files."
+        "frame", "Images of the export. frame: PNG files of the 512 × 512 frames; original: paths of original files."
     )
 
 
@@ -201,14 +202,14 @@ class Radgraph(Section):
 
 
 class Green(Section):
-    """The language model of GREEN. `radvlm.llm` has its other settings."""
+    """The language model of the report metric GREEN. `radvlm.llm` has its other settings."""
 
     prompt: str = key("", "Text file with GREEN's prompt, which has `{reference}` and `{answer}` once each.")
     model: str = redefine(LanguageModel, "model", "StanfordAIMI/GREEN-radllama2-7b", source=AUTHORS)
     revision: str = key("", "Hugging Face revision; empty: the downloaded revision.")
     prompt_bytes: int = key(
         6000,
-        "Maximum length of a filled-in prompt; longer prompts are not asked. Prompt and answer share 4,096 tokens.",
+        "Maximum length of a filled-in prompt; a longer one is not sent. Prompt and answer share 4,096 tokens.",
         unit="bytes",
         ge=256,
         le=10**7,
@@ -220,28 +221,28 @@ class OtherModel(Section):
 
     adapter: Literal["jsonl", "llava_ov", "llava_med", "radialog", "chexagent", "maira2"] = key(
         "jsonl",
-        "Adapter, which knows the model's tasks, questions and form of boxes; jsonl: for a model without an adapter.",
+        "Adapter of the model. It states the model's tasks, questions and form of boxes; jsonl: for any other model.",
     )
-    path: str = key("", "JSON Lines file of {sample_id, turn, text} or {sample_id, turn, failure}.")
+    path: str = key("", "JSON Lines file of outputs. A line is {sample_id, turn, text} or {sample_id, turn, failure}.")
     boxes: Literal["", "unit", "percent", "hundred", "bins", "grid1000", "pixels"] = key(
-        "", "Form of the boxes in the outputs; empty: the adapter's form."
+        "", "Form in which the outputs write boxes, such as unit (fractions) or pixels; empty: the adapter's form."
     )
 
 
 class Evaluation(Section):
-    """Scoring of models, with controls that ignore or exchange the image, beside other models and the paper."""
+    """Scoring of models beside controls (no image, another patient's image), external models and the paper."""
 
     runs: list[str] = key(lambda: ["radvlm"], "Runs of vlm.tuning to score: the main model, then the ablations.")
     predictions: dict[ModelName, OtherModel] = key(dict, "External models by name.")
-    beyond: bool = key(False, "Whether to score external models also on tasks that they were not made for (marked).")
+    beyond: bool = key(False, "Whether to score external models also on tasks for which they were not made.")
     label_match: Literal["asserted", "substring"] = key(
         "asserted",
-        "Labels that an answer is credited with. asserted: those that it asserts; substring: those that it "
-        "names, even to deny them (published code).",
+        "Labels that are read from an answer. asserted: the labels that the answer asserts; substring: the labels that "
+        "it names, even to deny them (published code).",
     )
     report_metrics: list[Metric] = key(
         lambda: ["rouge_l", "bleu", "findings_f1"],
-        "Metrics of reports. Every metric except these three needs `annotators` or `annotations`.",
+        "Metrics of reports. bertscore, radgraph_f1, green and chexbert_f1 need `annotators` or `annotations`.",
         min_length=1,
     )
     annotators: list[Literal["bertscore", "chexbert", "green", "radgraph"]] = key(
@@ -251,34 +252,34 @@ class Evaluation(Section):
     green: Green = key(Green, "Settings of the annotator green.")
     radgraph: Radgraph = key(Radgraph, "Settings of the annotator radgraph.")
     annotations: dict[ModelName, str] = key(
-        dict, "{run or external model: file of annotations of its reports and their references, made elsewhere}."
+        dict, "Files of annotations of reports and references that you made elsewhere, {run or external model: file}."
     )
     reference: Literal["filtered", "original", "both"] = key(
-        "filtered", "Reference of reports: filtered (text about one image only), the original, or both.", source=PAPER
+        "filtered", "Text that reports are compared with: the edited one (filtered), original or both.", source=PAPER
     )
     judge: Literal["facts", "vllm"] = key(
         "facts", "Judge of conversations. facts: rules that compare findings, zones and boxes; vllm: a language model."
     )
-    llm: ModelOverride = key(ModelOverride, "Other language model for the judge vllm; the paper used GPT-4o.")
+    llm: ModelOverride = key(ModelOverride, "Model that replaces `radvlm.llm` as judge vllm; the paper used GPT-4o.")
     segmenter: Segmenter = key(
         "none",
-        "Source of masks for runs without a mask head. rosalia:<run>: ROSALIA as trained in training.runs.<run>.",
+        "Source of masks for runs without a mask head. none: no masks; rosalia:<run>: ROSALIA of training.runs.<run>.",
     )
     failed: Literal["wrong", "leave_out"] = key(
-        "wrong", "Samples without a full answer. wrong: they count as wrong; leave_out: not at all (published code)."
+        "wrong", "Samples with an unanswered turn. wrong: they count as wrong; leave_out: not at all (published code)."
     )
 
     @constraint
     def _names_are_apart(self) -> None:
         refuse_equal_names("runs and predictions", [*self.runs, *self.predictions])
         if shared_names := set(self.runs) & self.predictions.keys():
-            raise ValueError(f"predictions.{min(shared_names)} has the same name as a run in runs: rename it")
+            raise ValueError(f"predictions.{min(shared_names)} has the name of a run in runs: rename one of the two")
         if len(set(self.runs)) < len(self.runs):
             raise ValueError(f"runs names {max(self.runs, key=self.runs.count)!r} twice: name it once")
         for name in self.annotators:
             metric = METRICS.get(name, name)
             if metric not in self.report_metrics:
-                raise ValueError(f"annotators names {name!r}, but report_metrics lacks {metric!r}: name it there too")
+                raise ValueError(f"annotators names {name!r}, but report_metrics lacks {metric!r}: add this metric")
         if "green" in self.annotators and not self.green.prompt:
             raise ValueError("annotators names 'green', but green.prompt is '': give the text file of GREEN's prompt")
         if "radgraph" in self.annotators and not self.radgraph.model:
@@ -287,7 +288,7 @@ class Evaluation(Section):
         for name in self.annotations:
             if name not in [*self.runs, *self.predictions]:
                 raise ValueError(
-                    f"annotations.{name} is in neither runs nor predictions: give the name of a model there"
+                    f"annotations.{name} is neither a run in runs nor a model in predictions: give one of their names"
                 )
         for name, prediction in self.predictions.items():
             if not prediction.path:
@@ -295,7 +296,7 @@ class Evaluation(Section):
 
 
 class ScoreOptions(Evaluation):
-    """Settings that affect a model's scores: those of the evaluation, and the number of bootstrap replicates."""
+    """Settings that affect a model's scores: the evaluation's settings, and the number of bootstrap replicates."""
 
     replicates: int = 1000
 
@@ -317,11 +318,11 @@ class Radvlm(Section):
     """RadVLM: an instruction mix from many datasets, and an assistant tuned on it."""
 
     llm: RadvlmModel = key(RadvlmModel, "The language model of all stages of RadVLM.")
-    sources: FactSources = key(FactSources, "Sources of images and of facts about them.")
+    sources: FactSources = key(FactSources, "Sources of images, and of labels, boxes and phrases about them.")
     chexbert: Chexbert = key(
         Chexbert, "The labeller CheXbert, which `sources.labels` and `evaluation.annotators` can name."
     )
-    filtered: FilteredTexts = key(FilteredTexts, "Removal of statements about other images from texts.")
+    filtered: FilteredTexts = key(FilteredTexts, "Removal of statements that need another image from texts.")
     conversations: Conversations = key(Conversations, "Generation of conversations about one image.")
     instructions: Instructions = key(Instructions, "Mixes of samples made of facts, texts and conversations.")
-    evaluation: Evaluation = key(Evaluation, "Scoring of answers.")
+    evaluation: Evaluation = key(Evaluation, "Scoring of the answers of tuned and external models.")

@@ -45,7 +45,7 @@ class Statement:
     explains: str | None = None  # entity that this finding interprets, as in "opacity, likely pneumonia"
     sentence: int = 0  # number of the sentence, from 1
     span: tuple[int, int] = (0, 0)  # [start, end) of the finding in the sentence, in characters
-    denies: bool = True  # False if a negation leaves the finding open
+    denies: bool = True  # False if a negation leaves the finding open, as in "no new effusion"
 
     @cached_property
     def keys(self) -> frozenset[str]:
@@ -65,7 +65,7 @@ class Statement:
         return bool(self.sides or self.zones)
 
     def overlaps(self, statement: "Statement") -> bool:
-        """Return whether both may refer to the same location. A statement without a location may refer to any."""
+        """Return whether both statements may refer to one location. A statement without location may refer to any."""
         if not (self.has_place and statement.has_place):
             return True
         shared = self.sides & statement.sides
@@ -99,7 +99,7 @@ def load_patterns() -> Patterns:
 
 
 def read_digests(code: str, **resources: str) -> dict[str, str]:
-    """Return {name: digest} of the ``code`` (given), files in ``resources/`` and the lexicon, for an output line."""
+    """Return {name: digest} of code, files in ``resources/`` and lexicon, for output lines. ``code``: its digest."""
     contents = {name: (Path(RESOURCES) / file).read_bytes() for name, file in resources.items()}
     digests = {name: hashlib.blake2b(content, digest_size=8).hexdigest() for name, content in contents.items()}
     return {"code": code} | digests | {"lexicon": digest_lexicon()}
@@ -113,7 +113,6 @@ def split_batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Return the sentences of a text."""
     return [text[start:end] for start, end in sentences.split_sentences(text)]
 
 
@@ -123,12 +122,11 @@ def read_statements(sentence_texts: Sequence[str]) -> list[Statement]:
 
 
 def read_phrase(text: str) -> list[Statement]:
-    """Return the statements of a phrase. Each of its sentences is parsed alone."""
+    """Return the statements of a phrase, each of whose sentences is parsed alone."""
     return [statement for sentence in split_sentences(text) for statement in read_sentence(sentence)]
 
 
 def read_sentence(sentence: str) -> tuple[Statement, ...]:
-    """Return the statements of a single sentence."""
     return _read_statements((sentence,))
 
 
@@ -170,7 +168,7 @@ def _find_place(finding: Mapping, text: str) -> tuple[frozenset[str], frozenset[
 
 
 def _find_qualifiers(text: str, name: str) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return (sizes, words that limit a denial) of a finding: in its name, and before it in the same clause."""
+    """Return (sizes, words that limit a denial) that occur in a finding's ``name`` or before it in the same clause."""
     clause = _CLAUSE.split(text.lower())[-1]
     nearby_words = _SIZED.findall(f"{clause} {name.lower()}")[-8:]
     sizes, limits = load_patterns().sizes, load_patterns().limits

@@ -61,7 +61,7 @@ class Evidence:
 
 
 def gather_evidence(facts: ImageFacts, parsed: Sequence[Statement] | None = None) -> Evidence:
-    """Return the evidence in the facts of an image. ``parsed``: statements of its sentences, if known."""
+    """Return the evidence in the facts of an image. ``parsed``: statements of its report sentences, if known."""
     sentences = list(facts.sentences.values())
     fact_statements = list(statements.read_statements(sentences) if parsed is None else parsed)
     boxes = []
@@ -98,7 +98,7 @@ def find_normal_structures(sentence: str) -> tuple[tuple[str, tuple[str, ...], b
 def find_fault(messages: Sequence[Mapping[str, str]], evidence: Evidence, grounded: bool) -> Fault | None:
     """Return the first fault of a conversation, or None if it has no fault.
 
-    ``messages``: {role, text} of each, with boxes written to two decimals; ``grounded``: whether it needs a box.
+    ``messages``: dicts {role, text}, with boxes written to two decimals; ``grounded``: whether an answer needs a box.
     """
     texts = [message["text"].strip() for message in messages]
     turns = list(zip(texts[::2], texts[1::2], strict=False))
@@ -224,7 +224,7 @@ def _sentences(answer: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _parse_statements(part: str) -> tuple[Statement, ...]:
-    """Return the statements of a sentence. Its opening is removed: "No, it is likely X" does not deny X."""
+    """Return the statements of a sentence without its opening, so that "No, it is likely X" does not deny X."""
     if lead := _LEAD.match(part):
         part = capitalize(part[lead.end() :])
     return statements.read_sentence(part)

@@ -29,7 +29,7 @@ OUTCOMES: Columns = {
     "kind": Column(pl.String, "standard or grounded."),
     "split": Column(pl.String, "train, validate or test."),
     "outcome": Column(pl.String, "asked, kept, or the reason why conversations were excluded."),
-    "conversations": Column(pl.Int64, "Number of conversations; that of asked is the sum of the other outcomes."),
+    "conversations": Column(pl.Int64, "Number of conversations. The outcome asked is the sum of all other outcomes."),
 }
 
 
@@ -38,8 +38,8 @@ def run_part(
 ) -> None:
     """Write the conversations of one part of a source. Raises UserError if the model is missing.
 
-    ``files``: outputs of :func:`write_part` and inputs of :func:`read_requests`; ``replies``: files from a job that has
-    asked the model, if there is one.
+    ``files``: outputs of :func:`write_part` and inputs of :func:`read_requests`; ``replies``: files of the model's
+    replies, if another job has asked the model.
     """
     code = str(attrs.get("code_digest", ""))
     outputs = {name: files.pop(name) for name in ("lines", "excluded", "outcomes")}
@@ -87,7 +87,10 @@ def write_part(
 
 
 def run_source(**files) -> None:
-    """Join a source's parts. ``files``: {name: parts, <name>_out: output}. Raises AssertionError for a lost request."""
+    """Join the files of a source's parts. Raises AssertionError if a request is lost.
+
+    ``files``: {name: files of the parts, ``<name>_out``: joined file}.
+    """
     lines = [line for path in files["lines"] for line in read_lines(path)]
     lines.sort(key=lambda line: (line["image_id"], line["grounded"], line["number"]))
     write_lines(files["lines_out"], lines, checked=True)
@@ -103,8 +106,9 @@ def run_source(**files) -> None:
 def read_requests(*, part: str, options: ConversationOptions, **files) -> Iterator[Request]:
     """Yield the requests for conversations about a part of a source, as :func:`select_requests` selects them.
 
-    ``files``: images; facts and texts, also of the source whose images it uses; phrases; elsewhere: phrases of sources
-    that use its images and get the conversations about them; pairs of the ILS dataset, for masks.
+    ``files``: images, phrases and pairs of the ILS dataset (for masks); facts and texts, if the source annotates images
+    of another source, also of that source; elsewhere: phrases of sources that annotate this source's images, which get
+    the conversations about these images.
     """
     image_ids_elsewhere = {line["image_id"] for path in files["elsewhere"] for line in read_lines(path)}
     image_table = read_table(files["images"]).filter(pl.col("split").is_in(PARTS[part]))
@@ -118,9 +122,10 @@ def read_requests(*, part: str, options: ConversationOptions, **files) -> Iterat
 def select_requests(
     images: Iterable[ImageFacts], elsewhere: set[str], options: ConversationOptions
 ) -> Iterator[Request]:
-    """Yield grounded requests for images with phrases, and standard ones for images that are not in ``elsewhere``.
+    """Yield requests for grounded conversations about images with phrases, and for standard conversations.
 
-    In train, at most ``options.most`` images get standard requests; a hash selects them.
+    Images in ``elsewhere`` (image ids) get no standard conversation, because another source has conversations about
+    them. In train, a hash selects at most ``options.most`` images for standard conversations.
     """
     all_facts = list(images)
     standard = [facts for facts in all_facts if facts.image_id not in elsewhere] if STANDARD in options.kinds else []

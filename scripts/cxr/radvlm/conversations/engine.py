@@ -32,7 +32,7 @@ class Conversation:
     facts: tuple[str, ...] = ()  # ids of the facts that it uses
 
     def to_line(self, columns: Mapping, engine: str, digests: Mapping) -> dict:
-        """Return the output line. ``columns``: ids of the conversation and its image; ``engine``: maker's name."""
+        """Return the output line. ``columns``: ids of conversation and image; ``engine``: as in ``Engine.made_by``."""
         boxes = {name: [list(box) for box in slot_boxes] for name, slot_boxes in self.boxes.items()}
         content = {"engine": engine, "turns": [asdict(turn) for turn in self.turns], "boxes": boxes}
         content |= {"mask_ids": list(self.mask_ids), "facts": list(self.facts), "digests": digests}
@@ -57,7 +57,7 @@ TOO_FEW = "too_few_facts"
 def replace_boxes_by_slots(
     texts: Sequence[str], phrases: Sequence[Phrase]
 ) -> tuple[list[str], dict[str, tuple[Box, ...]]]:
-    """Replace written boxes of phrases by slots, one for consecutive boxes. Return (texts, {slot name: boxes})."""
+    """Replace phrases' boxes in texts by slots ``<box:name>``, one per run of boxes. Return (texts, {name: boxes})."""
     exact = {round_box(box): box for phrase in phrases for box in phrase.boxes}
     names: dict[tuple[Box, ...], str] = {}
 
@@ -73,7 +73,7 @@ def replace_boxes_by_slots(
 
 
 def parse_boxes(text: str) -> list[tuple[float, ...]]:
-    """Return the boxes that are written in a text."""
+    """Return the boxes in a text. A box is four numbers in brackets, such as "[0.10, 0.20, 0.30, 0.40]"."""
     return [tuple(map(float, corners)) for corners in BOX.findall(text)]
 
 

@@ -47,7 +47,8 @@ def gather_facts(
 ) -> Iterator[ImageFacts]:
     """Yield the facts of each image, sorted by image.
 
-    ``facts``, ``texts``: of the source and of the source whose images it uses; ``masks``: from :func:`index_masks`.
+    ``facts``, ``texts``: those of the source and, if it annotates images of another source, also those of that source;
+    ``phrases``: edited phrases; ``masks``: from :func:`index_masks`.
     """
     images = images.sort("image_id")
     stated: dict[str, dict[str, str]] = {}
@@ -84,7 +85,7 @@ def gather_facts(
 
 
 def index_masks(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
-    """Return {image_id: {lesion type: mask_id}}: the mask of the ILS pair without location, else of the first pair."""
+    """Return {image_id: {lesion type: mask_id}} of ILS pairs. Pairs that name no location (global) take precedence."""
     masks_by_image: dict[str, dict[str, str]] = {}
     masked = [pair for pair in pairs if pair["seg"] and pair["mask_id"]]
     for pair in sorted(masked, key=lambda pair: (pair["type"] != "global", pair["pair_id"])):

@@ -1,4 +1,4 @@
-"""Moves of the engine rules: pairs of question and answer that may come next in a conversation.
+"""Moves of the engine ``rules``: questions with their answers that may come next in a conversation.
 
 Templates are drawn when a move is proposed. They are filled in only if it is chosen, because four of five are not.
 """
@@ -24,10 +24,10 @@ PRESENCE = "presence"  # act of questions about findings, whether the answer aff
 SIDED_FINDINGS = ("pneumothorax", "pleural thickening", "scar", "nodule", "granuloma", "hydropneumothorax")
 """Findings, besides the lesion types, for which a question may ask about the other side."""
 OPENING_PRESENCE = 0.5
-"""Probability that a conversation begins with a question of presence; the overview would tell the finding."""
+"""Probability of beginning with a question of presence ("Is there …?"). Otherwise an overview names the findings."""
 MAX_LISTED = 3  # maximum number of findings that an answer lists
 _OF_THE_REST = re.compile(r"\b(?:remain\w*|rest|otherwise|other)\b", re.IGNORECASE)
-"""Words by which a sentence about an organ follows another: it opens no conversation."""
+"""Words by which a sentence about an organ refers to an earlier sentence. It cannot open a conversation."""
 HEART_MENTIONS = (("heart", MENTIONED), (ENLARGED_HEART, MENTIONED))
 
 
@@ -59,7 +59,7 @@ class PresenceBalance:
         self._excess_of_yes: Counter[tuple[str, str]] = Counter()
 
     def is_offered(self, split: str, finding: str, is_there: bool) -> bool:
-        """True if the answer to a question about a finding was not given more often than the opposite answer."""
+        """Return whether the answer about a finding (yes if ``is_there``) was given no more often than its opposite."""
         excess = self._excess_of_yes[split, finding]
         return excess <= 0 if is_there else excess >= 0
 
@@ -103,7 +103,7 @@ class MoveGenerator:
         self.askable_denials = [
             denial
             for denial in subjects.denials
-            # "a large effusion" is asked of no image that may have a small one
+            # do not ask about "a large effusion" if the image may have a small one
             if not denial.statement.limits and balance.is_offered(self.facts.split, denial.noun, False)
         ]
         self.name_slots = [self._fill_names(*numbered_topic) for numbered_topic in enumerate(subjects.topics)]
@@ -123,7 +123,7 @@ class MoveGenerator:
         return self._list_findings("overview", "found" if len(topic_numbers) == 1 else "several", topic_numbers, 0.4)
 
     def _nothing_found(self) -> Move:
-        """Return the opening without findings. Its answer quotes a sentence about an organ, else the first one."""
+        """Return the first move of an image without findings. It quotes a sentence, if possible about an organ."""
         subjects = self.subjects
         absent = load_label_names().no_finding in self.facts.present and not subjects.has_unnamed
         case = "nothing" if absent else "quiet"
@@ -141,7 +141,7 @@ class MoveGenerator:
         return self._move("overview", case, slots, mentions=mentions, denies=bool(denials), facts=facts)
 
     def candidates(self, state: DialogueState, last: bool) -> Iterator[Move]:
-        """Yield the moves that may come next. If this is the ``last`` move, they include a summary."""
+        """Yield the moves that may come next. They include a summary only in the ``last`` round."""
         if last and len(self.subjects.topics) > 1:
             yield from self._summary(state)
         for at, topic in enumerate(self.subjects.topics):
@@ -225,7 +225,7 @@ class MoveGenerator:
             yield self._move("absent", None, slots, 1.4, ((denial.noun, MENTIONED),), **fields)
 
     def _negatives(self, state: DialogueState) -> Iterator[Move]:
-        """Yield an open question about what the image does not show; no yes or no answers it."""
+        """Yield an open question about findings that the image does not show. Its answer lists some of them."""
         denials = [denial for denial in self.subjects.denials if (denial.noun, MENTIONED) not in state.mentioned]
         if denials and ("negatives", MENTIONED) not in state.mentioned:
             listed = self.rng.sample(denials, min(len(denials), self.rng.randint(1, MAX_LISTED)))

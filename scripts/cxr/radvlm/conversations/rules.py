@@ -1,7 +1,7 @@
-"""The engine rules: it draws the next question at random among those that the facts can answer, without a model.
+"""The engine ``rules`` draws each question at random among those that the facts can answer, without a model.
 
-A conversation must refer to an earlier answer. It must have a denial if the facts have one, and a box if it is
-grounded. Otherwise it is drawn again.
+In a conversation, a question must refer to an earlier answer. An answer must deny a finding if the facts do, and an
+answer must give a box if the conversation is grounded. A conversation that misses a requirement is drawn again.
 """
 
 import gc
@@ -18,12 +18,10 @@ from cxr.radvlm.conversations.wordings import load_wordings
 from cxr.radvlm.samples import slot_names
 
 RESOURCE_FILES = ("radvlm/conversations.yaml", "radvlm/glossary.yaml", "radvlm/statements.yaml", "lexicon")
-RETRIES = 4  # further attempts after a walk that is too short or fails the check
+RETRIES = 4  # further attempts after a conversation that is too short, misses a requirement or fails the check
 
 
 def load(options: ConversationOptions, _execution: Mapping) -> Engine:
-    """Return the engine rules."""
-
     balance = PresenceBalance()
 
     def converse(requests: Sequence[Request]) -> list[Conversation | Fault]:
@@ -58,9 +56,9 @@ def _converse(request: Request, options: ConversationOptions, balance: PresenceB
 def walk(
     request: Request, about: Subjects, draw: Random, balance: PresenceBalance
 ) -> tuple[list[Move], Conversation] | None:
-    """Return the moves of a randomly drawn conversation and the conversation.
+    """Draw a conversation at random. Return (its moves, the conversation); a move is a question with its answer.
 
-    Returns None if it is too short or misses a requirement. ``about``: subjects of the image; ``draw``: random numbers.
+    Return None if it is too short or misses a requirement. ``about``: subjects of the image; ``draw``: random numbers.
     """
     words = load_wordings()
     generator = MoveGenerator(request, about, words, draw.choice(list(words.registers)), draw, balance)
@@ -89,7 +87,10 @@ def walk(
 
 
 def _unmet_requirements(moves: Sequence[Move], grounded: bool, has_denials: bool) -> set[str]:
-    """Return the requirements that moves do not meet: refers, denies (if possible) and box (if grounded)."""
+    """Return the requirements that no move meets: it must refer to an earlier answer, deny a finding or give a box.
+
+    Their names are refers, denies (only if ``has_denials``) and box (only if ``grounded``).
+    """
     owed = set() if any(move.refers for move in moves) else {"refers"}
     if has_denials and not any(move.denies for move in moves):
         owed.add("denies")

@@ -1,4 +1,4 @@
-"""Subjects that the engine rules can ask about: findings, denials, and sentences about organs and devices."""
+"""Subjects that the engine ``rules`` can ask about: findings, denials, and sentences about organs and devices."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ ENLARGED_HEART = "cardiomegaly"
 MAX_WORDS = 25  # maximum length of a sentence about an organ, in words
 _CLAUSE_END = re.compile(r"[,;:.]| and | but (?!within)| with ")
 _DOUBTFUL = re.compile(r"\b(?:normal(?! to)|unremarkable|crowd\w*|xxxx)\b|__")
-"""Words that make a finding no topic in their clause: it is called normal, low volumes explain it, a word is hidden."""
+"""Words that exclude a finding in their clause: they call it normal, explain it by crowding, or hide a word."""
 _PLAIN = re.compile(
     r"\b(?:no|not|without|(?<!__ of )(?<!XXXX of )normal|clear|intact|unremarkable|limits|negative|free|preserved"
     r"|midline|lung volumes)\b", re.IGNORECASE,
@@ -62,13 +62,13 @@ class Topic:
 
     @property
     def location(self) -> str:
-        """The place where it answers "where?"; "of the aorta" does not."""
+        """The place, or "" if it does not answer "where?", as in "calcification of the aorta"."""
         return "" if self.place.startswith("of ") else self.place
 
     def describe(
         self, *, size: bool = True, place: bool = True, cause: bool = False, article: str = "a", sure: bool = False
     ) -> str:
-        """Return a noun phrase, such as "a probable small effusion at the left base". ``sure``: without "probable"."""
+        """Return a noun phrase with the chosen parts ("a small effusion at the left base"). ``sure``: no "probable"."""
         words = ["" if sure else HEDGE_WORDS[self.hedge], self.size if size else "", self.adjective if place else ""]
         words += [self.noun, self.place if place and not self.adjective else ""]
         words += [CAUSES[self.is_plural][self.cause_hedge], self.cause] if cause and self.cause else []
@@ -90,7 +90,7 @@ class Denial:
 
 @dataclass(frozen=True)
 class Subjects:
-    """All that a conversation about an image can be about."""
+    """The subjects that a conversation about an image can have."""
 
     topics: tuple[Topic, ...]
     denials: tuple[Denial, ...]
@@ -139,7 +139,7 @@ def collect_subjects(facts: ImageFacts, parsed: Sequence[Statement], words: Word
 
 
 def _topics(facts: ImageFacts, parsed: Sequence[Statement], words: Wordings) -> tuple[Topic, ...]:
-    """Return a topic for each finding that phrases or sentences affirm. Topics like an earlier one are omitted."""
+    """Return the findings that phrases or sentences affirm. Omit those of the same name and place as an earlier one."""
     by_sentence: dict[int, list[Statement]] = {}
     for statement in parsed:
         by_sentence.setdefault(statement.sentence, []).append(statement)
@@ -179,7 +179,6 @@ def _is_topic(statement: Statement) -> bool:
 
 
 def _is_doubtful(statement: Statement, facts: ImageFacts) -> bool:
-    """True if the clause of a finding makes it doubtful."""
     text = facts.sentences.get(statement.sentence, "").lower()
     start, end = statement.span
     clause = _CLAUSE_END.split(text[:start])[-1] + text[start:end] + _CLAUSE_END.split(text[end:])[0]
@@ -211,7 +210,7 @@ def _topic(
 
 
 def _size(statement: Statement, text: str, words: Wordings) -> str:
-    """Return the size adjective of a finding. It is "" unless exactly one adjective of its sentence fits."""
+    """Return the size adjective of a finding, or "" unless its sentence has exactly one adjective of this size."""
     if len(statement.sizes) != 1:
         return ""
     sizes = statements.load_patterns().sizes
@@ -221,7 +220,6 @@ def _size(statement: Statement, text: str, words: Wordings) -> str:
 
 
 def _place(statement: Statement, words: Wordings) -> str:
-    """Return the location of a finding in words, or "" if its sentence has no location with a wording."""
     if not statement.place or set(statement.place) <= set(words.bare.get(statement.entity, ())):
         return ""
     place_phrases = [words.place(text) for text in statement.place]

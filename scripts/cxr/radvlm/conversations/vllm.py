@@ -1,7 +1,7 @@
-"""The engine vllm: a language model writes each conversation from the facts, as in the paper.
+"""The engine ``vllm``: a language model writes each conversation from the facts, as in the paper.
 
-A reply must follow a JSON schema and pass the strict check. With ``check: json`` it must only follow the schema, as in
-the authors' code. A conversation without a valid reply after all attempts is excluded.
+A reply must follow a JSON schema and pass the strict check. With ``check: json``, a reply must only follow the schema,
+as in the authors' code. A conversation without a valid reply after all attempts is excluded.
 """
 
 import re
@@ -58,7 +58,7 @@ def build_engine(options: ConversationOptions, generate: Generate) -> Engine:
 
 
 def build_question(request: Request, options: ConversationOptions) -> Question | Answer:
-    """Return the question for a conversation, or an Answer if facts are missing or address the model."""
+    """Return the question for a conversation, or at once an Answer if facts are missing or give orders to a model."""
     facts = request.facts
     texts = [*facts.sentences.values(), *(phrase.text for phrase in facts.phrases)]
     if not texts:
@@ -114,7 +114,10 @@ def run(
     *, files: Sequence[str], replies: Sequence[str], works: Sequence[Mapping], options: ConversationOptions,
     execution: Mapping, code: str = "",
 ) -> None:  # fmt: skip
-    """Write the model's replies for works {source, part, kinds, files: as in :func:`converse.read_requests`}."""
+    """Write the model's replies about each part of a source, one output in ``replies`` per entry of ``works``.
+
+    An entry is {source, part, kinds: kinds of conversations, files: inputs of :func:`converse.read_requests`}.
+    """
     del files  # the works name them
     folder = Path(replies[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in works))
     resumable_execution = dict(execution) | {"answers": str(folder), "code": code}

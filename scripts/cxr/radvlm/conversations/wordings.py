@@ -1,7 +1,8 @@
-"""Wordings of the engine rules for questions, answers, and names of findings and places.
+"""Wordings of the engine ``rules`` for questions, answers, and names of findings and places.
 
-A question depends on its act (what it asks for) and register (who asks), an answer on its act and case. ``(a|b)`` in a
-wording is a choice. Each combination of choices is a wording with a number of its own.
+The wordings of a question depend on its act (what it asks for, such as size) and register (who asks, such as student).
+Those of an answer depend on the act and a case, such as a degree of certainty. ``(a|b)`` in a wording is a choice. Each
+combination of choices is a wording with a number of its own.
 """
 
 import re
@@ -54,7 +55,7 @@ class Wordings:
         return next((hit.expand(say) for hit, say in hits if hit), "")
 
     def question(self, act: str, register: str, rng: Random, slots: Mapping[str, str]) -> tuple[Callable[[], str], str]:
-        """Draw a wording of a question. Return (function that fills it in, id of the wording)."""
+        """Draw a wording of a question. Return (function that fills in its slots, id of the wording)."""
         texts = self.questions[act][register]
         number = rng.choice(range(len(texts)))
 
@@ -75,28 +76,28 @@ class Wordings:
 
     @cached_property
     def _glossary(self) -> list[tuple[str, str, str, re.Pattern]]:
-        """Glossary: (term, definition, first word in lower case, pattern) of each term."""
+        """The glossary as tuples (term, definition, first word of the term in lower case, pattern of the term)."""
         return [
             (term, definition, _WORD.findall(term.lower())[0], re.compile(rf"\b{re.escape(term)}\b", re.IGNORECASE))
             for term, definition in self.terms.items()
         ]
 
     def answer(self, act: str, case: str | int | None, rng: Random, slots: Mapping[str, str]) -> Callable[[], str]:
-        """Draw a wording of an answer. Return a function that fills it in. ``case``: None if the act has no cases."""
+        """Draw a wording of an answer, and return a function that fills it in. ``case``: None if the act has none."""
         act_wordings = self.answers[act]
         text = rng.choice(act_wordings if case is None else act_wordings[case])
         return lambda: to_sentence(fill_slots(text, slots))
 
 
 def expand_choices(text: str) -> list[str]:
-    """Return all wordings that the choices in a text give, in order."""
+    """Return all wordings of a text with choices. "(a|the) film" gives "a film" and "the film"."""
     parts = _CHOICE.split(text)
     choices = [part.split("|") if number % 2 else [part] for number, part in enumerate(parts)]
     return ["".join(combination) for combination in product(*choices)]
 
 
 class _Slots(dict):
-    """Values of slots. A slot name that begins with a capital gives the value with a capital."""
+    """Values of slots ``{name}``. The slot ``{Name}`` gives the value with a capital."""
 
     def __missing__(self, name: str) -> str:
         if name[:1].islower():
@@ -105,7 +106,7 @@ class _Slots(dict):
 
 
 def fill_slots(text: str, slots: Mapping[str, str]) -> str:
-    """Return a wording with its slots filled in. A slot name that begins with a capital capitalizes the value."""
+    """Return a wording with its slots ``{name}`` filled in. The slot ``{Name}`` gives the value with a capital."""
     return text.format_map(_Slots(slots))
 
 
@@ -116,7 +117,7 @@ def capitalize(text: str) -> str:
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def to_sentence(text: str) -> str:
-    """Return a text as a sentence: capitalized, with regular spaces, and with one mark at its end."""
+    """Return a text as a sentence: capitalized, with regular spaces, and with one punctuation mark at its end."""
     if _UNTIDY.search(text):
         text = _BEFORE_MARK.sub(r"\1", " ".join(text.split()))
         text = _TWO_MARKS.sub(r"\1", text)
@@ -124,7 +125,7 @@ def to_sentence(text: str) -> str:
 
 
 def agree_with_plural(text: str, many: str) -> str:
-    """Return a text in which verbs agree with the plural subject ``many``."""
+    """Return a text in which "are" and "do" replace "is" and "does" beside the plural noun ``many``."""
 
     def plural(hit: re.Match) -> str:
         if not hit.string.startswith(many, hit.end()):
@@ -143,7 +144,7 @@ def agree_with_plural(text: str, many: str) -> str:
 
 
 def use_plural_pronouns(text: str) -> str:
-    """Return an answer about "it" with pronouns, and their verbs, in the plural."""
+    """Return an answer with "it" and its verb in the plural. "It is …" becomes "They are …"."""
     for pattern, replacement in _PLURAL_PRONOUNS:
         text = re.sub(pattern, replacement, text)
     return text

@@ -2,9 +2,9 @@
 
 An annotator defines ``load(settings, files, execution)`` and constants. METRIC is the metric of its annotations. PAIRS
 is True if it reads answer and reference together. INPUTS are files that it reads, FILES are its settings that name
-files of the user, and PLACED are files in the folder ``model`` of the user. LLM is True if it uses a language model.
-ENVIRONMENT is the suffix of its environment's name (default: its own name). Its output lines are as in
-:func:`cxr.radvlm.evaluation.reports.read_notes`.
+files of the user, and PLACED are files in the user's folder ``model``. LLM is True if it uses a language model.
+ENVIRONMENT is the suffix of its environment's name (default: the annotator's name). The function
+:func:`cxr.radvlm.evaluation.reports.read_notes` describes the output lines.
 """
 
 import logging
@@ -30,8 +30,8 @@ def run(
     """Write one JSON line per annotation, or per failure with its reason. Raises UserError if the model is missing.
 
     A line has metric, engine, sample_id, of (kind of text), and the metric's fields or ``failure``. Equal texts are
-    annotated once, and a language model's replies are cached. ``engine_settings``: those of the annotator; ``texts``:
-    reports of the sources, for an original ``reference``; ``weights``, ``prompt``, ``placed``: files that it declares.
+    annotated once, and a language model's replies are cached. ``engine_settings``: settings of the annotator;
+    ``texts``: reports of the sources, for an original ``reference``; ``weights``, ``prompt``, ``placed``: input files.
     """
     del placed  # job inputs only: the settings name their folder
     module = import_module(f"cxr.radvlm.evaluation.annotate_{annotator}")

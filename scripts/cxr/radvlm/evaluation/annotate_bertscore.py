@@ -1,4 +1,4 @@
-"""The annotator bertscore: it matches tokens of answer and reference by the cosine similarity of BERT embeddings.
+"""The annotator ``bertscore`` matches tokens of answer and reference by the cosine similarity of BERT embeddings.
 
 As in the authors' code, there are no idf weights, and special tokens are ignored. F1 is rescaled so that the F1 of
 unrelated texts becomes 0.
@@ -34,7 +34,7 @@ def load_embedder(folder: str) -> Callable[[str], Embedded]:
     layers, longest = net.config.num_hidden_layers, net.config.max_position_embeddings
     if layers < LAYER:
         problem = f"{KEY}.model: {folder} has {layers} layers, but layer {LAYER} is compared"
-        raise UserError(f"{problem}: give a model with {LAYER} or more")
+        raise UserError(f"{problem}: give a model with {LAYER} or more layers")
     ends = torch.tensor([words.cls_token_id, words.sep_token_id])
 
     def embed(text: str) -> Embedded:

@@ -1,4 +1,4 @@
-"""The annotator chexbert: CheXbert labels of answers and references."""
+"""The annotator ``chexbert``: CheXbert labels of answers and references."""
 
 from collections.abc import Mapping, Sequence
 

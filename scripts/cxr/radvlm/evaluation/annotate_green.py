@@ -1,10 +1,10 @@
-"""The annotator green: a language model counts matched findings and clinically significant errors of an answer.
+"""The annotator ``green``: a language model counts matched findings and clinically significant errors of an answer.
 
 The published prompt is not in this repository; the user provides it. The reply has the format of GREEN's published
 code. ``[Clinically Significant Errors]:`` is followed by lines such as ``(b) Kind of the error: 2. First error; second
 error``. Then come ``[Clinically Insignificant Errors]:`` and ``[Matched Findings]:``, the latter with ``3. First
-finding; …``. A part that is empty, or begins with "No" or "None", means 0. Kinds may be numbered (1) to (6). A missing
-count is invalid and asked for again, whereas the published code reads it as 0. After all attempts it is a failure.
+finding; …``. A part that is empty, or begins with "No" or "None", means 0. Kinds may be numbered (1) to (6). If a count
+is missing, the model is asked again. After all attempts the annotation fails; the published code would count 0.
 """
 
 import re
@@ -53,7 +53,7 @@ def read_prompt(path: str) -> str:
         raise UserError(f"{KEY}.prompt: {path} is not UTF-8: save it in UTF-8") from None
     for slot in SLOTS:
         if text.count(slot) != 1:
-            raise UserError(f"{KEY}.prompt: {path} has {slot} {text.count(slot)} times: write it once")
+            raise UserError(f"{KEY}.prompt: {path} has {slot} {text.count(slot)} times: write {slot} once")
     return text
 
 
@@ -79,16 +79,16 @@ def parse_counts(text: str) -> dict[str, int]:
     _, *headings_and_parts = _HEADING.split(text)
     names = [" ".join(heading.lower().split()) for heading in headings_and_parts[::2]]
     if len(set(names)) < len(names):
-        raise ValueError("a part occurs twice")
+        raise ValueError("the reply has a heading twice")
     parts = dict(zip(names, map(str.strip, headings_and_parts[1::2]), strict=True))
     for name in (SIGNIFICANT, MATCHED):
         if name not in parts:
-            raise ValueError(f"no part '{name}'")
+            raise ValueError(f"the reply lacks the heading '{name}'")
     return {"matched": _count_matched(parts[MATCHED]), "errors": _count_errors(parts[SIGNIFICANT])}
 
 
 def find_problem(text: object) -> str | None:
-    """Return the reason why a reply has no valid counts, or None if it has."""
+    """Return the reason why a reply has no valid counts, or None if its counts are valid."""
     try:
         parse_counts(str(text))
     except ValueError as error:
@@ -104,13 +104,13 @@ def _count_errors(part: str) -> int:
         name = mark.group(1).lower()
         kind = KINDS[int(name) - 1] if name in "123456" else name
         if kind not in KINDS or kind in count_by_kind:
-            raise ValueError("a kind of errors is unknown or occurs twice")
+            raise ValueError(f"the reply has the error kind ({name}), which is unknown or occurs twice")
         count = _COUNT.match(part, mark.end())
         if not count:
-            raise ValueError("a kind of errors without a count")
+            raise ValueError(f"the reply gives no count for the error kind ({name})")
         count_by_kind[kind] = int(count.group(1) or 0)
     if not count_by_kind:
-        raise ValueError("significant errors without a kind")
+        raise ValueError("the reply gives no kind for significant errors")
     return sum(count_by_kind.values())
 
 
@@ -119,7 +119,7 @@ def _count_matched(part: str) -> int:
         return 0
     number = _NUMBER.match(part)
     if not number:
-        raise ValueError("matched findings without a count")
+        raise ValueError("the reply gives no count of matched findings")
     if len(_LISTED.findall(part)) > 1:
-        raise ValueError("matched findings are a list without a count")
+        raise ValueError("the reply lists matched findings without their count")
     return int(number.group(1))

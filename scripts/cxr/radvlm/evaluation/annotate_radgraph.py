@@ -1,7 +1,7 @@
-"""The annotator radgraph: RadGraph-XL entities of answers and references, and whether each has a relation.
+"""The annotator ``radgraph``: RadGraph-XL entities of answers and references, and whether each has a relation.
 
-The package radgraph gets a complete model folder and runs on the CPU. Otherwise it would download weights and, on a
-GPU, load a pickle.
+The package radgraph gets a complete model folder and runs on the CPU. Otherwise the package would download weights and,
+on a GPU, load a pickle.
 """
 
 import json
@@ -68,7 +68,7 @@ def load(settings: Mapping, _files: Mapping[str, str], _execution: Mapping) -> A
 
 
 def to_annotation(graph: Mapping | None) -> dict:
-    """Return {entities: [(tokens, label, whether it has a relation)]} of a graph, or {failure: reason} without one."""
+    """Return {entities: [(tokens, label, whether it has a relation)]} of a graph, or {failure: reason} for None."""
     if graph is None:  # the package prints why
         return {"failure": NO_GRAPH}
     entities = graph["entities"].values()

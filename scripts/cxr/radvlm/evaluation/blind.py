@@ -1,7 +1,7 @@
 """Answers without the image, for comparison with a model: a text-only baseline that knows the training lines.
 
-A turn of a conversation gets an answer that the words of the question predict. Its boxes are the mean training boxes
-of their names. A sample of another task gets the commonest training answer of its task and source.
+A turn of a conversation gets an answer that the words of the question predict. For each box name in this answer, the
+box is the mean training box of that name. Samples of other tasks get the commonest answer of their task and source.
 """
 
 import re
@@ -16,7 +16,7 @@ from cxr.radvlm.evaluation.answers import SampleAnswer
 from cxr.radvlm.samples import CONVERSATION_TASKS, slot_names, write_slots
 
 MOST_ANSWERS = 3000  # number of different answers that a text-only model can give, the commonest first
-SMOOTHING = 0.1  # number of imagined questions with a word and of questions without it
+SMOOTHING = 0.1  # added to the numbers of a label's training questions with and without a word
 
 
 class WordModel:
@@ -40,7 +40,7 @@ class WordModel:
         }
 
     def predict(self, question: str) -> str:
-        """Return the likeliest label. Words that no training question has say nothing."""
+        """Return the likeliest label. Words that no training question has are ignored."""
         scores = [self._word_scores[word] for word in _words(question) if word in self._word_scores]
         return self.labels[int(np.argmax(sum(scores, self._prior)))]
 
@@ -53,14 +53,12 @@ class Turns:
     boxes: dict[str, list] = field(default_factory=lambda: defaultdict(list))  # {name: training boxes}
 
     def add(self, line: Mapping) -> None:
-        """Add a training line."""
         self.counts.update((turn["question"], turn["answer"]) for turn in line["turns"])
         for name, boxes in line["boxes"].items():
             self.boxes[name] += boxes
 
     @cached_property
     def _answers(self) -> list[str]:
-        """The different answers, the commonest first. Ties go to the alphabetically first."""
         totals: Counter = Counter()
         for (_, answer), count in self.counts.items():
             totals[answer] += count
@@ -84,9 +82,9 @@ class Turns:
         return {word: WordModel(word_samples) for word, word_samples in samples.items()}
 
     def answer(self, question: str) -> str:
-        """Return the likeliest training answer, with the mean boxes of its names, "" without training turns.
+        """Return the likeliest training answer, with mean training boxes in its slots; "" without training turns.
 
-        Its first word is predicted first, so that the many wordings of a yes and of a no count together.
+        The answer's first word is predicted first, so that all wordings of a yes (or a no) count together.
         """
         if not self.counts:
             return ""

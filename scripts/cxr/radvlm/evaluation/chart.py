@@ -31,7 +31,7 @@ def run(*, comparison: str, labels: str, ablation: str, looks: str, dpi: int) ->
 
 
 def draw_labels(table: pl.DataFrame, axes: Axes) -> str:
-    """Draw the F1 of each label (Figure 4), and macro F1 dashed. Return why nothing is drawn, or ""."""
+    """Draw the F1 of each label (Figure 4), and macro F1 as a dashed line. Return why nothing is drawn, or ""."""
     scores = table.filter(pl.col("table") == "figure4", pl.col("by") == "ours")
     names = [name for name in scores["column"].unique(maintain_order=True) if not name.startswith("f1_")]
     models = scores.select("model", "source").unique(maintain_order=True).rows()
@@ -56,7 +56,7 @@ def draw_labels(table: pl.DataFrame, axes: Axes) -> str:
 
 
 def draw_ablations(table: pl.DataFrame, axes: Axes) -> str:
-    """Draw a line per column of Table 6: solid for our runs, dashed for the paper (one task, all tasks). Return ""."""
+    """Draw a line per column of Table 6, solid for our runs, dashed for the paper (one task, all tasks). Return ""."""
     printed, ours = (table.filter(pl.col("table") == "table6", pl.col("by") == by) for by in ("paper", "ours"))
     runs = ours["model"].unique(maintain_order=True).to_list()
     columns = dict.fromkeys([*printed["column"], *ours["column"]])
@@ -82,7 +82,7 @@ def draw_ablations(table: pl.DataFrame, axes: Axes) -> str:
 
 
 def draw_exchanged(table: pl.DataFrame, axes: Axes) -> str:
-    """Draw the first run's scores with the right, an exchanged or no image. Return why nothing is drawn, or ""."""
+    """Draw the first run's scores with the right, an exchanged, or no image. Return why nothing is drawn, or ""."""
     tables = ["table3", "figure4", "table4", "table5", "ours"]
     ours = table.filter(pl.col("by") == "ours", pl.col("table").is_in(tables))
     first = ours["model"][0] if len(ours) else ""

@@ -36,7 +36,7 @@ def _load_places() -> dict[str, tuple[str, str]]:
 
 
 def read_report(report: str) -> tuple[frozenset[tuple[str, str, str]], frozenset[tuple[str, str]]]:
-    """Return two sets of a report's claims: (entity, polarity, zone), with one per zone, and (entity, polarity)."""
+    """Return the claims of a report as two sets: (entity, polarity, zone) for each zone, and (entity, polarity)."""
     findings = [finding for finding in _find_tuples(split_sentences(report)) if finding["denies"]]
     strict = frozenset(
         (finding["entity"], finding["presence"], zone) for finding in findings for zone in finding["labels"] or [""]

@@ -37,14 +37,13 @@ class LabelReader:
         return frozenset(name for name in load_label_names().names if name.lower() in low)
 
     def asserted(self, text: str) -> frozenset[str]:
-        """Return the labels that a text strongly asserts, and No Finding if it denies all findings and asserts none."""
+        """Return the labels that a text asserts as certain or likely; No Finding if it denies all and asserts none."""
         labels = {label for sentence in split_sentences(text) for label in self._sentence_labels(sentence)}
         if not labels - {load_label_names().device} and self.denial.search(text):
             labels.add(load_label_names().no_finding)
         return frozenset(labels)
 
     def _sentence_labels(self, sentence: str) -> set[str]:
-        """Return the labels that a sentence asserts. Their names are first replaced by findings in the lexicon."""
         replace_name = lambda match: self.word_by_name[" ".join(match[1].lower().split())]  # noqa: E731
         normalized_sentence, number = self.names.subn(replace_name, sentence)
         words: set[str] = set()
@@ -57,7 +56,6 @@ class LabelReader:
 
 
 def load_label_reader() -> LabelReader:
-    """Return a reader of labels."""
     vocabulary = load_resource(RESOURCE_FILES[1])
     # without No Finding, which the published code does not score; longest names first
     names = sorted(set(load_label_names().names) - {load_label_names().no_finding}, key=lambda name: (-len(name), name))
@@ -70,7 +68,7 @@ def load_label_reader() -> LabelReader:
 
 
 def count_labels(pairs: Iterable[tuple | None], names: Sequence[str]) -> np.ndarray:
-    """Return true positives, false positives and false negatives, float64 (N, L, 3). A pair that is None has zeros."""
+    """Return TP, FP and FN, float64 (N, L, 3), of N pairs (predicted labels, reference labels). None has zeros."""
     texts = [([], []) if pair is None else pair for pair in pairs]
     predicted, reference = (
         np.array([[name in text[side] for name in names] for text in texts], bool).reshape(-1, len(names))
@@ -81,10 +79,10 @@ def count_labels(pairs: Iterable[tuple | None], names: Sequence[str]) -> np.ndar
 
 
 def measures(pairs: Sequence[tuple | None], names: Sequence[str], no_finding: str) -> list[Measure]:
-    """Return the label measures of ``pairs`` of predicted and reference labels; None is an excluded failure.
+    """Return the label measures of ``pairs`` (predicted labels, reference labels); None is an excluded failure.
 
-    Names with ``_13`` leave out No Finding. macro_f1 is the mean over labels that occur in the reference. macro_f1_zero
-    is the mean over all labels, in which the other labels count as 0.
+    Measures named ``_13`` leave out No Finding. macro_f1 is the mean over labels that occur in the reference.
+    macro_f1_zero is the mean over all labels; a label that does not occur in the reference counts as 0.
     """
     table = count_labels(pairs, names)
     support = table[..., [0, 2]].sum(axis=(0, 2))
@@ -110,7 +108,7 @@ def measures(pairs: Sequence[tuple | None], names: Sequence[str], no_finding: st
 
 
 def macro_f1(has_support: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function from sums to mean F1 over labels with support, bool (L,). Replicates skip undefined F1."""
+    """Return a function from sums to the mean F1 of the labels in ``has_support``, bool (L,), without undefined F1."""
     return lambda sums: label_scores.macro_f1(sums.reshape(*sums.shape[:-1], len(has_support), 3)[..., has_support, :])
 
 

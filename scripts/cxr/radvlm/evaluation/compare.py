@@ -41,8 +41,8 @@ def scored_cells(
 ) -> Iterator[dict]:  # fmt: skip
     """Yield rows of the comparison for a run or model, and for its blind answers.
 
-    ``judged``: note on the judge's scores; ``sampling_notes``: {(task, source): note}; ``adapter``: of an external
-    model.
+    ``judged``: note on the judge's scores; ``sampling_notes``: {(task, source): note on the number of samples};
+    ``adapter``: adapter of an external model.
     """
 
     overall_rows = scores.filter(pl.col("part") == ALL, pl.col("reference") != "original")
@@ -69,7 +69,7 @@ def run_comparison(
     masked: Sequence[Sequence[str]] = (), models_scored: Sequence[str] = (), masks_scored: Sequence[str] = (),
     draw: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write the comparison. ``adapters``: {model: adapter}; ``masked``: [run, head or tool] for ``masks_scored``."""
+    """Write the comparison. ``adapters``: {model: adapter}; ``masked``: [run, head or tool] of each mask score file."""
     drawn_rows = [row for path in draw for row in read_table(path).to_dicts() if row["asked"] < row["samples"]]
     sampling_notes = {
         (row["task"], row["source"]): f"{row['asked']} of {row['samples']} samples asked" for row in drawn_rows

@@ -32,7 +32,7 @@ def count_outcomes(
     answers: str, lines: Sequence[Mapping], answer_by_sample: Mapping[str, SampleAnswer], outcome: Mapping[str, int],
     scored_by_task: Mapping[str, int], judged: Judged,
 ) -> list[tuple[str, str, str, int]]:  # fmt: skip
-    """Return rows (answers, task, outcome, number) per task and in total. Raises AssertionError if a line is lost."""
+    """Return rows (answers, task, outcome, number), total and per task. Raises AssertionError if a sample is lost."""
     tasks = Counter(line["task"] for line in lines)
     failures = sorted(Counter((line["task"], answer_by_sample[line["sample_id"]].failure) for line in lines).items())
     unscored = Counter(line["task"] for line in lines if judged.get((answers, line["sample_id"]), 0.0) is None)
@@ -50,7 +50,7 @@ def count_outcomes(
 
 
 def count_not_asked(answers: str, draw: Sequence[str], tasks: Sequence[str]) -> list[tuple[str, str, str, int]]:
-    """Return rows (answers, task, outcome, number) of samples that sampling left out, for all tasks and for each."""
+    """Return rows (answers, task, outcome, number) of samples that the model did not get, total and per task."""
     omitted: Counter[str] = Counter()
     for row in (row for path in draw for row in read_table(path).to_dicts()):
         if not tasks or row["task"] in tasks:
@@ -61,7 +61,7 @@ def count_not_asked(answers: str, draw: Sequence[str], tasks: Sequence[str]) -> 
 
 ASKED, PASSES = "asked", "passes"
 CONSERVATION: Columns = {
-    "stage": Column(pl.String, "Stage."),
+    "stage": Column(pl.String, "Name of the stage."),
     "of": Column(pl.String, "Source, mix, run or model of the row."),
     **CONSERVED,
 }

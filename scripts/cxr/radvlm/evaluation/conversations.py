@@ -21,7 +21,7 @@ MIN_EXPECTED_SCORE, MAX_EXCHANGED_SCORE = 9.5, 4.0
 
 
 def find_partners(items: Sequence[Item]) -> dict[str, Item]:
-    """Return {name: next conversation in hash order that affirms none of its findings}, if there is one."""
+    """Return {name of a conversation: its partner, the next in hash order that affirms none of its findings}."""
     ordered_items = sorted(items, key=lambda item: (stable_hash("judge_check", item.name), item.name))
     claims = {item.name: [read_answer(each.question, each.expected) for each in item.rounds] for item in ordered_items}
     findings_by_name = {
@@ -53,7 +53,7 @@ def exchange_answers(item: Item, partner: Item, percentage: int) -> Item:
 
 
 def check_judge(items: Sequence[Item], judge: Judge) -> Iterator[dict]:
-    """Yield the rows of the check (CHECK). Unscored conversations count as 0; without partners, checks fail."""
+    """Yield the rows of the table CHECK. Unscored conversations count as 0. Checks fail if there are no partners."""
     pairs = find_partners(items)
     mixed = [item for item in items if item.name in pairs]
     exchanged = {
@@ -91,7 +91,7 @@ def _row(check: str, value: float, target: str, conversations: int, passed: bool
     return dict(zip(CHECK, row, strict=True))
 
 
-TEST, EXCHANGED, BLIND = "test", "exchanged", "blind"  # judged answers; exchanged: about other images
+TEST, EXCHANGED, BLIND = "test", "exchanged", "blind"  # judged answers; exchanged: about other patients' images
 JUDGED_FIELDS = ("answers", "sample_id", "score", "problem", "rounds", "raw", "judge")
 CHECKED_CONVERSATIONS = 200  # number of conversations, the first in the file, on which the judge is checked
 

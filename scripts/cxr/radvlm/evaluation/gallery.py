@@ -22,7 +22,7 @@ MAX_TURNS = 10  # maximum number of turns shown of a conversation
 
 
 def select_samples(lines: Sequence[Mapping], seed: int) -> Iterator[Mapping]:
-    """Yield the first sample (two for conversations) of each task and source. A hash of their ids orders them."""
+    """Yield the first sample (two for conversations) of each task and source. A hash of the ids orders the samples."""
     line_groups: dict[tuple[str, str], list[Mapping]] = {}
     for line in sorted(lines, key=lambda line: stable_hash(seed, "gallery", line["sample_id"])):
         line_groups.setdefault((line["task"], line["source"]), []).append(line)
@@ -65,7 +65,7 @@ def run(
     *, lines: str, answers: list[str], frames: list[str], folder: str, model: str, quality: int, seed: int,
     withheld: bool, folders: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Write ``gallery.jsonl`` and its images. ``withheld``: without report text; ``folders``: {source: its frames}."""
+    """Write ``gallery.jsonl`` and images. ``withheld``: omit tasks with report text; ``folders``: {source: frames}."""
     eligible_lines = [line for line in read_lines(lines) if not (withheld and line["task"] in TEXT_TASKS)]
     answer_by_sample = join_answers(eligible_lines, read_lines(answers[0]))[0] if answers else {}
     chosen_lines = list(select_samples(eligible_lines, seed)) if answers else []

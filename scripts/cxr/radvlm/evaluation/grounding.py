@@ -40,17 +40,18 @@ def compute_mean_boxes(train: Iterable[Mapping]) -> MeanBoxes:
 
 
 def blind_boxes(mean_boxes: MeanBoxes, line: Mapping) -> np.ndarray:
-    """Return the mean training box of a line's name, else of its task and source, (1, 4), or (0, 4) without one."""
+    """Return the mean training box (1, 4) of the name that a line asks about, else of its task; (0, 4) without one."""
     key = line["task"], line["source"]
     box = mean_boxes.get((*key, line.get("asked") or ""), mean_boxes.get(key))
     return np.zeros((0, 4)) if box is None else box[None]
 
 
 def measures(pairs: Sequence[BoxPair], *, by_name: bool = True) -> list[Measure]:
-    """Return the measures of answers to lines with reference boxes. An answer that is None is excluded.
+    """Return the measures of answers to samples with reference boxes. An answer that is None is excluded.
 
-    map50, map75: mean AP of an answer's boxes (``score_answer``), also by name; map50_mean_of_names: mean over names;
-    precision, recall: over all boxes; iou: mean best IoU of reference boxes; no_box, malformed: fractions of answers.
+    map50, map75: mean over answers of the AP at IoU 0.5 and 0.75 (``score_answer``), in total and per name (region or
+    finding asked about); map50_mean_of_names: mean of the values per name; precision, recall: over all boxes; iou: mean
+    of the best IoU of a reference box; no_box, malformed: fractions of answers without a box, with a malformed box.
     """
     places = [place for place, (_, answer) in enumerate(pairs) if answer is not None]
     scored = [(answer, reference_boxes(line)) for line, answer in pairs if answer is not None]
@@ -81,7 +82,7 @@ def measures(pairs: Sequence[BoxPair], *, by_name: bool = True) -> list[Measure]
 
 
 def coco(pairs: Sequence[BoxPair], *, by_name: bool = True) -> dict:
-    """Return {coco_ap50, coco_ap}: COCO's AP over names, percent or None. The confidence of a box is 1 / its rank."""
+    """Return {coco_ap50, coco_ap} over names, in percent or None. The nth box of an answer has the confidence 1 / n."""
     groups: dict[str, list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
     for line, answer in pairs:
         if answer is not None:
@@ -90,7 +91,7 @@ def coco(pairs: Sequence[BoxPair], *, by_name: bool = True) -> dict:
 
 
 def coco_ap(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> dict:
-    """Return COCO's AP of {class: [(predicted, reference boxes) of an image]}, without classes that lack references."""
+    """Return {coco_ap50, coco_ap} of {class: [(predicted, reference boxes) per image]}, by classes with references."""
     rows = []
     for _, pairs in sorted(groups.items()):
         sides = []
@@ -108,7 +109,7 @@ def coco_ap(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> di
 
 
 def box_rate(predictions: Sequence[AnswerBoxes | None], failed: Sequence[bool]) -> list[Measure]:
-    """Return two measures for absent findings: fraction of answers with a box (or failed), and of malformed ones."""
+    """Return the fractions of answers about absent findings that have a box (or failed), and a malformed box."""
     pairs = zip(predictions, failed, strict=True)
     values = [None if answer is None else float(bad or len(answer.boxes) > 0) for answer, bad in pairs]
     malformed = [None if answer is None else float(answer.malformed > 0) for answer in predictions]
@@ -122,7 +123,7 @@ ClassPair = tuple[Mapping, Classes | None]  # a line and the classes in its answ
 def find_classes(
     text: str, wording_by_class: Mapping[str, str], grammar: Grammar, image_size: tuple[int, int]
 ) -> dict[str, AnswerBoxes]:
-    """Return {class that an answer names: boxes up to the next name}. Where names overlap, the longest is read."""
+    """Return {class that an answer names: boxes up to the next name}. Of overlapping names, the longest is read."""
     names = {wording.lower(): name for name, wording in wording_by_class.items()}
     ordered = sorted(names, key=lambda wording: (-len(wording), wording))
     if not ordered:
@@ -140,10 +141,10 @@ def find_classes(
 
 
 def class_measures(pairs: Sequence[ClassPair]) -> list[Measure]:
-    """Return the detection measures of lines with their predictions. A prediction that is None is excluded.
+    """Return the detection measures of samples with their predictions. A prediction that is None is excluded.
 
-    map50: mean AP over (image, present class), also by class; map50_mean_of_names: mean over classes; class_f1: micro
-    F1 of the classes with a box; quiet: fraction of images without findings whose answer has no box.
+    map50: mean AP over pairs of image and present class, in total and by class; map50_mean_of_names: mean of the values
+    by class; class_f1: micro F1 of classes with a box; quiet: fraction of images without findings that get no box.
     """
     kinds = sorted({name for line, _ in pairs for name in line["boxes"]})
     each = np.zeros((len(pairs), len(kinds), 2))

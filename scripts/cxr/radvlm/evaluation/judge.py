@@ -44,5 +44,5 @@ Judge = Callable[[Sequence[Item]], list[Judgement]]  # judges each conversation 
 
 
 def load_judge(name: str, model_options: Mapping, execution: Mapping) -> Judge:
-    """Load a judge. ``model_options``: for its language model ({} for judge_facts); ``execution``: how to run it."""
+    """Load a judge. ``model_options``: for its language model ({} for ``facts``); ``execution``: how the model runs."""
     return import_module(f"cxr.radvlm.evaluation.judge_{name}").load(model_options, execution)

@@ -1,4 +1,4 @@
-"""The judge facts: it compares the claims of two answers round by round, by rules and without a model.
+"""The judge ``facts`` compares the claims of generated and expected answers round by round, without a model.
 
 Claims are boxes, and findings with polarity, side and zone. Correctness is the fraction of generated claims that are
 expected. Completeness is the fraction of expected claims that are generated. Contradiction is the fraction of expected
@@ -22,7 +22,6 @@ OPPOSITE = {"positive": "negative", "negative": "positive", "yes": "no", "no": "
 
 
 def load(_model_options: Mapping, _execution: Mapping) -> Judge:
-    """Return the judge facts."""
     read_claims = lru_cache(maxsize=100_000)(read_answer)
 
     def score(qa_round: Round) -> dict[str, float]:

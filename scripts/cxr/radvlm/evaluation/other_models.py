@@ -1,4 +1,4 @@
-"""External models: the questions to ask them, and their outputs in the format of our answers."""
+"""External models: the questions to ask them, and the conversion of their outputs to the format of our answers."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,10 +49,10 @@ def load_adapters() -> dict[str, Adapter]:
 def convert_answers(
     lines: Iterator[Mapping], line_by_sample: Mapping, sizes: Mapping, model: str, kind: str, boxes: str, beyond: bool
 ) -> Iterator[dict]:
-    """Yield a model's outputs as answers. Raises UserError for an invalid line.
+    """Yield the outputs of an external model in the format of our answers. Raises UserError for an invalid line.
 
     Outputs for tasks that the model was not made for are skipped, unless ``beyond`` is set. ``kind``: name of its
-    adapter; ``boxes``: grammar, "" for the adapter's; ``sizes``: {(source, image id): (width, height)}.
+    adapter; ``boxes``: grammar of its boxes, "" for the adapter's; ``sizes``: {(source, image id): (width, height)}.
     """
     adapter, key = load_adapters()[kind], f"radvlm.evaluation.predictions.{model}"
     for number, line in enumerate(lines, 1):
@@ -78,7 +78,7 @@ def convert_answers(
 def run_read(
     *, lines: str, path: str, images: Sequence[str], answers: str, model: str, adapter: str, boxes: str, beyond: bool
 ) -> None:
-    """Write a model's lines {sample_id, turn, text or failure} as answers. ``images``: tables with image sizes."""
+    """Write an external model's outputs {sample_id, turn, text or failure} as answers. ``images``: tables of images."""
     line_by_sample = {line["sample_id"]: line for line in read_lines(lines)}
     tables = (read_table(path).select("source", "image_id", "columns", "rows").drop_nulls() for path in images)
     sizes = {tuple(row[:2]): tuple(row[2:]) for table in tables for row in table.iter_rows()}
@@ -86,7 +86,7 @@ def run_read(
 
 
 def build_questions(lines: Iterator[Mapping], beyond: bool) -> Iterator[dict]:
-    """Yield a question per model and turn. Tasks that a model was not made for need ``beyond``.
+    """Yield a question per model and turn. ``beyond``: also for tasks that the model was not made for.
 
     The fields are model, adapter, sample_id, turn, image_id, source, question and made_for.
     """

@@ -20,7 +20,7 @@ ANNOTATION_FIELDS = {
 }  # fmt: skip
 """{metric: fields of an annotation that is not a failure}."""
 Notes = Mapping[tuple[str, str, str], Mapping]
-"""{(metric, sample_id, kind of text): annotation}. Kinds: answer, filtered, original (for pairs: of the reference)."""
+"""{(metric, sample_id, kind of text): annotation}. A pair of answer and reference has the kind of the reference."""
 
 
 def text_measures(texts: Sequence[str | None], references: Sequence[str], metrics: Sequence[str]) -> list[Measure]:
@@ -45,9 +45,9 @@ def text_measures(texts: Sequence[str | None], references: Sequence[str], metric
 def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
     """Return the annotations in the lines of a file. Raises UserError for an invalid line.
 
-    A line has metric, engine, sample_id, of (kind of text), and the fields of the metric or ``failure``. For an answer
-    or a reference, radgraph_f1 has entities, a list of [tokens, label, has a relation], and chexbert_f1 has labels. For
-    a pair of both, whose kind is that of the reference, green has matched and errors, and bertscore has f1.
+    A line has metric, engine, sample_id, of (kind of text), and the fields of the metric or ``failure``. Of a single
+    text, radgraph_f1 has entities, a list of [tokens, label, has a relation], and chexbert_f1 has labels. Of a pair of
+    answer and reference, green has matched and errors, and bertscore has f1; its kind is that of the reference.
     """
     notes: dict[tuple[str, str, str], Mapping] = {}
     for number, line in enumerate(lines, 1):
@@ -59,7 +59,9 @@ def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
                 f"{FILTERED} or {ORIGINAL})"
             )
         if lacking := [key for key in ANNOTATION_FIELDS[metric] if key not in line and "failure" not in line]:
-            raise UserError(f"{where} lacks {lacking[0]}, which {metric} needs: add it, or failure with a reason")
+            raise UserError(
+                f"{where} lacks {lacking[0]}, which {metric} needs: add {lacking[0]}, or 'failure' with a reason"
+            )
         if (metric, name, text_kind) in notes:
             raise UserError(f"{where}: {metric} of {text_kind} occurs twice: keep one line")
         notes[metric, name, text_kind] = line
@@ -70,9 +72,10 @@ def annotation_measures(
     names: Sequence[str], failed: Sequence[bool | None], reference: str, notes: Notes, metrics: Sequence[str],
     labels: Sequence[str], leave_out: bool = False,
 ) -> list[Measure]:  # fmt: skip
-    """Return the measures of N samples from annotations, without metrics that lack a sample's annotation.
+    """Return the measures of N samples from annotations. A metric is omitted if a sample lacks its annotation.
 
-    ``failed``: True counts as wrong, None is excluded; ``leave_out``: exclude failed annotations, which else count 0.
+    ``failed``: whether an answer failed and counts as wrong, None if its sample is excluded; ``leave_out``: exclude
+    failed annotations instead of counting them as 0.
     """
     measures = []
     for metric in (metric for metric in ANNOTATION_METRICS if metric in metrics):
@@ -103,7 +106,7 @@ def _chexbert_measures(ending: str, values: Sequence[tuple | None], labels: Sequ
 
 
 def _annotation_value(metric: str, name: str, failed: bool | None, reference: str, notes: Notes, leave_out: bool):
-    """Return a report's value (chexbert_f1: labels of answer and reference), None if excluded, or _MISSING."""
+    """Return a report's value (chexbert_f1: labels of both texts), None if excluded, _MISSING if not annotated."""
     if failed is None:
         return None
     is_pair = metric in ("green", "bertscore")

@@ -98,7 +98,7 @@ def _interval_fields(name: str, score: Score) -> dict[str, float | None]:
 
 
 def _pair_measures(first: Sequence[Measure], second: Sequence[Measure]) -> tuple[list[Measure], list[Measure]]:
-    """Return both lists without measures that the other list lacks, in the order of ``first``."""
+    """Return the measures of each list that the other list has too, in the order of ``first``."""
     second_by_key = {measure[:2]: measure for measure in second}
     shared = [measure for measure in first if measure[:2] in second_by_key]
     return shared, [second_by_key[measure[:2]] for measure in shared]
@@ -186,7 +186,5 @@ def run_scores(
     write_rows(counts, rows, COUNTS)
     log.info("%d samples are scored in %d groups of task and source", len(scored_lines), len(sample_groups))
     if without := sorted({*options.report_metrics} & {*ANNOTATION_METRICS} - {metric for metric, *_ in tools.notes}):
-        problem = (
-            "no score, because there are no annotations: set `annotators` or `annotations` (docs/systems/radvlm.md)"
-        )
+        problem = "no score, because there are no annotations: set `radvlm.evaluation.annotators` or `annotations`"
         log.warning("%s: %s", ", ".join(without), problem)

@@ -20,7 +20,7 @@ def run(
     *, conversation: str, asked: str, masks: str, image: str, output: str, cohort: dict, frames: dict, quality: int,
     code: str,
 ) -> None:  # fmt: skip
-    """Write a conversation with ROSALIA's masks, in the order of ``asked``. Raises UserError if a mask does not fit."""
+    """Write a conversation with ROSALIA's masks for the requests ``asked``. Raises UserError if a mask does not fit."""
     picture, header = decode_image_file(image, cohort, frames)
     paths = (Path(folder, ANSWERS) for folder in (conversation, masks))
     conversation_answers, mask_answers = (json.loads(path.read_text(encoding="utf-8")) for path in paths)
@@ -28,7 +28,7 @@ def run(
     for line, finding in zip(read_lines(asked), mask_answers["findings"], strict=True):
         grey = cv2.imread(str(Path(masks, finding["mask"])), cv2.IMREAD_UNCHANGED)
         if grey is None or grey.shape != picture.grey.shape:
-            raise UserError(f"{Path(masks, finding['mask'])} is not a mask of {image}: regenerate it")
+            raise UserError(f"{Path(masks, finding['mask'])} is not a mask of {image}: delete {masks} and rerun")
         mask = Mask(line["instruction"], grey > 0, finding["answer"] or "")
         of_turn.setdefault(line["turn"], []).append(mask)
     replies = [

@@ -1,4 +1,4 @@
-"""ROSALIA as a tool: requests for the [SEG] tokens in a run's answers, and its masks and texts joined to the turns.
+"""ROSALIA as a tool of a run without a mask head: it makes a mask for each [SEG] token in the run's answers.
 
 Requests have the format of ILS pairs. Masks and texts have the format of ROSALIA's inference.
 """
@@ -34,7 +34,7 @@ def run_ils(*, pairs: str, lines: str) -> None:
 
 
 def run_asked(*, lines: str, answers: str, asked: str, source: str) -> None:
-    """Write the requests to ROSALIA about a source, grouped by image, with sample_id, turn and number of each [SEG]."""
+    """Write a request to ROSALIA per [SEG] in answers about a source, with sample_id, turn, number; sorted by image."""
     texts_by_sample: dict[str, dict[int, str]] = {}
     for answer in read_lines(answers):
         text = "" if answer["failure"] else answer["text"]
@@ -66,8 +66,8 @@ def mask_key(sample_id: str, turn: int, number: int) -> str:
 def build_instructions(turns: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int, str]]:
     """Yield (turn, number, instruction) for each [SEG] in the answers of ``turns`` (question, answer).
 
-    The instruction names the last finding before the [SEG]. If an answer starts with its only [SEG], it names the
-    finding after it. Without a finding, or if the finding has no lesion type, the instruction is the question.
+    The instruction names the last finding before the [SEG]. If an answer has one [SEG] and no finding before it, the
+    finding after it counts. Without a finding, or if the finding has no lesion type, the instruction is the question.
     """
     last: str | None = None
     for turn, (question, answer) in enumerate(turns):
@@ -96,7 +96,7 @@ def run_asked_image(*, conversation: str, asked: str) -> None:
 def run_beside(*, asked: list[str], predictions: list[str], segmented: str) -> None:
     """Join ROSALIA's answers to the turns that requested them. Raises UserError if an answer is missing.
 
-    The field mask is an id in the source's HDF5 file, or null.
+    The output field ``mask`` is an id in the source's HDF5 file of masks, or null.
     """
 
     def joined_lines() -> Iterator[dict]:
@@ -106,7 +106,7 @@ def run_beside(*, asked: list[str], predictions: list[str], segmented: str) -> N
                 prediction = answers.get(request["pair_id"])
                 if prediction is None:
                     problem = f"{predictions_path} lacks {request['pair_id']}, which {requests_path} requests"
-                    raise UserError(f"{problem}: regenerate it")
+                    raise UserError(f"{problem}: delete {predictions_path} and rerun")
                 fields = {name: request[name] for name in ("sample_id", "turn", "number", "instruction")}
                 fields |= {"text": prediction["answer"], "mask": prediction["mask"]}
                 yield fields | {name: prediction.get(name, "") for name in ("note", "failure")}
@@ -118,7 +118,7 @@ NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"  # notes on answers: no mask; seve
 
 
 def run_head(*, lines: str, answers: str, masks: str, predictions: str, prediction_masks: str, attrs: dict) -> None:
-    """Write a run's answers to the pairs ``lines``, each with the union of its masks. Unanswered pairs are skipped."""
+    """Write a run's answers to the ILS pairs in ``lines``, each with the union of its masks. Skip unanswered pairs."""
     answer_by_sample = {answer["sample_id"]: answer for answer in read_lines(answers) if answer["turn"] == 0}
     with Shard(masks, key="mask_key") as mask_shard:
         empty = {"mask": (mask_shard.shape("mask"), bool)}

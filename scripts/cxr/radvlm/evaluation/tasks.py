@@ -25,7 +25,7 @@ WRONG = "wrong"
 
 @dataclass(frozen=True)
 class ScoringTools:
-    """What the scores of a run are computed with: settings, labels, mean boxes, judged answers and notes."""
+    """The settings and data from which the scores of a run are computed."""
 
     options: ScoreOptions
     labels: LabelReader  # reads labels from answers
@@ -72,7 +72,7 @@ def measure_task(
 
 
 def coco_scores(task: str, pairs: Sequence[Pair], tools: ScoringTools) -> dict:
-    """Return COCO's AP of the answers. It is empty for tasks without boxes."""
+    """Return {coco_ap50, coco_ap} of the answers, {} for tasks without boxes."""
     if task == "abnormality_detection":
         return grounding.class_coco(read_classes(pairs, tools))
     if task not in GROUNDING_TASKS:
@@ -82,7 +82,7 @@ def coco_scores(task: str, pairs: Sequence[Pair], tools: ScoringTools) -> dict:
 
 
 def read_classes(pairs: Sequence[Pair], tools: ScoringTools) -> list[tuple[Mapping, grounding.Classes | None]]:
-    """Return (line, {class named in the answer: boxes}) of each pair. The second is None for excluded failures."""
+    """Return (line, {class named in the answer: boxes}) of each pair, with None instead if the answer is excluded."""
     return [
         (line, None if tools.excludes(answer)
          else grounding.find_classes(answer.text, tools.wording_by_class, answer.grammar, answer.input_size))
@@ -91,7 +91,7 @@ def read_classes(pairs: Sequence[Pair], tools: ScoringTools) -> list[tuple[Mappi
 
 
 def read_boxes(pairs: Sequence[Pair], tools: ScoringTools, which: str) -> list[grounding.BoxPair]:
-    """Return (line, boxes of its answer) of each pair: mean boxes if blind, none for failures, None if excluded."""
+    """Return (line, boxes) of each pair. Blind answers have the mean training box, and excluded answers have None."""
     if which == BLIND:
         return [(line, AnswerBoxes(grounding.blind_boxes(tools.mean_boxes, line))) for line, _ in pairs]
     return [
@@ -135,7 +135,7 @@ def _conversation_measures(task: str, pairs: Sequence[Pair], tools: ScoringTools
 
 
 def _sum_precisions(line: Mapping, answer: SampleAnswer, tools: ScoringTools) -> tuple[float, float]:
-    """Return (sum of AP, number of turns) of the turns in a conversation that have reference boxes."""
+    """Return (sum of the AP, number of turns) over the turns of a conversation that have reference boxes."""
     total, number = 0.0, 0
     for turn in range(0 if tools.excludes(answer) else len(line["turns"])):
         if len(true_boxes := turn_boxes(line, turn)):

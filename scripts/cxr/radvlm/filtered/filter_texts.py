@@ -65,7 +65,7 @@ def run(
 
 
 class _TextFilter:
-    """Runs an engine on the lines of one source, records exclusions, and counts where two engines agree."""
+    """Runs an engine on the texts of one source, records exclusions, and counts the agreement of two engines."""
 
     def __init__(self, engine: Engine, rules: SentenceFilter, options: FilterOptions, digests: dict):
         self.engine, self.rules, self.options, self.digests = engine, rules, options, digests

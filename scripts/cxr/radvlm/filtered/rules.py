@@ -1,4 +1,4 @@
-"""The engine rules: it edits sentences by patterns and the lexicon of reports, without a language model.
+"""The engine ``rules`` edits sentences by patterns and the lexicon of reports, without a language model.
 
 The patterns are in ``resources/radvlm/filter.yaml``. Rules for whole sentences first remove statements about another
 image: dates, earlier sizes, and verbs of change before a verb of state. Then a sentence is split into clauses. A clause
@@ -54,7 +54,7 @@ class Rule:
     without: re.Pattern | None  # the text from the match on must not match this, if given
 
     def apply(self, clause: str) -> str:
-        """Return a clause in which every match is replaced whose conditions hold."""
+        """Replace each match whose conditions hold, and return the clause."""
 
         def put(match: re.Match) -> str:
             if self.lead is not None and not self.lead.search(remove_marks(clause[: match.start()])):
@@ -81,7 +81,7 @@ class Patterns:
     bare: frozenset[str]  # words that say nothing about an image alone, such as size
     nouns: frozenset[str]  # those bare words that name a body part
     past: frozenset[str]  # words before a past illness, as in "prior pneumonia"
-    trigger: re.Pattern  # a sentence without a match is kept
+    trigger: re.Pattern  # a sentence without a match stays unchanged
     absence: tuple[re.Pattern, ...]  # statements that a finding, the group ``what``, is gone
     clauses: Mapping[str, re.Pattern]  # patterns that split clauses (separator, verb, before_verb) or check them
     tidy: tuple[tuple[re.Pattern, str], ...]  # (pattern, replacement) around removed words
@@ -134,7 +134,7 @@ class SentenceFilter:
     states_absence: bool = False  # whether findings that have resolved are stated as absent
 
     def __call__(self, sentence: str) -> Sentence:
-        """Return the sentence after editing. A sentence that was edited before does not change again."""
+        """Return the sentence after editing. A second edit does not change the sentence again."""
         text, reasons = self.rewrite(sentence) if self.patterns.trigger.search(sentence) else (sentence, ())
         if not reasons:
             return Sentence(sentence, KEPT)
@@ -159,7 +159,6 @@ class SentenceFilter:
         return entity_claims | {(name, finding["presence"]) for finding in tuples for name in finding["candidates"]}
 
     def _current_clauses(self, sentence: str) -> list[str]:
-        """Return the clauses of a sentence, without its statements about another image."""
         text, _ = _apply(self.patterns.sentence, self._mark_protected(" ".join(sentence.split())))
         return [remove_marks(clause) for _, clause in self._split_clauses(text)]
 
@@ -204,7 +203,6 @@ class SentenceFilter:
         return (joined[0].upper() + joined[1:] + end if why else text), why
 
     def _split_clauses(self, text: str) -> list[tuple[str, str]]:
-        """Return (separator before the clause, clause) for each clause of a sentence."""
         clauses = []
         for separator, part in _split_at(self.patterns.clauses["separator"], text):
             start = 0
@@ -271,7 +269,7 @@ class SentenceFilter:
         return next((f"no {finding.strip()}" for finding in findings if self.names(finding)), "")
 
     def _keep_meaningful(self, clause: str) -> tuple[str, bool]:
-        """Return (clause without the pieces that say nothing about the image, whether a piece was dropped)."""
+        """Return (clause without the list items that say nothing about the image, whether an item was dropped)."""
         if LONE in clause:
             text = remove_marks(mend_articles(clause)).strip()
             return ("", True) if self._is_bare(text) else (_EXTENT.sub("", _LEAD.sub("", text, count=1)), False)
@@ -287,7 +285,7 @@ class SentenceFilter:
         return remove_marks(opening + mend_articles(remainder)), len(kept_pieces) < len(pieces)
 
     def _drop_bare_pieces(self, pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Return the pieces without each run of bare pieces that begins at a removed word and names a body part."""
+        """Drop each run of bare items (``Patterns.bare``) that begins at a removed word and names a body part."""
         kept_pieces, run = [], []
         for piece in [*pieces, None]:
             if piece is not None and self._is_bare(piece[1]) and (run or CUT in piece[1]):
@@ -304,7 +302,6 @@ class SentenceFilter:
 
 
 def _apply(rules: Sequence[Rule], text: str) -> tuple[str, list[str]]:
-    """Apply rules in order. Return (text, reasons of the rules that changed it)."""
     why: list[str] = []
     for rule in rules:
         after = rule.apply(text)
@@ -342,7 +339,6 @@ def mend_articles(text: str) -> str:
 
 
 def load(options: FilterOptions, _execution: Mapping) -> Engine:
-    """Return the engine rules."""
     filter_sentence = load_sentence_filter(options)
 
     def filtered(sections: Sequence[Sequence[str]]) -> list[FilteredText]:
@@ -352,5 +348,4 @@ def load(options: FilterOptions, _execution: Mapping) -> Engine:
 
 
 def load_sentence_filter(options: FilterOptions) -> SentenceFilter:
-    """Return the sentence filter for these settings."""
     return SentenceFilter(load_patterns(), lexicon.load_lexicon(), options.resolved == "state_absence")

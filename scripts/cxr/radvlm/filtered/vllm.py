@@ -1,4 +1,4 @@
-"""The engine vllm: a language model edits each report, as in the paper, and the rules engine checks its answer.
+"""The engine ``vllm``: a language model edits each report, as in the paper, and the rules engine checks its answer.
 
 The answer must follow a JSON schema. It is invalid if an edited sentence still compares with another image, states
 something that its source does not, or is longer than its source. The model is then asked again. A report without a
@@ -39,7 +39,7 @@ def load(options: FilterOptions, execution: Mapping) -> Engine:
 
 
 def build_question(sentences: Sequence[str], rules: SentenceFilter) -> Question | Answer:
-    """Return the question about a section. A section that is empty or addresses the model gets an Answer unasked."""
+    """Return the question about a section, or at once an Answer if the section is empty or gives orders to a model."""
     if not sentences:
         return Answer(value={"sentences": []})
     if addresses_the_model("\n".join(sentences), FIELDS):

@@ -23,7 +23,7 @@ class SampleDraws:
     absent: frozenset[tuple[str, str]] = frozenset()  # selected (image id, absent finding) pairs
 
     def keeps(self, task: str, split: str, image_id: str) -> bool:
-        """Return whether an image was selected for a task and split. Without a limit, every image is."""
+        """Return whether an image was selected for a task and split. Without a limit, every image was selected."""
         kept_ids = self.images_within_limit.get((task, split))
         return kept_ids is None or image_id in kept_ids
 
@@ -76,7 +76,7 @@ def _images_within_limits(
 
 
 def select_absences(pool: Iterable[Absence], present: Mapping[tuple[str, str], int], share: float) -> list[Absence]:
-    """Return absences from ``pool``, selected so that a finding's name does not reveal whether it is present.
+    """Select absent findings from ``pool`` so that the name of a finding does not reveal whether it is present.
 
     The quota of a finding in a split is ``share`` times its number in ``present``. Other findings of the split fill
     quotas that cannot be met.

@@ -44,9 +44,9 @@ def read_indices(paths: Sequence[str]) -> pl.DataFrame:
 
 
 def drop_conflicts(index: pl.DataFrame, families: Mapping[str, str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Remove validate lines of subjects on whose validation images a source of the same family trains.
+    """Remove validate lines of subjects whose validate images a source of the same family uses for training.
 
-    ``families``: {source: family that shares subjects}. Return (index of other lines, index of the removed lines).
+    ``families``: {source: family that shares subjects}. Return (index of the other lines, index of the removed lines).
     """
     index = index.with_columns(family=pl.col("source").replace_strict(families, default=pl.col("source")))
     trained = index.filter(pl.col("source_split") != TRAIN, split=TRAIN)
@@ -70,7 +70,7 @@ def run(
     exchanged_out: str, table1_out: str, conservation_out: str, rows: list[Mapping], families: Mapping[str, str],
     seed: int,
 ) -> None:  # fmt: skip
-    """Join the files of all sources into those of a mix. ``families``: {source: family that shares subjects}."""
+    """Join the files of all sources into the files of a mix. ``families``: {source: family that shares subjects}."""
     written: Counter[str] = Counter()
     index, removed_index = drop_conflicts(read_indices(indices), families)
     paths = {TRAIN: train, VALIDATE: validate, TEST: test}

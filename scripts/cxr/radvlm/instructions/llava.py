@@ -29,7 +29,7 @@ def run(
     *, lines: Sequence[str], frames: Sequence[str], images: Sequence[str], folder: str, convention: str, pictures: str,
     folders: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Write the export into ``folder``. ``pictures``: frame or original; ``folders``: {source: folder of frames}."""
+    """Export a mix to ``folder``. ``pictures``: ``frame`` or ``original``; ``folders``: {source: folder of frames}."""
     line_by_picture: dict[ImageKey, dict] = {}
     frame = pictures == "frame"
     image_tables = () if frame else map(read_table, images)
@@ -51,7 +51,7 @@ def run(
 
 
 def to_entries(path: str | Path, picture: Callable[[Mapping], str], convention: Convention) -> Iterator[dict]:
-    """Yield the entry of each line, with boxes that do not depend on image size. ``picture``: line to image path."""
+    """Yield the LLaVA entry of each sample in the file ``path``. ``picture``: function from sample to image path."""
     image_size = InputSize(GRID, GRID)
     for line in read_lines(path):
         sample, more = parse_sample(line), {name: line[name] for name in COPIED_FIELDS}
@@ -62,7 +62,7 @@ def to_entries(path: str | Path, picture: Callable[[Mapping], str], convention: 
 def write_images(
     folder: Path, line_by_picture: Mapping[ImageKey, Mapping], frames: Sequence[str], folders: Mapping
 ) -> None:
-    """Write each frame as a grey PNG without its padding. ``line_by_picture``: {(source, image id): any line}."""
+    """Write each frame as a grey PNG without padding. ``line_by_picture``: {(source, image id): any sample of it}."""
     for source in sorted({source for source, _ in line_by_picture}):
         source_frames = [path for path in frames if Path(path).parent == Path(folders[source])]
         with ImageStore(source_frames) as store:

@@ -36,7 +36,7 @@ class MixRow:
 
 
 def _published_rows(preset: str, formats: Mapping[str, str]) -> list[MixRow]:
-    """Return a published mix: a row per configured source of each format, or an unused row if there is none."""
+    """Return the rows of a published mix, one per configured source. A format without a source has an unused row."""
     resource, rows = load_resource(RESOURCE_FILES[0]), []
     for entry in resource["published"]:
         paper, code = tuple(entry["paper"]), tuple(entry["code"])
@@ -81,8 +81,8 @@ def explain_unused_sources(mixes: Mapping[str, Iterable[MixRow]], sources: Itera
         return ""
     return (
         f"radvlm.sources.use names {', '.join(unread_sources)}, which no mix reads: set "
-        f"radvlm.instructions.mixes.{next(iter(mixes))}.preset to paper, add tasks of it to that mix, or remove it "
-        "from use"
+        f"radvlm.instructions.mixes.{next(iter(mixes))}.preset to paper, add tasks of these sources to that mix, or "
+        "remove them from radvlm.sources.use"
     )
 
 

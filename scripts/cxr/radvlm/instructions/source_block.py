@@ -21,7 +21,7 @@ from cxr.radvlm.samples import NamedBoxes, group_boxes, sort_by_area, survive_ro
 
 
 class LineFiles:
-    """Random access to the lines of several files, of which only positions are in memory. Use it in ``with``."""
+    """Context manager with random access to the lines of several files. Only positions of lines are in memory."""
 
     def __init__(self, paths: Sequence[str]):
         self._paths = paths
@@ -39,7 +39,6 @@ class LineFiles:
 
     @property
     def num_lines(self) -> int:
-        """Number of lines in all files."""
         return sum(len(ends) - 1 for ends in self._ends)
 
     def get(self, part: int, row: int) -> bytes:
@@ -99,7 +98,7 @@ Geometry = Mapping[str, tuple[np.ndarray, tuple[int, ...]]]
 
 
 def read_geometry(frames: Sequence[str], image_ids: Collection[str]) -> Geometry:
-    """Return the geometry of those of the ``image_ids`` that have a frame."""
+    """Return the geometry of each image in ``image_ids`` that has a frame."""
     geometry_by_image = {}
     for path in frames:
         with Shard(path) as shard:
@@ -112,7 +111,7 @@ def read_geometry(frames: Sequence[str], image_ids: Collection[str]) -> Geometry
 def read_mask_boxes(
     pairs: Sequence[Mapping], geometry: Geometry, masks: Sequence[str], smallest: int
 ) -> dict[str, tuple]:
-    """Return {mask_id: boxes of its components} as fractions of the original image, the largest first.
+    """Return {mask_id: boxes of the mask's components} as fractions of the original image, the largest first.
 
     ``smallest``: minimum area of a component, in frame pixels.
     """
@@ -133,7 +132,7 @@ KINDS_OF_LINES = ("texts", "phrases", "conversations", "pairs")
 
 
 class Blocks(LineFiles):
-    """The blocks of a source, sorted by image. Use it in ``with``. Raises ValueError if the facts are not sorted.
+    """Context manager with the blocks of a source, sorted by image. Raises ValueError if the facts are not sorted.
 
     ``images``: usable images; ``facts``: fact table, sorted by image; ``sizes``: {image_id: (rows, columns)};
     ``lines``: {texts, phrases, conversations or pairs: files}; ``areas``: {mask_id: boxes}. Attributes: ``num_images``:
@@ -164,7 +163,7 @@ class Blocks(LineFiles):
                     self._places[kind, block].extend((part, row))
         fact_image_ids = self.facts.select("image_id").collect()["image_id"]
         if not fact_image_ids.is_sorted():
-            raise ValueError(f"{facts} is not sorted by image")
+            raise ValueError(f"{facts} is not sorted by image: delete the file and rerun")
         first_ids = (ids[at] for at in self._starts_of_blocks[1:])
         self._edges = [0, *map(fact_image_ids.search_sorted, first_ids), len(fact_image_ids)]
 

@@ -54,7 +54,7 @@ class TaskOptions:
     """Settings that all tasks share."""
 
     seed: int
-    exclude: Callable[[str, Sequence[str]], None] = lambda reason, ids: None  # called with excluded facts
+    exclude: Callable[[str, Sequence[str]], None] = lambda reason, ids: None  # called with ids of excluded facts
     pairs: frozenset[str] = frozenset()  # ids of the selected ILS pairs
 
 
@@ -176,7 +176,7 @@ def absent_unit(image_id: str, name: str, facts: tuple[str, ...]) -> Unit:
 
 
 def ils_pairs(inputs: SourceBlock, settings: TaskOptions, form: str) -> Iterator[Unit]:
-    """Yield a unit for each selected ILS pair. ``form``: boxes, or seg, in which negative pairs have no mask id."""
+    """Yield a unit for each selected ILS pair. ``form``: ``boxes``, or ``seg`` to ask for the mask instead."""
     for pair in (pair for pair in inputs.pairs if pair["pair_id"] in settings.pairs):
         mask, name = pair["mask_id"] or "", pair["target"]
         boxes = inputs.boxes_by_mask.get(mask, ()) if pair["seg"] else ()

@@ -1,4 +1,4 @@
-"""Wordings of questions and answers. A hash draws them per fact and pass, so that processing order has no effect."""
+"""Wordings of questions and answers. A hash of fact and pass chooses them, so processing order has no effect."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ RESOURCE_FILES = ("radvlm/names.yaml", "radvlm/instructions.yaml")
 
 @dataclass(frozen=True)
 class SpokenNames:
-    """How sentences name labels, findings and regions."""
+    """The words by which sentences name labels, findings and regions."""
 
     wording_by_name: dict[str, str]  # {name: words}, for names that sentences do not use as they are
     articles: dict[str, str]  # {words: article}
@@ -38,7 +38,7 @@ def load_spoken_names() -> SpokenNames:
     return SpokenNames(resource["said"], articles, tuple(resource["regions"]))
 
 
-QUESTIONS_FROM = {"absent_grounding": "abnormality_grounding"}  # task whose questions it shares, to reveal no answer
+QUESTIONS_FROM = {"absent_grounding": "abnormality_grounding"}  # {task: task with the same questions}
 KINDS = ("answers", "some", "none")  # kinds of answers: the only one of a task; with findings; without findings
 SLOT = re.compile(r"\{([a-z][a-z ]*)\}")
 
@@ -70,7 +70,10 @@ def fill_slots(text: str, slots: Mapping[str, str]) -> str:
 
 
 def word_turn(task: str, kind: str, drawn_for: tuple, number: int, slots: Mapping[str, str]) -> Turn:
-    """Return the turn of pass ``number``. All questions occur before one repeats. ``drawn_for``: seed, source, key."""
+    """Return the question and answer of pass ``number``. All question wordings are used before one repeats.
+
+    ``drawn_for``: (seed, source, key of the question), which determines the wordings.
+    """
     task_wordings = load_wordings()[task]
     order, answer_ids = _question_order(task, drawn_for), list(task_wordings.answers[kind])
     question_id = order[number % len(order)]

@@ -29,24 +29,23 @@ INDEX: Columns = {
     "subject_id": Column(pl.String, "Patient id."),
     "image_id": Column(pl.String, "Image id."),
     "view": Column(pl.String, "View of the image; null if unknown."),
-    "unit": Column(pl.String, "Key of what the question is about: a fact, or the image."),
+    "unit": Column(pl.String, "Key of the fact or image that the question is about."),
     "pass": Column(pl.Int64, "Number of the pass, from 0."),
-    "facts": Column(pl.Int64, "Number of facts on which the sample is based; 0 if an earlier pass asked the same."),
+    "facts": Column(pl.Int64, "Number of facts on which the sample is based; 0 if an earlier pass has counted them."),
 }
 OUTCOMES: Columns = {
     "source": Column(pl.String, "Source of the records."),
     "what": Column(
         pl.String,
-        "Kind of record: kind of facts, texts, conversations, pairs; for the mix `lines`, `table1`, `exchanged`.",
+        "Kind of record: a kind of fact, texts, conversations or pairs; for a mix `lines`, `table1` or `exchanged`.",
     ),
     "outcome": Column(
         pl.String,
-        "`all`, or the outcome. `used`: in the mix. Facts: `reader`: fused with others, or label of one "
-        "annotator. Facts, texts, conversations, pairs: `split_conflict`: the patient is also in another split "
-        "of the mix; `no_image`: the image is not in the source or has no frame; `no_area`, `nothing_left`, "
-        "`bad_form`, `no_boxes`: see reasons; `not_in_mix`: no task asks about it; `not_drawn`: left out by a "
-        "limit or a draw. Lines: `file`, `train`, `validate`, `test`: written to the file; `no_other`: there is "
-        "no other image.",
+        "`all`, or the outcome. `used`: the record is in the mix; `reader`: the fact comes from one annotator; "
+        "`split_conflict`: the patient is also in another split of the mix; `no_image`: the image is not in the source "
+        "or has no frame; `no_area`, `nothing_left`, `bad_form`, `no_boxes`: see reasons; `not_in_mix`: no task asks "
+        "about the record; `not_drawn`: a limit or a draw excludes it. Lines: `file`, `train`, `validate`, `test`: the "
+        "line is in the file; `no_other`: no other image can be exchanged for its image.",
     ),
     "number": Column(pl.Int64, "Number of records."),
 }
@@ -85,7 +84,7 @@ class SampleWriter:
         self.task_options = TaskOptions(seed, exclude, pairs)
 
     def lines(self, inputs: SourceBlock) -> Iterator[dict]:
-        """Yield the lines of a block for all mix rows. Raises AssertionError if a unit has no outcome."""
+        """Yield the samples of a block for all mix rows. Raises AssertionError if a record has no outcome."""
         for of_block in (self._used_facts, self._reasons, self._used_units, self._undrawn_units):
             of_block.clear()
         index: list[tuple] = []

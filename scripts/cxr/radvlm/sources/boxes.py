@@ -1,4 +1,4 @@
-"""Readers of the formats vindr, nih, rsna and coco, whose boxes have names. Boxes of several annotators are fused."""
+"""Readers of the formats ``vindr``, ``nih``, ``rsna`` and ``coco``, which give each box a name (its finding)."""
 
 import re
 import unicodedata
@@ -52,7 +52,7 @@ class SourceImage:
     folders: Sequence[Path]  # folders that may contain its file
 
     def find_file(self) -> Path | None:
-        """Return the image file, or None. The name is tried as it is, with / as separator, and in NFC and NFD."""
+        """Return the image file, or None. The name is tried as listed, with / as separator, and in Unicode NFC, NFD."""
         system_name = self.name.replace("\\", "/")
         forms = (unicodedata.normalize(form, system_name) for form in ("NFC", "NFD"))
         names = dict.fromkeys([self.name, system_name, *forms])
@@ -61,7 +61,7 @@ class SourceImage:
 
 
 def read_vindr(options: ReadOptions) -> SourceRecords:
-    """Return the images with boxes, and image labels if there is a table. Raises UserError without a table of boxes."""
+    """Return the images with boxes and, if given, image labels. Raises UserError if there is no table of boxes."""
     records, images = SourceRecords(), []
     for split, path in _find_tables(options.folder, VINDR_TABLES):
         regions, image_names = read_annotations(options.key, path, "vindr")
@@ -93,7 +93,7 @@ def _count_unknown(records: SourceRecords, number_by_name: Mapping[str, int], no
 
 
 def read_box_file(options: ReadOptions) -> SourceRecords:
-    """Return the images and boxes of a file (nih, rsna or coco). Missing splits come from a hash of the subject."""
+    """Return the images and boxes of a file (nih, rsna or coco). A hash of the subject gives the splits it lacks."""
     regions, image_names = read_annotations(options.key, options.folder, options.source["format"])
     by_table = {region.image: split_name(region.split) or "" for region in regions if region.split}
     without = ((subject_of(image, options), "") for image in image_names if not by_table.get(image))
@@ -116,9 +116,10 @@ def subject_of(image: str, options: ReadOptions) -> str:
 
 
 def fuse_readers(regions: Sequence[tuple[str, str, str, np.ndarray]], sizes: Mapping) -> list[tuple]:
-    """Fuse (image, name, annotator, box) and return sorted tuples (image, name, fused box).
+    """Fuse the boxes of several annotators, and return sorted tuples (image, name, fused box).
 
-    ``sizes``: {image: (rows, columns)}; corners of boxes in these images are rounded.
+    ``regions``: tuples (image, name, annotator, box). ``sizes``: {image: (rows, columns)}; in these images, the corners
+    of fused boxes are rounded.
     """
     if not regions:
         return []
@@ -157,7 +158,6 @@ def _group_by_image(
 
 
 def _add_images(records: SourceRecords, options: ReadOptions, images: Sequence[SourceImage]) -> None:
-    """Add images and their boxes. Exclude an image, with its boxes, if its file is missing or unreadable."""
     sizes: dict[str, tuple[int, int]] = {}
     readers: list[tuple[str, str, str, np.ndarray]] = []
     several = any(region.reader for image in images for region in image.regions)
@@ -215,13 +215,13 @@ def _find_image(image: SourceImage, is_duplicate: bool) -> tuple[Path, tuple[int
 
 
 def _upright_box(region: Annotation, turn: Turn, stored: tuple[int, int]) -> np.ndarray:
-    """Return a region's box (4,) in pixels of the upright image, NaN without one. ``stored``: size before the turn."""
+    """Return a region's box (4,) in px of the upright image, NaN if it has none. ``stored``: size before the turn."""
     box = np.array(region_box(region) or (np.nan,) * 4, np.float64)
     return box if turn == UPRIGHT or np.isnan(box).any() else boxes_to_upright(box, turn, stored)[0]
 
 
 def add_image_labels(records: SourceRecords, key: str, split: str, path: Path) -> None:
-    """Add VinDr-CXR's image labels: those of each annotator (train), or the consensus (test).
+    """Add VinDr-CXR's labels of whole images. In train they come from single annotators, in test from their consensus.
 
     Each label becomes a fact with an annotator. No task uses such facts, because these diagnoses have no box. Rows of
     images that were not read, and repeated rows of an annotator, are excluded. Raises UserError, which names the

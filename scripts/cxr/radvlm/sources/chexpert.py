@@ -1,4 +1,4 @@
-"""Readers of the formats chexpert (labels and views) and chexpert_plus (labels, views and texts)."""
+"""Readers of the formats ``chexpert`` (labels and views) and ``chexpert_plus`` (labels, views and texts)."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The records that a reader collects from its source, the options of readers, and the output files of a source."""
+"""Records of a source (images, texts, and facts: labels, boxes, regions, phrases), reader options and output files."""
 
 import re
 from collections import Counter
@@ -87,14 +87,14 @@ class SourceRecords:
         self, reason: str, image_id: str | None = None, study_id: str | None = None, detail: str = "", *,
         record_kind: str = "", number: int = 1, rows: int = 1,
     ) -> None:  # fmt: skip
-        """Add ``rows`` exclusions. If ``record_kind`` is given, each stands for ``number`` records of that kind."""
+        """Add ``rows`` equal exclusions. Each counts as ``number`` records of ``record_kind`` ("": not counted)."""
         row = {"image_id": image_id, "study_id": study_id, "stage": STAGE, "reason": reason, "detail": detail}
         self.excluded += [row] * rows
         if record_kind and rows:
             self.num_excluded[record_kind, reason] += number * rows
 
     def conservation_rows(self, source: str) -> list[CountRow]:
-        """Return the numbers of read, kept and excluded records by kind. Raises AssertionError if one is missing."""
+        """Return the numbers of read, kept and excluded records by kind. Raises AssertionError if the sums differ."""
         conserved_rows, num_kept = [], self.num_kept + Counter({IMAGES: len(self.images), TEXTS: len(self.texts)})
         excluded = sorted(self.num_excluded.items())
         for record_kind in sorted({*self.num_rows, *num_kept, *(kind for kind, _ in self.num_excluded)}):
@@ -122,7 +122,7 @@ class SourceRecords:
         self, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, *, record_kind: str | None = None,
         detail: str = "", **columns: object,
     ) -> np.ndarray:  # fmt: skip
-        """Add boxes (N, 4) of one name, in original pixels, as facts. Return those that were kept, after cleaning.
+        """Add the boxes (N, 4) of one name, in px of the original image, as facts. Return the kept boxes, cleaned.
 
         Boxes without an area are excluded. ``shape``: (rows, columns) of the image, None if unknown; ``record_kind``:
         kind of record to count (default: ``kind``; "": none); ``columns``: further columns of the facts.
@@ -140,7 +140,7 @@ class SourceRecords:
         return boxes_with_area
 
     def add_label_table(self, images: pl.DataFrame, labels: pl.DataFrame, key: str, options: ReadOptions) -> None:
-        """Add labels to images by the column ``key``. Exclude label rows without an image, and repeated rows."""
+        """Add the labels of images, joined by the column ``key``. Exclude repeated rows, and rows without an image."""
         unique_labels = labels.unique(key, keep="first", maintain_order=True).with_columns(known=pl.lit(True))
         joined = images.join(unique_labels, on=key, how="left", maintain_order="left")
         for image_id, study_id in joined.filter(pl.col("known").is_null()).select("image_id", "study_id").iter_rows():
@@ -171,7 +171,7 @@ def normalize_blanks(text: str) -> str:
 
 
 def find_ending(options: ReadOptions, names: Sequence[str]) -> str | None:
-    """Return the file ending of a source's images if its table has another ending, else None.
+    """Return the ending of a source's image files if it differs from the ending in the source's table, else None.
 
     ``names``: paths of images in the table. Raises UserError if none of the first NUM_CHECKED exists with any ending.
     """
@@ -180,13 +180,13 @@ def find_ending(options: ReadOptions, names: Sequence[str]) -> str | None:
         if any((path.with_suffix(ending) if ending else path).is_file() for path in paths) or not paths:
             return ending
     raise UserError(
-        f"{options.key.removesuffix('path')}pictures: none of the first {len(paths)} images of {options.name} exists, "
-        f"such as {paths[0]}, with any of the endings {', '.join(IMAGE_ENDINGS)}: give the folder of its images"
+        f"{options.key.removesuffix('path')}pictures: none of the first {len(paths)} images of {options.name}, such as "
+        f"{paths[0]}, exists with any of the endings {', '.join(IMAGE_ENDINGS)}: give the folder of these images"
     )
 
 
 def box_facts(image_id: str, kind: str, name: str, boxes: np.ndarray, **columns: object) -> list[dict]:
-    """Return one fact per box (N, 4). These facts share a group id. ``columns``: further columns."""
+    """Return one fact per box (N, 4). These facts share a group id. ``columns``: further columns of each fact."""
     group = f"g{stable_hash(image_id, kind, name, *columns.values()):016x}"
     shared_columns = {"image_id": image_id, "kind": kind, "name": name, "group": group} | columns
     return [shared_columns | dict(zip(CORNERS, map(float, box), strict=True)) for box in boxes]
@@ -220,7 +220,7 @@ def clean_boxes(boxes: np.ndarray, shapes: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def label_table_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str) -> pl.DataFrame:
-    """Return the label facts of a table with one column per label. Every image gets a fact of No Finding."""
+    """Return the label facts of a table with a column per label. No Finding is derived from the other labels."""
     no_finding, findings = load_label_names().no_finding, load_label_names().findings
     names = list(dict.fromkeys((*labels, no_finding)))
     stated = table.select("image_id", *names if no_finding in labels else (*labels, pl.lit(None).alias(no_finding)))
@@ -269,7 +269,7 @@ def write_source(records: SourceRecords, source: str, outputs: Mapping[str, str]
 
 
 def conservation_table(rows: Iterable[CountRow]) -> pl.DataFrame:
-    """Return the rows as a table in which equal (kind, outcome) are summed. Outcomes all and kept come first."""
+    """Sum rows (kind, outcome, number) of equal kind and outcome. Of each kind, ``all`` and ``kept`` come first."""
     total: Counter = Counter()
     for record_kind, outcome, number in rows:
         total[record_kind, outcome] += number

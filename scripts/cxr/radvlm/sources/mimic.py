@@ -1,4 +1,4 @@
-"""Reader of the format mimic: frontal images of MIMIC-CXR with texts, labels and the official split."""
+"""Reader of the format ``mimic``: frontal images of MIMIC-CXR with texts, labels and the official split."""
 
 from concurrent.futures import Executor, ThreadPoolExecutor
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ NUM_THREADS = 16  # threads that read files
 
 
 def read_mimic(options: ReadOptions) -> SourceRecords:
-    """Return all frontal images, whatever the cohort's settings. Raises UserError for a missing table or column."""
+    """Return all frontal images, whatever the cohort's settings are. Raises UserError for a missing table or column."""
     records = SourceRecords()
     labels = _read_labels(options, records)
     with ThreadPoolExecutor(NUM_THREADS) as pool:
@@ -49,7 +49,7 @@ def read_mimic(options: ReadOptions) -> SourceRecords:
     if studies and all(study_rows[0].report_missing for study_rows in studies.values()):
         raise UserError(
             f"{options.key.removesuffix('path')}reports: none of the {len(studies)} studies has a report below "
-            f"{options.reports}/files/: give the folder of files/p10/p10000032/s50414267.txt"
+            f"{options.reports}/files/: give the folder that contains files/p10/p10000032/s50414267.txt"
         )
     id_columns = {name: [row[name] for row in records.images] for name in ("image_id", "study_id")}
     images = pl.DataFrame(id_columns, schema=dict.fromkeys(id_columns, pl.String))
@@ -58,7 +58,7 @@ def read_mimic(options: ReadOptions) -> SourceRecords:
 
 
 def _read_rows(options: ReadOptions, pool: Executor) -> list[Row]:
-    """Return the rows of the image folder. Errors name the settings of the source instead of the cohort's."""
+    """Return a row per image in the folder. Error messages name the settings of the source, not the cohort's."""
     try:
         return read_tree(str(options.pictures), str(options.folder), pool, reports=str(options.reports))
     except UserError as error:

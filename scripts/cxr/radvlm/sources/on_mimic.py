@@ -1,4 +1,4 @@
-"""Readers of the formats ms_cxr and imagenome: boxes on the images of a source of format mimic, with its split."""
+"""Readers of the formats ``ms_cxr`` and ``imagenome``, which annotate the images of a source of format ``mimic``."""
 
 from collections.abc import Mapping
 from itertools import groupby
@@ -61,9 +61,9 @@ def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
 
 
 def read_imagenome(options: ReadOptions, images: str) -> SourceRecords:
-    """Return the regions of the scene graphs. Patients of the gold set are excluded from train.
+    """Return the regions of the scene graphs. Train images in AVOID_TABLE (patients of the gold set) are excluded.
 
-    ``images``: image table of the mimic source. Raises UserError if there are no graphs.
+    ``images``: image table of the mimic source. Raises UserError if the folder has no graphs.
     """
     row_by_image = read_table(images).rows_by_key("image_id", named=True, include_key=True, unique=True)
     records = SourceRecords()
@@ -93,13 +93,12 @@ def read_imagenome(options: ReadOptions, images: str) -> SourceRecords:
 
 
 def _read_published_splits(options: ReadOptions) -> dict[str, str]:
-    """Return {image id: split} of Chest ImaGenome's files. Raises UserError for a missing file or column."""
     split_by_image = {}
     for split, name in SPLIT_TABLES.items():
         path = options.folder / SPLIT_FOLDER / name
         if not path.is_file():
             problem = f"{options.folder} lacks {SPLIT_FOLDER}/{name}, which split: published needs"
-            raise UserError(f"{options.key}: {problem}: add it, or set split to mimic")
+            raise UserError(f"{options.key}: {problem}: add the file, or set radvlm.sources.split to mimic")
         split_by_image |= dict.fromkeys(_read_ids(options, path), split)
     return split_by_image
 
@@ -109,7 +108,7 @@ def _read_ids(options: ReadOptions, path: Path) -> set[str]:
 
 
 def _to_upright(row: Mapping, boxes: np.ndarray | None = None) -> tuple[np.ndarray, dict]:
-    """Return boxes (N, 4) and an image's row, converted to the upright image. Only DICOM files are ever turned."""
+    """Return (boxes (N, 4), row of the image), both for the upright image. Only DICOM files can need a turn."""
     stored = row["rows"], row["columns"]
     turn = read_turn(row["path"]) if row["path"].endswith(".dcm") and None not in stored else UPRIGHT
     rows, columns = turn.shape(stored)

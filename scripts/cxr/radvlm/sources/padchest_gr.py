@@ -1,4 +1,4 @@
-"""Reader of the format padchest_gr: its English sentences become texts, and those with boxes become phrases."""
+"""Reader of the format ``padchest_gr``. Its English sentences become texts. Sentences with boxes become phrases too."""
 
 from pathlib import Path
 

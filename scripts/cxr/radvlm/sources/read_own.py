@@ -1,4 +1,4 @@
-"""Reader of the source own: facts from the results of the cohort. A job reads each shard, and one joins their files."""
+"""Reader of the source ``own``, the cohort. A job reads the cohort's results per shard, and another joins the files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -23,8 +23,8 @@ VALUE_BY_CELL = {"1": PRESENT, "1.0": PRESENT, "0": ABSENT, "0.0": ABSENT, "-1":
 def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndarray]) -> dict[str, tuple[float, ...]]:
     """Return {region: box in frame pixels}. Regions without a mask are omitted.
 
-    ``organs``, ``anatomy``: {name: mask, bool (H, W)}. A region is the box of a mask, or a part of a lung's box, given
-    in labels.yaml: ``across`` from the outer side of the body, ``down`` from the top, both as fractions.
+    ``organs``, ``anatomy``: {name: mask, bool (H, W)}. A region is the bounding box of a mask, or the part of this box
+    that labels.yaml gives: ``across`` from the outer side of the body, ``down`` from the top, both as fractions.
     """
     box_by_region = {}
     for region, region_rule in load_label_names().regions.items():
@@ -43,8 +43,8 @@ def region_boxes(organs: Mapping[str, np.ndarray], anatomy: Mapping[str, np.ndar
 def read_own(options: FactSources, smallest: int, *, labels: Sequence[str] = (), **files) -> SourceRecords:
     """Return the records of one shard of the cohort. Raises StoreError for a damaged file.
 
-    ``files``: manifest, cohort, frames, reports, organs, anatomy, findings and masks; ``labels``: files of CheXbert
-    labels, if used; ``smallest``: minimum area of a mask component that gets a box, in frame pixels.
+    ``files``: paths of manifest, cohort, frames, reports, organs, anatomy, findings and masks; ``labels``: files of
+    CheXbert labels, if used; ``smallest``: minimum area of a mask component that gets a box, in frame pixels.
     """
     records = SourceRecords()
     cohort_rows = {row["image_id"]: row for row in read_table(files["cohort"]).iter_rows(named=True)}
@@ -109,7 +109,7 @@ def _stated_labels(options: FactSources, table_row: Mapping, line: Mapping | Non
 def _group_masks(
     finding_rows: Sequence[Mapping], sentences: Sequence[str], lesions: Shard
 ) -> Iterator[tuple[str, str, list[np.ndarray]]]:
-    """Yield (BOX, finding, masks), then (PHRASE, sentence, masks). A sentence that the report lacks is ""."""
+    """Yield (BOX, label, masks) per label, then (PHRASE, sentence, masks) per sentence, "" if the report lacks it."""
     masks_by_group: dict[tuple, list[np.ndarray]] = {}
     for row in finding_rows:
         mask = lesions.get("mask", row["mask_id"])
@@ -122,7 +122,7 @@ def _group_masks(
 def _add_finding(
     records: SourceRecords, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple[int, int]
 ) -> None:
-    """Add the boxes of a finding or phrase as one record. Exclude it if it has no name or no box."""
+    """Add the boxes of a finding or phrase as one record. Exclude the record if it has no name or no box."""
     if not name:
         records.exclude(
             "bad_row", image_id, detail="the report has no sentence with the finding's number", record_kind=kind
@@ -148,7 +148,7 @@ def run_shard(*, options: FactSources, smallest: int, **files) -> None:
 
 
 def run_tables(**files) -> None:
-    """Join the files of all shards, and sort them. ``files``: {output: files of the shards, ``<output>_out``: file}."""
+    """Join the files of all shards. ``files``: {output: files of the shards, ``<output>_out``: joined, sorted file}."""
     images, facts, excluded, counts, conserved = (
         pl.concat(map(read_table, files[name])) for name in ("images", "facts", "excluded", "counts", "conservation")
     )

@@ -1,4 +1,4 @@
-"""Reads external sources, lists their images for frames, and finds subjects that sources put in different splits."""
+"""Reads external sources, lists images that need a frame, and finds subjects that sources put in different splits."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -24,7 +24,7 @@ CONFLICTS: Columns = {
 
 
 def read_source(options: ReadOptions, mimic: str = "") -> SourceRecords:
-    """Return the records of a source. ``mimic``: image table of the mimic source, if used. Raises UserError."""
+    """Return the records of a source. ``mimic``: image table of the mimic source that it annotates, "" if none."""
     source_format = FORMATS[options.source["format"]]
     module, _, function = source_format.reader.rpartition(".")
     read = getattr(import_module(f"cxr.radvlm.sources.{module}"), function)
@@ -34,9 +34,9 @@ def read_source(options: ReadOptions, mimic: str = "") -> SourceRecords:
 def run(
     *, options: ReadOptions, tables: Sequence[str] = (), shards: Sequence[str] = (), mimic: str = "", **outputs: str
 ) -> None:
-    """Read a source and write its files. Raises UserError like the reader.
+    """Read a source and write its files. Raises UserError if the reader does.
 
-    ``shards``: output files that list the source's own images, from which their frames are made.
+    ``shards``: output files, which list the source's images, so that frames are made of them.
     """
     del tables
     records = read_source(options, mimic)
@@ -58,7 +58,7 @@ def cohort_rows(rows: Sequence[dict]) -> list[dict]:
 
 
 def find_conflicts(images: Sequence[pl.DataFrame], family: Mapping[str, str]) -> pl.DataFrame:
-    """Return the images (CONFLICTS) whose subject is also in another split, which has a higher SPLIT_PRIORITY.
+    """Return the images (CONFLICTS) whose subject also has images in a split of higher priority (SPLIT_PRIORITY).
 
     ``family``: {source: family}. Sources of one family share subjects.
     """
