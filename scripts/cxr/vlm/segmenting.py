@@ -24,7 +24,7 @@ class MaskStore(Shards):
         super().__init__(shards, "mask_id")
 
     def has(self, sample: Sample) -> bool:
-        """Return whether each [SEG] of a sample's answers has a mask. An empty id stands for an empty mask."""
+        """Return whether each [SEG] in a sample's answers has a mask. The id "" stands for an empty mask."""
         num_segs = sum(turn.answer.count(SEG) for turn in sample.turns)
         return num_segs == len(sample.mask_ids) and all(not name or name in self for name in sample.mask_ids)
 
@@ -97,7 +97,7 @@ def sam_image(frame: np.ndarray, side: int) -> torch.Tensor:
 
 @contextmanager
 def hidden_states(model: nn.Module) -> Iterator[list[torch.Tensor]]:
-    """Yield a list. Each forward pass adds its last hidden states (N, L, H) to it, which predict the next tokens."""
+    """Yield a list to which each forward pass appends the hidden states (N, L, H) that predict the next tokens."""
     states: list[torch.Tensor] = []
     hook = model.get_output_embeddings().register_forward_pre_hook(lambda _, inputs: states.append(inputs[0]))
     try:

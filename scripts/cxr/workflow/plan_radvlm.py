@@ -77,11 +77,11 @@ class ConversationsPlan:
         }
 
     def part_options(self, source: str, part: str) -> dict:
-        """Return the options for the conversations of one part of a source."""
+        """Return the options for the conversations of one part ("train" or "test") of a source."""
         return self.options[part] | {"kinds": list(self.kinds[source])}
 
     def model_options(self, wildcards: object) -> dict[str, object]:
-        """Return the options of a job that loads the language model. "works" lists source, part, kinds and files."""
+        """Return the options of a job that loads the language model. "works" has a dict for each part of a source."""
         values = self.jobs.values(wildcards)
         works = [
             {"source": source, "part": part, "kinds": list(self.kinds[source]), "files": self.inputs(source)}
@@ -97,7 +97,7 @@ class ConversationsPlan:
 
 
 def _conversation_options(settings: Settings, part: str) -> dict:
-    """Return the options for the conversations of a part. "model" holds the options of its language model, or {}."""
+    """Return the options for the conversations of a part. "model": options of its language model, {} for rules."""
     section = settings.radvlm.conversations
     changes = section.test_llm.as_dict() if part == "test" and section.test_llm.model else {}
     asks_model = section.engine != RULES
@@ -157,7 +157,7 @@ class RadvlmPlan:
         self.families = {source: (kind and kind.family) or source for source, kind in kinds.items()}
 
     def source_pattern(self, *, mimic: bool) -> str:
-        """Return a regular expression for the external sources with images of MIMIC-CXR (``mimic``), or all others."""
+        """Return a regular expression for the names of external sources, with MIMIC-CXR's images or with others."""
         names = [
             re.escape(name) for name, source in self.declared.items() if FORMATS[source["format"]].on_mimic == mimic
         ]
@@ -198,7 +198,7 @@ class RadvlmPlan:
         return [source for source in self.sources if self._tasks(mix, source)]
 
     def ils_files(self, mix: str, source: str) -> dict[str, list[str]]:
-        """Return {"pairs", "masks": files} of the ILS dataset if a mix takes its pairs, both [] otherwise."""
+        """Return {"pairs": files, "masks": files} of ILS's dataset, both [] if a mix takes no pairs of ``source``."""
         tasks = self._tasks(mix, source)
         if source != COHORT or not any(task.startswith("ils_") or task == "absent_grounding" for task in tasks):
             return {"pairs": [], "masks": []}
@@ -232,7 +232,7 @@ def _shared_model(settings: Settings, **changes: object) -> dict:
 
 
 def _read_mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dict[str, list[MixRow]]:
-    """Return {mix: its rows}. Raises UserError for a source that is not in use or that cannot give a task.
+    """Return {mix: its rows, one per task and source}. Raises UserError for a source that is unused or lacks a task.
     ``formats``: {source in use: format of its files}."""
     kind_by_source = {source: COHORT if source == COHORT else kind for source, kind in formats.items()}
     for name, mix in mixes.items():
@@ -360,8 +360,8 @@ class EvaluationPlan:
         )
 
     def exchanged_files(self, name: str) -> dict[str, Sequence[str]]:
-        """Return {name of an input: files} for test samples with exchanged images: samples, answers, numbers asked.
-        All are [] for models that are not asked about exchanged images, such as other models."""
+        """Return {name of an input: files} of the test with exchanged images: samples, answers, counts of samples.
+        All are [] for a model that is not asked about them, such as the models of ``predictions``."""
         is_asked = self.exchanged_lines and name in self.runs
         answers = [f"results/vlm/{name}/answers/{EXCHANGED_SET}.jsonl"]
         files = {"lines": self.exchanged_lines, "answers": answers, "draw": self.exchanged_draw}
@@ -381,7 +381,7 @@ class SegmentationPlan:
     """Masks for RadVLM's answers, from ROSALIA as a tool or from a segmentation head, and their scores by ILS."""
 
     def __init__(self, settings: Settings, vlm: VlmPlan, ils_runs: Collection[str]):
-        """Derive the plan, and add ILS's pairs to the sets of questions of ``vlm`` if runs are asked them.
+        """Derive the plan. If a scored run can get masks, add ILS's pairs to the sets of questions of ``vlm``.
         ``ils_runs``: names of ``training.runs``. Raises UserError for an unknown segmenter or a name used twice."""
         segmenter = settings.radvlm.evaluation.segmenter
         # ROSALIA's run, "" without one
@@ -415,7 +415,7 @@ class SegmentationPlan:
 
     @property
     def rows(self) -> dict[str, dict]:
-        """{row that ILS's evaluation gains: its test set, titles and files}."""
+        """{row: its test set, titles and files} for the rows that RadVLM adds to ILS's table of evaluated models."""
         rows = {}
         for name, (run, join) in self.masked.items():
             title = f"RadVLM + ILS, {join} ({run})"

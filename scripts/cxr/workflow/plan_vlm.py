@@ -14,9 +14,9 @@ MEDGROUND, RADVLM = "medground:", "radvlm:"
 DATASET_FOLDERS = {MEDGROUND: "results/medground/dataset", RADVLM: "results/radvlm/instructions"}
 """{prefix of the setting ``lines``: folder of the system's JSONL files}."""
 BASE, BASE_WITH_HEAD = "base", "base_masks"
-"""``init`` of a tiny model that starts from the bundled base, without and with the base's segmentation head."""
+"""Values of ``init`` for a tiny model with the weights of the bundled base model, without and with its mask head."""
 DRAW_SHARED_WITH = {"radvlm_exchanged": "radvlm_test"}
-"""{set whose samples are about exchanged images: set of the same samples, from which the same ones are drawn}."""
+"""{set of samples with exchanged images: original set, of which the same samples are asked}."""
 APART = ("model", "tiles", "grid", "system_prompt", "seg_start", "seg_learning_rate")
 """Keys of an engine's settings that the options of a run hold outside ``recipe``."""
 MIX_FILES = ("train", "validate", "test", "exchanged")
@@ -89,12 +89,12 @@ class VlmPlan:
         }
 
     def draw_files(self, name: str, ending: str) -> list[str]:
-        """Return [file of the samples drawn from a set], or [] if all samples are asked.
+        """Return [file of the samples that are drawn from a set to be asked], or [] if all samples are asked.
         ``ending``: "jsonl" for the drawn samples, "tsv" for their numbers."""
         return [f"results/vlm/sets/{name}.{ending}"] if name in self.drawn_sets else []
 
     def shared_draw_lines(self, name: str) -> list[str]:
-        """Return [JSONL file of the set from which the same samples are drawn], or [] if there is no such set."""
+        """Return [JSONL file of the original set], if ``name`` is its copy with exchanged images, or else []."""
         return [self.all_lines[DRAW_SHARED_WITH[name]]] if DRAW_SHARED_WITH.get(name) in self.all_lines else []
 
     def asked_runs(self, name: str) -> list[str]:

@@ -42,7 +42,7 @@ class SystemCounts:
     healthy X-rays for SemiSynCXR, estimated unless is_healthy_counted. num_asked: edited images per finding. edits:
     edits for all findings together. exported_images: {size of a SemiSynCXR dataset: images}. queries: {split: queries
     of MedGround}. mix_lines: {mix of RadVLM: {split: lines}}. training_pairs, test_pairs: {run of ROSALIA: pairs}.
-    tuning_updates: {run of a vision-language model: optimizer updates}. questions: {set: questions to such a model}.
+    tuning_updates: {run of a vision-language model: optimizer updates}. questions: {set: its questions to a model}.
     detector_updates: optimizer updates in one training of a detector.
     """
 
@@ -161,8 +161,8 @@ def _mix_lines(plan: Plan, cohort: CohortForecast, split: str) -> float:
 
 
 def _of_lines(path: str, lines: Mapping[str, Mapping[str, Mapping[str, float]]]) -> float:
-    """Return the number of lines of the file ``path``, of a system or a user.
-    lines: {folder of MedGround or RadVLM: {mix, "" for MedGround: {split: expected number of lines}}}."""
+    """Return the number of lines of a JSONL file: the expected number for a file of MedGround or RadVLM, else counted.
+    lines: {folder of the system: {mix of RadVLM, or "" for MedGround: {split: expected number of lines}}}."""
     split = {"exchanged": "test"}.get(Path(path).stem, Path(path).stem)
     if path.startswith(MEDGROUND):
         return lines[MEDGROUND][""].get(split, 0.0)
@@ -178,7 +178,7 @@ def _updates(run: Mapping, lines: Mapping) -> int:
 
 
 def _questions(plan: Plan, name: str, path: str, lines: Mapping) -> float:
-    """Return the number of samples of a set that a run is asked: at most ``vlm.answers.most`` of each task."""
+    """Return how many samples of a set a model is asked. The setting ``vlm.answers.most`` limits those of a task."""
     number = _of_lines(path, lines)
     tasks = {row.task for row in plan.radvlm.mixes.get(Path(path).parent.name, ())} or {name}
     return min(number, plan.vlm.most * len(tasks)) if plan.vlm.most else number
