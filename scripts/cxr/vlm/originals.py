@@ -1,4 +1,4 @@
-"""The original image files of samples, decoded in the same way as for their frames."""
+"""Original image files of samples, decoded in the same way as for their 512 × 512 frames."""
 
 import os
 import stat

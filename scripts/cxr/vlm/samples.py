@@ -31,7 +31,7 @@ _SLOT = re.compile(r"<box:([^<>]+)>")
 
 @dataclass(frozen=True)
 class Sample:
-    """One image with its turns. ``boxes`` is {slot name: fractions (x1, y1, x2, y2) of the image}.
+    """One image with its turns. ``boxes`` is {name in a slot ``<box:name>``: fractions (x1, y1, x2, y2) of the image}.
 
     ``asks_boxes`` marks a grounding query. ``mask_ids`` has an id for each [SEG] in the answers, in order, "" for an
     empty mask.
@@ -65,7 +65,7 @@ class Sample:
 
 
 def parse_sample(line: Mapping) -> Sample:
-    """Return the sample in a line. Raises UserError if a field is missing or wrong."""
+    """Return the sample in a line of JSON. Raises UserError if a field is missing or wrong."""
     try:
         common_fields = {name: str(line.get(name, "")) for name in ("source", "split", "domain")}
         if "turns" in line:

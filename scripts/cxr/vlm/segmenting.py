@@ -69,7 +69,7 @@ class SegBatch:
 
 
 def join_segs(segs_by_row: Mapping[int, tuple[list[int], MaskTargets]]) -> SegBatch:
-    """Join the [SEG] tokens of the rows of a batch. ``segs_by_row`` is {row: (positions in its ids, targets)}."""
+    """Join the [SEG] tokens of the rows of a batch. ``segs_by_row``: {row: (positions of its [SEG], their targets)}."""
     targets = [aims for _, aims in segs_by_row.values()]
     levels_by_view = {aims.view: aims.levels for aims in reversed(targets)}
     views = list(dict.fromkeys(aims.view for aims in targets))
@@ -91,7 +91,7 @@ def mask_targets(sample: Sample, pictures: ImageStore, masks: MaskStore, side: i
 
 
 def sam_image(frame: np.ndarray, side: int) -> torch.Tensor:
-    """Convert a frame, uint8 (H, W), to SAM's image, uint8 (S, S). A non-square frame is padded on two sides."""
+    """Convert a frame, uint8 (H, W), to SAM's image, uint8 (S, S). A non-square frame is padded to a centred square."""
     return make_sam_levels(pad_to_square(frame), side)[0]
 
 

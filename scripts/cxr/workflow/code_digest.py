@@ -244,7 +244,7 @@ def code_digest(script: str, *modules: str) -> str:
 
 
 def digested_files(script: str, *modules: str) -> set[Path]:
-    """Return the files that :func:`code_digest` reads for the same arguments."""
+    """Return the files in scripts/ and resources/ that :func:`code_digest` covers for these arguments."""
     sources = set(local_sources(SCRIPTS / script))
     for name in modules:
         file = module_file(name, SCRIPTS)

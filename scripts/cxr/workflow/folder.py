@@ -51,7 +51,7 @@ def describe_lock(directory: Path, arguments: list[str], python: str) -> str:
 
 
 def snakemake_command(arguments: list[str], python: str) -> list[str]:
-    """Return the words that start Snakemake in the same way again: its path, or ``python -m snakemake``."""
+    """Return the words that start Snakemake as it was started: its path, or ``python -m snakemake``."""
     return [arguments[0]] if Path(arguments[0]).name == "snakemake" else [python, "-m", "snakemake"]
 
 

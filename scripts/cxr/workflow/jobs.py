@@ -14,7 +14,7 @@ def job(function: str, *modules: str) -> dict[str, str]:
     """Return the params of a rule: the function that its jobs call, and a digest of the code of that function.
 
     ``function``: its path below ``cxr``, such as "ils.masks.sweep.run_shard". ``modules``: modules that are imported by
-    a name in the settings, such as an engine, "imaging.organs.lite". The rule reruns if the code's meaning changes.
+    a name in the settings, such as the engine "imaging.organs.lite". The rule reruns if the code's meaning changes.
     """
     return {"function": function, "code": digest_modules(function.rpartition(".")[0], *modules)}
 

@@ -99,7 +99,7 @@ def _start_files(run: Mapping, engine_files: Mapping[str, str]) -> dict[str, str
 
 def _pair_files(settings: Settings, shards: Sequence[str]) -> dict[str, dict]:
     """Return {threshold set: {"masks", "frames", "pictures": files that its pairs use}}.
-    An imported dataset has no frames, but a table of its image files ("pictures")."""
+    An imported dataset has no 512 × 512 frames, but a table of its image files ("pictures")."""
     files_by_set = {
         name: {
             "masks": [f"results/masks/{name}/{shard}.h5" for shard in shards],

@@ -33,7 +33,7 @@ CONVERSATION_TEMPERATURE = 0.7
 GREEN_LIMITS = {"context": 4096, "max_tokens": 1024, "temperature": 0.0}
 """Token limits of GREEN's model (authors' code), with temperature 0 for greedy decoding."""
 TEST_SET, EXCHANGED_SET, ILS_SET = "radvlm_test", "radvlm_exchanged", "radvlm_ils"
-"""Sets of questions: test samples of a mix, the same samples with other images, and the pairs of ILS's evaluation."""
+"""Sets of questions: a mix's test samples, the same samples with other images, and the pairs of ILS's evaluation."""
 FACTS, CHEXBERT = "facts", "chexbert"
 SCORE_KEYS = ("label_match", "report_metrics", "reference", "failed")
 """Settings of ``radvlm.evaluation`` that the scores depend on."""
@@ -81,7 +81,7 @@ class ConversationsPlan:
         return self.options[part] | {"kinds": list(self.kinds[source])}
 
     def model_options(self, wildcards: object) -> dict[str, object]:
-        """Return the options of a job that loads the language model. "works" has a dict for each part of a source."""
+        """Return the options of a job that loads the language model. "works": [{source, part, kinds, files}] to do."""
         values = self.jobs.values(wildcards)
         works = [
             {"source": source, "part": part, "kinds": list(self.kinds[source]), "files": self.inputs(source)}
@@ -175,26 +175,26 @@ class RadvlmPlan:
         return dict(self.reading_options) | {"name": source, "source": self.declared[source]}
 
     def frames_of(self, source: str) -> list[str]:
-        """Return the files with the frames of a source's images."""
+        """Return the HDF5 files with the 512 × 512 frames of a source's images."""
         is_guest = source != COHORT and FORMATS[self.formats[source]].on_mimic
         name = self.declared[source]["pictures"] if is_guest else source
         folder = "results/frames" if name == COHORT else f"results/radvlm/sources/{name}/frames"
         return [f"{folder}/{shard}.h5" for shard in self.shards]
 
     def all_frames(self) -> list[str]:
-        """Return the files with the frames of the images of all sources in use."""
+        """Return the HDF5 files with the 512 × 512 frames of the images of all sources in use."""
         return sorted({path for source in self.sources for path in self.frames_of(source)})
 
     def _tasks(self, mix: str, source: str) -> set[str]:
         return {row.task for row in self.mixes[mix] if row.source == source}
 
     def conversation_sources(self, mix: str) -> list[str]:
-        """Return the sources from which a mix takes conversations."""
+        """Return the sources from which an instruction mix takes conversations."""
         sources = [source for source in self.sources_of(mix) if source in self.conversations.kinds]
         return [name for name in sources if any(task.startswith("conversation") for task in self._tasks(mix, name))]
 
     def sources_of(self, mix: str) -> list[str]:
-        """Return the sources from which a mix takes samples."""
+        """Return the sources from which an instruction mix takes samples."""
         return [source for source in self.sources if self._tasks(mix, source)]
 
     def ils_files(self, mix: str, source: str) -> dict[str, list[str]]:
@@ -222,7 +222,7 @@ class RadvlmPlan:
         return {"source": source, "rows": rows, "smallest": Rules.min_component_px, "seed": self.seed}
 
     def mix_options(self, mix: str) -> dict:
-        """Return the options for joining the samples of all sources to a mix."""
+        """Return the options for joining the samples of all sources to an instruction mix."""
         return {"rows": list(map(asdict, self.mixes[mix])), "families": self.families, "seed": self.seed}
 
 

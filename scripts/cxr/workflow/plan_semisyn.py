@@ -137,7 +137,7 @@ def find_duplicates(configs: Mapping[str, EditingConfig]) -> dict[str, str]:
 
 
 def export_options(settings: Settings, options: dict[str, dict], labels: dict[str, str]) -> dict:
-    """Return the options of the dataset's exports. ``options``: {stage: its options}. ``labels``: {finding: label}."""
+    """Return the options of the dataset's exports. ``options``: {stage: options}. ``labels``: {finding: its label}."""
     section, release = settings.semisyn.dataset, settings.release
     withheld = release.kinds() if section.withhold else []
     return {

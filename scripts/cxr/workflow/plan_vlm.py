@@ -1,4 +1,4 @@
-"""The plan of a run for vision-language models: their tunings, the sets of questions to them, and the files of both."""
+"""The vision-language part of the plan of a run: the models and their tuning, and the questions that they are asked."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -187,7 +187,7 @@ def _check_vllm(engine: str, family: str, recipe: Recipe) -> None:
 def _image_options(key: str, run: Run, side: int, decoding: Mapping, sets: Mapping[str, str]) -> dict:
     """Return {"side": longest side of a run's images in pixels, 0 for any, "original": options to decode image files}.
 
-    "original" is {} if the run sees frames. ``side``: the side of the engine's settings. ``sets``: {set: its system}.
+    "original" is {} if the run sees 512 × 512 frames. ``side``: the engine's ``side``. ``sets``: {set: its system}.
     Raises UserError if the run shall see original images that are not known for its samples.
     """
     if run.pictures == "frame":
@@ -211,8 +211,8 @@ def _plan_run(
 ) -> dict:
     """Return a dict about a run: its options, the files that its rule reads, its system, and options for asking it.
 
-    ``mixes``, ``decoding``: see :class:`VlmPlan`. ``systems``: {set: its system}. Raises UserError for settings that do
-    not fit each other.
+    ``mixes``, ``decoding``: see :class:`VlmPlan`. ``systems``: {set: its system}. Raises UserError for settings that
+    contradict each other.
     """
     key, recipe, answers = f"vlm.tuning.runs.{name}", getattr(settings.tuning, run.engine), settings.answers
     family = recipe.family or run.engine

@@ -44,9 +44,9 @@ def run_answers(
     """Ask the model of a run about the samples in ``lines``, and write ``answers`` as JSON Lines in the same order.
 
     ``run`` is a folder with a model or an adapter (:mod:`cxr.vlm.models`). ``base`` is the folder of the base
-    model of an adapter. ``masks`` is the output shard for the mask of each token [SEG] in an answer, if the run has a
-    segmenter. ``originals`` are tables of the original images, if the run was tuned on them. ``folders`` is as in
-    :class:`ImageStore`. A killed job resumes after its last complete part. Raises UserError for invalid input.
+    model, if the run has only an adapter or no weights. ``masks`` is the output shard for the mask of each token [SEG],
+    if the run has a segmenter. ``originals`` are tables of the original images, if the run sees them. ``folders`` is as
+    in :class:`ImageStore`. A killed job resumes after its last complete part. Raises UserError for invalid input.
     """
     base = base_folder(base, options.model, options.revision)
     samples = read_samples(lines)

@@ -100,7 +100,7 @@ class Family(Protocol):
 
 
 def part_of(family: Family, name: str) -> str:
-    """Return the part of the model to which a tensor belongs by its name, or ""."""
+    """Return the part of the model to which the tensor ``name`` belongs, or "" for no part."""
     prefixes = [(len(prefix), part) for part, each in family.prefixes.items() for prefix in each if prefix in name]
     return max(prefixes, default=(0, ""))[1]
 

@@ -185,7 +185,7 @@ def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[LlavaOnevi
 
 
 def load(folder: Path) -> OneVision:
-    """Return the family object. Raises UserError if the canvas sizes of model and processor differ."""
+    """Return the family object of the model in a folder. Raises UserError if its processor has other canvas sizes."""
     processor = LlavaOnevisionImageProcessorPil.from_pretrained(folder, local_files_only=True)
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
     vision, pinpoints = config.vision_config, [list(map(int, pinpoint)) for pinpoint in config.image_grid_pinpoints]

@@ -197,7 +197,7 @@ class TuningLoop(TrainingLoop):
         return self.recipe.learning_rate * self.recipe.rate(update, self.total)
 
     def row(self, update: int, values: list[float]) -> dict:
-        """Return the row of a step for the log, and add its samples to ``samples_by_task``."""
+        """Return the log's row for a step, and add the samples of the step to ``samples_by_task``."""
         objective = self.objective
         losses, task_values = values[: len(objective.names)], values[len(objective.names) :]
         task_rows = list(zip(self.tasks, task_values[::3], task_values[1::3], task_values[2::3], strict=True))

@@ -98,7 +98,7 @@ def add_adapters(model: nn.Module, family: Family, lora: VlmLora, token: int | N
 
 
 def select_trained(model: nn.Module, family: Family, recipe: Recipe) -> dict[str, nn.Parameter]:
-    """Freeze everything except adapters, the mask head and the recipe's parts. Return {name: trained parameter}."""
+    """Freeze everything except adapters, mask head and the parts to train. Return {name: trained parameter}."""
     for name, parameter in model.named_parameters():
         idle = any(prefix in name for prefix in getattr(family, "idle", ()))  # has no gradient
         full = recipe.method == "full" and part_of(family, name) in recipe.parts and not idle

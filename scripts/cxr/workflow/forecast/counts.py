@@ -111,7 +111,7 @@ def _model_reports(plan: Plan, cohort: CohortForecast, remade: set[str]) -> floa
 
 
 def _of_splits(folder: str, remade: set[str], estimate: Callable[[str], float]) -> dict[str, float]:
-    """Return {split: number of lines} of a folder's JSONL files. For an unfinished file use ``estimate(split)``."""
+    """Return {split: number of lines of its JSONL file in ``folder``}, ``estimate(split)`` for an unfinished file."""
     paths = {split: Path(f"{folder}/{split}.jsonl") for split in SPLITS}
     return {
         split: num_lines(path) if str(path) not in remade and path.is_file() else estimate(split)
@@ -146,7 +146,7 @@ def _healthy(plan: Plan, cohort: CohortForecast, remade: set[str]) -> float:
 
 
 def _queries(plan: Plan, cohort: CohortForecast, split: str) -> float:
-    """Return MedGround's expected lines in a split, without sources from the user's files, whose size is unknown."""
+    """Return how many queries MedGround will make in a split, without those of a user's sources of unknown size."""
     kinds = [keys["kind"] for keys in plan.medground.sources.values() if keys["use"] == "dataset"]
     of_cohort = cohort.num_reports[split] * yield_of("queries") * kinds.count("ils")
     num_drawn = plan.settings.medground.sources.cells * kinds.count("cells")
@@ -154,7 +154,7 @@ def _queries(plan: Plan, cohort: CohortForecast, split: str) -> float:
 
 
 def _mix_lines(plan: Plan, cohort: CohortForecast, split: str) -> float:
-    """Return the expected lines of a RadVLM mix in a split, without external sources, whose size is unknown."""
+    """Return how many samples a RadVLM mix will have in a split, without those of external sources of unknown size."""
     if COHORT not in plan.radvlm.sources:
         return 0.0
     return cohort.num_reports[split] * yield_of("train_lines" if split == "train" else "other_lines")

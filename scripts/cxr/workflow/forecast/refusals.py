@@ -1,4 +1,4 @@
-"""Reasons to refuse a run: splits without subjects, healthy X-rays that are used too often, sources without lines."""
+"""Reasons to refuse a run: splits without subjects, healthy X-rays that are used too often, sources without samples."""
 
 import re
 from collections.abc import Iterator, Sequence
