@@ -106,9 +106,9 @@ class ImageStore:
     """Images in shards, by source and image id, for use inside ``with``. An id is unique only within a source.
 
     ``folders`` is {source: folder of its shards}. For other sources it is the folder with the source's name, or else
-    any folder with the image. A frame is cropped to the part that the original covers. If ``originals`` is given,
-    original images are used instead of frames. ``originals(sample, shape)`` returns the original, uint8 (H, W), whose
-    shape is stored with the frame.
+    any folder with the image. A 512 × 512 frame is cropped to the part that its original image covers. If ``originals``
+    is given, original images are used instead of frames. ``originals(sample, shape)`` returns the original, uint8 (H,
+    W), whose shape is stored with the frame.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ _NOT_CUT = re.compile(r"[:;][ \t]*(?:from|import)\b|\b(?:from|import)\b[^\n]*\\\
 
 
 def meaning_digest(path: Path) -> bytes:
-    """Return the SHA-256 digest of a file's meaning, or of its bytes if the file cannot be parsed."""
+    """Return the SHA-256 digest of a file's code or data without comments, or of its bytes if it cannot be parsed."""
     content = path.read_bytes()
     try:
         if path.suffix == ".py":
@@ -103,7 +103,7 @@ class DigestCache:
             pass  # a damaged file is written anew
 
     def digest(self, path: Path) -> bytes:
-        """Return the digest of a file's meaning."""
+        """Return the :func:`meaning_digest` of a file, from the cache if the file has not changed."""
         state = os.stat(path)
         key, stamp = os.path.abspath(path), [state.st_size, state.st_mtime_ns]
         entry = self._held.get(key)

@@ -94,7 +94,7 @@ def refuse_unrecorded(outputs: list[str]) -> None:
 
 
 def blind_reruns(planned: list[compat.Planned]) -> int:
-    """Return the number of finished jobs of shards that would rerun only because the same run makes the cohort.
+    """Return how many finished jobs of shards would rerun because the run remakes the cohort, even if they need not.
     Return 0 if the user requested the cohort with ``--forcerun`` or ``--forceall``."""
     if not any(job.rule == "cohort_shards" and not job.forced for job in planned):
         return 0

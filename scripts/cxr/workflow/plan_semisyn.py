@@ -418,11 +418,11 @@ class SemisynPlan:
         self.readers_sheets = find_sheets("semisyn.readers.sheets", system.readers.sheets)
 
     def shards_of(self, config: str) -> list[str]:
-        """Return the shard names of a configuration: the cohort's for ``chosen``, or else those of the trial edits."""
+        """Return the shard names of a configuration's images: the cohort's for ``chosen``, else those of the trials."""
         return self.shards if config == CHOSEN_CONFIG else self.trial_shards
 
     def source_shards(self, wildcards: Any) -> list[str]:
-        """Return the cohort's shards that a shard of a configuration reads: the same one, or all for a trial shard."""
+        """Return the cohort's shards from which a shard of edits is made: one for ``chosen``, all for a trial."""
         return [wildcards.shard] if wildcards.config == CHOSEN_CONFIG else self.shards
 
     def edited_features(self, engine: str, wildcards: Any) -> list[str]:

@@ -116,7 +116,7 @@ class Transformers:
         return decoded_answers
 
     def _whole_prompts(self, requests: Sequence[TurnRequest]) -> dict:
-        """Return the model inputs of whole prompts, with images."""
+        """Return the model inputs of prompts that are not cached, with their images."""
         self.cache = None  # frees the memory of the previous batch first
         batch = self.collator.batch([request.encoded for request in requests], pad_left=True).to(self.device)
         if self.reuses_kv_cache:

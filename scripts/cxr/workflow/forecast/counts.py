@@ -129,7 +129,7 @@ def num_lines(path: Path) -> int:
 
 
 def _healthy(plan: Plan, cohort: CohortForecast, remade: set[str]) -> float:
-    """Return the number of healthy X-rays in the finished table, or an estimate from reports or from usual yields."""
+    """Return the number of healthy X-rays, from the finished table, the reports, or a yield in ``costs.yaml``."""
     if is_finished(HEALTHY, remade):
         return float(pl.scan_parquet(HEALTHY).select(pl.len()).collect().item())
     options = plan.options["semisyn_healthy"]
