@@ -1,4 +1,4 @@
-"""A rule's work: call the function that its ``job(…)`` names with the rule's inputs, outputs and params."""
+"""Script of every rule: call the function that ``job(…)`` in the rule's params names, with the rule's other values."""
 
 from cxr.base.jobs import run_job
 

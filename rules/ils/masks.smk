@@ -1,4 +1,4 @@
-# Masks: Algorithm 1 of the paper. All results depend on thresholds: lesion masks, grounded findings, positive pairs.
+# Masks: Algorithm 1 of the paper. The lesion masks, confirmed findings and positive pairs depend on thresholds.
 
 
 rule masks_shard:

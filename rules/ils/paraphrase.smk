@@ -1,4 +1,4 @@
-# Paraphrases: each distinct instruction of a dataset in the words of personas, made by path or for runs that use them.
+# Paraphrases: each distinct instruction of a dataset in the words of personas, for runs that use them or by path.
 
 
 rule paraphrase_instructions:

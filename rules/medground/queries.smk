@@ -1,4 +1,4 @@
-# MedGround's queries: texts that refer to regions of an image, each with a certain answer.
+# MedGround's queries: texts that refer to regions of an image, each with one provable answer.
 
 
 rule medground_queries_shard:

@@ -1,4 +1,4 @@
-# RadVLM's scores of runs and other models, compared with blind answers, exchanged images and the paper.
+# RadVLM's scores of all models, beside answers without an image, answers to exchanged images, and the paper.
 
 
 rule radvlm_evaluation_asked:

@@ -1,5 +1,5 @@
 # RadVLM's single-image text: reports and phrases without statements about another image. If the job loads a language
-# model, one job does all sources.
+# model, one job processes all sources.
 
 
 rule radvlm_filtered_source:

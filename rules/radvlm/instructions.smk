@@ -1,4 +1,4 @@
-# RadVLM's instructions: samples of a mix from each source, then the joined mix with splits, order and Table 1.
+# RadVLM's instructions: samples of a mix from each source, then the joined mix in splits, shuffled, with Table 1.
 
 
 rule radvlm_instructions_part:

@@ -1,4 +1,4 @@
-# RadVLM's sources in one format: facts, texts and images. The source own is the cohort, which is read by shard.
+# RadVLM's sources in one format: facts, texts and images. The source `own` is the cohort, which is read by shard.
 
 
 rule radvlm_sources_own:

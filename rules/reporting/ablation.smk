@@ -1,4 +1,4 @@
-# Ablation: recall and yield of every threshold set and grid point, from one pass of masks_sweep, which writes no masks.
+# Ablation: recall and yield of every threshold set and grid point, counted in one pass (masks_sweep) without masks.
 
 
 rule ablation_table:

@@ -1,4 +1,4 @@
-# Clean old: this target removes results of earlier settings. keep_fresh in the Snakefile does so before the planning.
+# Clean old: results of earlier settings are removed, by keep_fresh in the Snakefile before Snakemake plans any job.
 
 
 rule clean_old:

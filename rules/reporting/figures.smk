@@ -1,4 +1,4 @@
-# Figures: overlay panels of some studies, and charts of the pairs, also for the report.
+# Figures: overlay panels of some studies, and charts of the instruction-answer pairs, also for the report.
 
 
 rule figures_panels:

@@ -1,4 +1,4 @@
-# Review: a self-contained page for each expert, and Tables 3 and 13 and the filtered split from the filled sheets. The
+# Review: a self-contained page for each expert. The filled sheets give Tables 3 and 13 and the filtered split. The
 # review of MedGround's queries is in review_queries.smk.
 
 

@@ -1,4 +1,4 @@
-# Review of MedGround's queries: pages for the experts, and Table 7 and each query's votes from the filled sheets.
+# Review of MedGround's queries: pages for the experts. The filled sheets give Table 7 and the votes on each query.
 
 
 rule review_query_pages:

@@ -1,4 +1,4 @@
-# Dataset: the outcome of every job, and the datasheet.
+# Dataset: tables of all edits with their outcomes, images and boxes, and the datasheet.
 
 SEMISYN_EDITED = {
     "edited": expand(

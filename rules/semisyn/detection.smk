@@ -1,4 +1,4 @@
-# Detection: scores of detectors against experts' boxes, with own detectors or semisyn.detection.predictions.
+# Detection: scores against experts' boxes, of the detectors trained here or of semisyn.detection.predictions.
 
 
 rule semisyn_detection_scores:

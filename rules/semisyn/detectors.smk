@@ -1,4 +1,4 @@
-# Detectors: training on real, synthetic and control images (semisyn.detectors.runs), and predictions.
+# Detectors: train on real, synthetic and control images (semisyn.detectors.runs), and predict boxes on references.
 
 DETECTORS = PLAN.semisyn.detectors
 

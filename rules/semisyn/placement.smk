@@ -1,4 +1,4 @@
-# Placement: which healthy image each job uses, its prompt, and the boxes of its finding.
+# Placement: plan the edits. Each edit has a healthy image, a prompt, and boxes for its finding.
 
 
 rule semisyn_placement_plan:

@@ -1,4 +1,4 @@
-# Realism: organs, boxes, measures and scores of the edited images of a configuration.
+# Realism: organs, boxes, measures and scores of the images that were edited with a configuration.
 
 
 use rule organs_shard as semisyn_realism_organs with:

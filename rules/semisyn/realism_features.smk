@@ -1,4 +1,4 @@
-# Realism: real boxes of a reference, and features of edited and real images, with two rules per feature engine.
+# Realism: experts' boxes of a reference, and features of edited and real images, with two rules per feature engine.
 
 
 rule semisyn_realism_reference:

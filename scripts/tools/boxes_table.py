@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("file", help="the published file (docs/how-to/agreement.md)")
     parser.add_argument("table", help="CSV or Parquet file to write")
     parser.add_argument(
-        "--image-id", default="{stem}", help="template of the cohort's image_id from {name} in the file, or its {stem}"
+        "--image-id", default="{stem}", help="template of image_id; {name}: name in the file; {stem}: without ending"
     )
     parser.add_argument("--class", dest="classes", action="append", default=[], metavar="LABEL=CLASS")
     given = parser.parse_args(arguments)
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
         for label, name in classes.items():
             if name not in BOX_CLASSES:
                 raise UserError(
-                    f"--class {label}={name}: {name!r} is not a class, choose one of {', '.join(BOX_CLASSES)}"
+                    f"--class {label}={name}: {name!r} is not a class: choose one of {', '.join(BOX_CLASSES)}"
                 )
         found, gone = read_box_table(given.file, given.format, given.image_id, classes)
     except UserError as error:

@@ -79,15 +79,15 @@ def figures() -> list[tuple[str, float, float]]:
 
 
 def main() -> int:
-    """Print the figures and the names over budget, or with ``--names`` only the names. Return the exit status."""
+    """Print all figures and the functions over budget, or only these with ``--names``. Return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--names", action="store_true", help="check the names alone")
+    parser.add_argument("--names", action="store_true", help="check only the names")
     faults = over_budget()
     if parser.parse_args().names:
         print("\n".join(faults) or "names: within their budgets")
         return bool(faults)
     for what, figure, target in figures():
-        print(f"{what:45} {figure:10,.1f}   target {target:8,}   {'holds' if figure <= target else 'MISSED'}")
+        print(f"{what:45} {figure:10,.1f}   target {target:8,}   {'met' if figure <= target else 'MISSED'}")
     print("\n".join(faults) or "names: within their budgets")
     return 0
 

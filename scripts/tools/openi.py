@@ -15,7 +15,7 @@ REPORTS = "NLMCXR_reports.tgz"
 TABLES = ("nlmcxr_dicom_metadata.csv.gz", "nlmcxr_tsne_pa.csv.gz")
 LEFT = """\
 {out}: {reports} reports and the tables that say which image is frontal.
-The reports are of Indiana University, CC BY-NC-ND 4.0: not for commercial use, nothing made of their text is passed on.
+The reports are of Indiana University (licence CC BY-NC-ND 4.0). Do not use them commercially or share changed texts.
 Now get the images (1.3 GB) from https://openi.nlm.nih.gov/faq:
     curl -LO https://openi.nlm.nih.gov/imgs/collections/NLMCXR_png.tgz
     mkdir -p {out}/NLMCXR_png && tar -xzf NLMCXR_png.tgz -C {out}/NLMCXR_png

@@ -60,7 +60,7 @@ def _configuration(path: str | None) -> dict:
     except (yaml.YAMLError, UnicodeDecodeError):
         values = None
     if not isinstance(values, dict):
-        raise UserError(f"--configfile {path} is not a YAML file of settings: see config.yaml")
+        raise UserError(f"--configfile {path} is not a YAML file of settings: write it like config.yaml")
     return values
 
 

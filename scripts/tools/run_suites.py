@@ -3,8 +3,8 @@
 python scripts/tools/run_suites.py [SUITE …]
 
 A suite is a target of the Makefile, or for ``test-quick`` and ``test-slow`` the part of a target for one folder of
-tests. Logs and pytest's counts are written to ``.suites/<commit>/``. A suite that passed is not repeated at the same
-commit with the same changes, so an interrupted command resumes. The exit status is 1 unless all suites passed.
+tests. Logs and pytest's counts are written to ``.suites/<commit>/``. A suite that has passed is not repeated for the
+same commit and uncommitted changes, so an interrupted command resumes. The exit status is 1 unless all suites passed.
 """
 
 import argparse
@@ -167,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table_of(outcomes))
     red = [name for name, outcome in outcomes.items() if not outcome.is_green]
     if red:
-        print(f"\nnot green: {', '.join(red)}; the logs are in {folder}")
+        print(f"\nfailed: {', '.join(red)}; the logs are in {folder}")
     return int(bool(red))
 
 

@@ -304,7 +304,7 @@ def main() -> int:
     for file in files:
         path = file if file in TABLES else path_of(file)
         if not path:
-            print(f"{file} is not a table of a stage: run this command without a file for a list", file=sys.stderr)
+            print(f"{file} is not a table of a stage: give no FILE to list all tables", file=sys.stderr)
             return 1
         print(f"{path}\n\n{markdown_table(TABLES[path])}")
     return 0

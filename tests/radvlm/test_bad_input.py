@@ -294,5 +294,5 @@ def test_a_checkpoint_that_is_not_whole_or_is_pickled_is_one_sentence(model, tmp
     with pytest.raises(UserError, match=re.escape(str(folder))) as told:
         load_model("onevision", folder)
     assert "\n" not in str(told.value)
-    assert "fetch it again" in str(told.value)
+    assert "download the model again" in str(told.value)
     assert not (folder / "ran").exists()

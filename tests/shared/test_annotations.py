@@ -259,7 +259,7 @@ def test_a_label_can_be_given_a_class(tmp_path, capsys):
     assert pl.read_csv(output)["class_name"].to_list() == ["ILD", "Pulmonary fibrosis"]
     capsys.readouterr()
     assert boxes_table.main(["coco", path, str(output), "--class", "line=Fibrosis"]) == 1
-    expected = f"cxr-ils: --class line=Fibrosis: 'Fibrosis' is not a class, choose one of {', '.join(BOX_CLASSES)}\n"
+    expected = f"cxr-ils: --class line=Fibrosis: 'Fibrosis' is not a class: choose one of {', '.join(BOX_CLASSES)}\n"
     assert capsys.readouterr().err == expected
 
 

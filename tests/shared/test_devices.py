@@ -408,12 +408,12 @@ def test_the_papers_batch_is_shared_by_eight_gpus(gpus, micro):
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"compute": {"gpus": 3}}, "compute.gpus is 3, which cannot share training.rosalia.batch 256 evenly: set it to "
-         "one of 1, 2, or batch to a multiple of 3"),
-        ({"compute": {"gpus": 7}}, "set it to one of 1, 2, 4, or batch to a multiple of 7"),
+        ({"compute": {"gpus": 3}}, "compute.gpus is 3, which cannot share training.rosalia.batch 256 evenly: set gpus "
+         "to one of 1, 2, or batch to a multiple of 3"),
+        ({"compute": {"gpus": 7}}, "set gpus to one of 1, 2, 4, or batch to a multiple of 7"),
         ({"compute": {"gpus": 4}, "training": {"rosalia": {"balance": "exact", "batch": 4, "micro_batch": 4}}},
          "compute.gpus is 4, which cannot share training.rosalia.batch 4 evenly, each with as many positives as "
-         "negatives: set it to one of 1, 2, or batch to a multiple of 8"),
+         "negatives: set gpus to one of 1, 2, or batch to a multiple of 8"),
         ({"compute": {"device": "cuda", "gpus": 0}}, "compute.device is 'cuda', but compute.gpus is 0, so no job"),
     ],
 )  # fmt: skip

@@ -160,7 +160,7 @@ def test_a_wrong_key_is_one_sentence(folder, tmp_path):
     name = next(name for name in held if "multi_modal_projector" in name)
     held[name.replace("multi_modal_projector", "mm_projector")] = held.pop(name)
     save_file(held, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match=r"keys, such as .*: fetch a whole onevision model"):
+    with pytest.raises(UserError, match=r"keys, such as .*: give a whole onevision model"):
         load_model("onevision", tmp_path)
 
 
@@ -169,7 +169,7 @@ def test_canvases_that_differ_are_refused(folder, tmp_path):
         (tmp_path / file.name).write_bytes(file.read_bytes())
     path = tmp_path / "config.json"
     path.write_text(path.read_text().replace('"image_grid_pinpoints": [', '"image_grid_pinpoints": [[560, 560],', 1))
-    with pytest.raises(UserError, match="image_grid_pinpoints of its processor and model differ"):
+    with pytest.raises(UserError, match="image_grid_pinpoints of model and processor differ"):
         load_model("onevision", tmp_path)
 
 

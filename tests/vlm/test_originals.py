@@ -158,7 +158,7 @@ def test_what_is_gone_changed_or_unnamed_is_one_sentence(given, tmp_path):
     film, scan = tmp_path / "own" / "film", tmp_path / "own" / "scan"
     samples = {sample.image_id: sample for sample in read_samples(own["lines"])}
     assert Originals.for_samples(own["originals"], DECODING, samples.values()).check() is None
-    with pytest.raises(UserError, match="no table names the file of the image 'photo' of 'more', which the run's"):
+    with pytest.raises(UserError, match="no table names the original file of the image 'photo' of 'more', which a run"):
         Originals.for_samples(own["originals"][:1], DECODING, samples.values())
     film.write_bytes(scan.read_bytes())
     scan.write_bytes(b"\x89PNG\r\n\x1a\n")
@@ -210,7 +210,7 @@ def test_a_run_is_tuned_on_originals_and_asked_about_them(given, tmp_path):
     assert [turn["answer"] for turn in about["turns"]] == [
         line["text"] for line in lines if line["sample_id"] == "s-film"
     ]
-    with pytest.raises(UserError, match="no table names the file of the image"):
+    with pytest.raises(UserError, match="no table names the original file of the image"):
         asked(tmp_path / "d.jsonl", given | {"originals": []}, run)
 
 
@@ -268,7 +268,7 @@ def test_originals_that_nobody_names_are_refused(run, answers, sentence):
 
 
 def test_a_side_that_shows_nothing_is_refused():
-    with pytest.raises(ValueError, match="picture_px is 20: give at least 56, or 0 for originals as they are"):
+    with pytest.raises(ValueError, match="picture_px is 20: give at least 56, or 0 for original sizes"):
         planned({"picture_px": 20})
 
 

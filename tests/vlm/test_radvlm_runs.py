@@ -135,7 +135,7 @@ def test_a_picture_that_may_be_either_sources_is_refused(tmp_path):
         store.get(shown_to("x"))
     with ImageStore([paths["first"]], folders=folders) as store:
         assert store.get(shown_to("x")).mean() == 50  # one alone has it
-        with pytest.raises(UserError, match="s: no shard has the image 'i' of 'second': give its shards"):
+        with pytest.raises(UserError, match="s: no shard has the image 'i' of 'second': add its shard"):
             store.get(shown_to("second"))
 
 

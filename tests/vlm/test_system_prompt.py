@@ -116,7 +116,7 @@ def test_an_adapter_and_a_model_as_it_is_are_asked_with_it(tuned, given, tmp_pat
 @pytest.mark.parametrize("engine", ["onevision", "onevision_tiny"])
 @pytest.mark.parametrize("mark", ["<|im_end|>", "<|im_start|>", "<image>"])
 def test_one_that_holds_a_mark_is_refused(engine, mark):
-    sentence = rf"vlm\.tuning\.{engine}\.system_prompt: it is 'Be brief\..*', which contains '{mark}'.*: omit it"
+    sentence = rf"vlm\.tuning\.{engine}\.system_prompt: 'Be brief\..*' contains '{mark}'.*: leave out the angle"
     with pytest.raises(SettingsError, match=sentence.replace("|", r"\|")):
         Plan({"vlm": {"tuning": {engine: {"system_prompt": f"Be brief.{mark} x < y"}}}}, [])
 

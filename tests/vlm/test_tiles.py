@@ -223,8 +223,8 @@ def test_other_families_have_none():
 @pytest.mark.parametrize(
     ("tuning", "sentence"),
     [
-        ({"onevision": {"tiles": "anyres_max_0"}}, r"onevision\.tiles: it is 'anyres_max_0': give anyres_max_ and the"),
-        ({"onevision": {"tiles": "pad"}}, r"onevision\.tiles: it is 'pad': give anyres_max_ and the maximum"),
+        ({"onevision": {"tiles": "anyres_max_0"}}, r"onevision\.tiles: 'anyres_max_0' is no maximum of tiles: give"),
+        ({"onevision": {"tiles": "pad"}}, r"onevision\.tiles: 'pad' is no maximum of tiles: give anyres_max_ and"),
         ({"onevision_tiny": {"tiles": "anyres_max_9x"}}, r"onevision_tiny\.tiles: it is 'anyres_max_9x': give anyres_"),
         ({"onevision": {"grid": 0}}, r"onevision\.grid is 0, which is wrong: give a number greater than or equal to 1"),
         (
@@ -252,10 +252,8 @@ def test_vllm_knows_nine_tiles_and_no_adapter(given, base, tmp_path):
     as_it_is = planned(adapter, "vllm", engine="onevision", model=str(base), trained=False)
     assert as_it_is.engine == "vllm"
     run = tune(tmp_path / "lora", given, lora(OTHER), base=str(base))
-    with pytest.raises(
-        UserError, match="engine is 'vllm', which does not support adapters of onevision: set it to transformers"
-    ):
+    with pytest.raises(UserError, match="engine is 'vllm', which does not support adapters of onevision: set vlm"):
         load_vllm(run, str(base), ASKING, None, load_collator(run, str(base)))
     full = tune(tmp_path / "full", given, replace(ONEVISION, tiling=OTHER))
-    with pytest.raises(UserError, match=r"uses anyres_max_9 for every model, but .* has anyres_max_1: set it to"):
+    with pytest.raises(UserError, match=r"uses anyres_max_9 for every model, but .* has anyres_max_1: set vlm"):
         load_vllm(full, "", ASKING, None, load_collator(full, ""))

@@ -203,7 +203,7 @@ def test_a_draw_of_lines_is_in_their_order(given):
 
 def test_a_picture_that_no_shard_has_is_named(given, tuned, tmp_path):
     write_lines(tmp_path / "lines.jsonl", [given["rows"][0] | {"image_id": "nobody"}])
-    with pytest.raises(UserError, match="no shard has the image 'nobody' of 'drawn': give its shards"):
+    with pytest.raises(UserError, match="no shard has the image 'nobody' of 'drawn': add its shard"):
         ask(tmp_path / "a.jsonl", given | {"lines": str(tmp_path / "lines.jsonl")}, tuned)
 
 
@@ -213,5 +213,5 @@ def test_the_engines_are_there():
 
 def test_vllm_refuses_a_family_that_it_cannot_ask(given, tmp_path):
     run = tune(tmp_path, given, recipe(replace(OPTIONS, family="gemma3"), updates=1))
-    with pytest.raises(UserError, match="does not support gemma3 here: set it to transformers"):
+    with pytest.raises(UserError, match="does not support gemma3 here: set vlm"):
         ask(tmp_path / "a.jsonl", given, run, replace(ASKING, engine="vllm"))

@@ -361,9 +361,7 @@ def test_what_has_no_mask_is_a_row(given, tmp_path):
     gone = {row["sample_id"]: row["reason"] for row in read_table(run.parent / "left_out.parquet").to_dicts()}
     assert gone == {"absent": "no_mask", "fewer": "no_mask", "more": "no_mask", "asks": "reserved"}
     write_lines(tmp_path / "odd.jsonl", odd[:1])
-    with pytest.raises(
-        UserError, match=r"has no sample of which every .SEG. has its mask: make masks and lines of the"
-    ):
+    with pytest.raises(UserError, match=r"has no sample with a mask for every .SEG.: make masks and samples of the"):
         tune(tmp_path / "none", given | {"lines": str(tmp_path / "odd.jsonl")})
 
 
@@ -430,7 +428,7 @@ def test_a_head_that_cannot_be_is_one_sentence(run, answers, sentence):
 
 def test_a_run_that_is_not_trained_has_no_head():
     run = {"engine": "onevision", "lines": "radvlm:all", "model": ".", "trained": False, "segmentation": "head"}
-    with pytest.raises(ValueError, match="segmentation is 'head', but trained is false, so no head is learned"):
+    with pytest.raises(ValueError, match="segmentation is 'head', but trained is false: set trained: true"):
         parse_section(Vlm, {"tuning": {"runs": {"mine": run}}})
 
 

@@ -353,7 +353,7 @@ def test_findings_are_not_put_into_x_rays_of_an_empty_split(tmp_path, monkeypatc
     manifest(tmp_path, 9, split="test")
     settings = {"cohort": {"source": "manifest", "manifest": "m.csv"}}
     (sentence,) = planned_of(settings, job("semisyn_placement_plan", "semisyn"))
-    assert sentence.startswith("semisyn.healthy.splits is train, where the cohort has no subject")
+    assert sentence.startswith("semisyn.healthy.splits is train, but the cohort has no subject")
 
 
 def test_a_finished_pool_refuses_too_many_images_before_the_first_job(tmp_path, monkeypatch):

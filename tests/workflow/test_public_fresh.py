@@ -158,7 +158,7 @@ def test_a_study_is_added_by_a_command_with_relative_paths(copied):
 def test_clean_old_beside_another_target_is_refused(copied):
     done = snakemake(copied, "--dry-run", "clean_old", "frames", check=False)
     assert done.returncode == 1
-    assert "clean_old makes nothing: run it without other targets" in done.stderr
+    assert "clean_old only removes files: run it without other targets" in done.stderr
 
 
 def test_a_touched_image_runs_nothing(copied):

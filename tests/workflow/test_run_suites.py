@@ -64,7 +64,7 @@ def test_a_suite_that_passed_is_not_repeated(project, monkeypatch, capsys):
     assert run_suites.main([]) == 1
     assert run_suites.main([]) == 1
     assert (project / "runs").read_text().split() == ["once"] * 3  # the wrong one twice
-    assert "not green: wrong; the logs are in" in capsys.readouterr().out
+    assert "failed: wrong; the logs are in" in capsys.readouterr().out
     assert run_suites.main(["right"]) == 0
     assert (project / "runs").read_text().split() == ["once"] * 3
 

@@ -92,7 +92,7 @@ def test_a_cluster_that_has_all_lacks_nothing(found):
         ({"config": CONFIG.replace("3600", "60")}, "MinJobAge", "lower slurm-init-seconds-before-status-checks to 20"),
         ({"config": CONFIG.replace("= none", "= associations,limits")}, "account", "set slurm_account"),
         ({"known": KNOWN | {"gpu": {"max_gpu": 1}}}, "partition gpu", "which has short, big"),  # and no job
-        ({"known": {"short": {"max_gpu": 9}, "big": {"max_gpu": 1}}}, "partition short", "it has no GPU"),
+        ({"known": {"short": {"max_gpu": 9}, "big": {"max_gpu": 1}}}, "partition short", "no GPU, so remove max_gpu"),
         ({"sinfo": NODES.replace("REQUEUE", "GANG,CANCEL")}, "partition big", "name another"),
         ({"programs": {"sacct"}}, "environments", "--sdm env-modules"),
         ({"profile": replace(PROFILE, resources={})}, "groups", "add it again"),
@@ -184,7 +184,7 @@ def test_a_last_try_without_enough_memory_is_told_and_is_no_lack(found):
     assert all(one.is_good for one in told.values())
     assert told["memory at try 3"].message == (
         "anomaly-gpu, frames: up to 600,000 MB, more than their partition grants; SLURM would "
-        "refuse such a try: set compute.max_memory_mb: 192000"
+        "refuse this try: set compute.max_memory_mb: 192000"
     )
     capped = [replace(job, memory_mb=192000) for job in last]
     assert "memory at try 3" not in {one.subject for one in [*found(), *found(last=capped)]}
@@ -217,7 +217,7 @@ def test_what_is_ok_is_counted(found):
     )
     assert told["GPU jobs"].startswith("1 to big; the longest, anomaly-gpu: 24 h 00 min, 8,000 MB, 2 cores, 1 GPUs")
     assert told["targets"].startswith(
-        "without paraphrase, training, inference, evaluation, ablation, release: name those that you"
+        "not checked: paraphrase, training, inference, evaluation, ablation, release. Name those that you"
     )
     names = (
         "paraphrase_wordings",
@@ -450,7 +450,7 @@ def test_the_command_looks_where_the_run_would_work(dry_runs, monkeypatch, tmp_p
     assert (seen["orphans"], seen["node"]) == (directory, ("cpu", "lab", directory))
     assert [one.subject for one in found if not one.is_good] == ["environments"]
     assert told["CPU jobs"].startswith("16 to cpu; the longest, cohort_shards: 4 h 00 min, 8,000 MB, 2 cores; at try 3")
-    assert told["targets"].startswith("without paraphrase, inference, evaluation, ablation, release: ")
+    assert told["targets"].startswith("not checked: paraphrase, inference, evaluation, ablation, release. ")
     short = told["memory at try 3"]  # of jobs with 8,000 MB at the first, three are named
     assert re.match(r"[\w, -]+ and 1 more: up to 23,000 MB.*: set compute.max_memory_mb: 21694$", short)
 
@@ -518,8 +518,8 @@ def test_a_node_that_writes_here(sbatch, tmp_path):
             "echo 'sbatch: error: Batch job submission failed: Invalid account' >&2\nexit 1\n",
             "SLURM refuses a job: sbatch: error: Batch job submission failed: Invalid account",
         ),
-        (f'{RUN_IT}echo "python: not found" > "$log"\necho 7\nexit 1\n', ", it says: python: not found; that folder, "),
-        ("echo 7\nexit 1\n", "must be on every node"),
+        (f'{RUN_IT}echo "python: not found" > "$log"\necho 7\nexit 1\n', ", its log ends with: python: not found; "),
+        ("echo 7\nexit 1\n", "every node must have that folder, "),
         (
             "exec sleep 30\n",
             "a job of 2 minutes did not end within 0.5 s and was cancelled: try again when nodes are free",

@@ -15,10 +15,10 @@ from cxr.vlm.tokens import IGNORED, Tokens
 
 @dataclass(frozen=True)
 class Encoded:
-    """One encoded conversation and its image. ``ids`` are its tokens.
+    """One encoded conversation and its image. ``ids`` are the ids of its tokens.
 
-    ``labels`` are the same, with -100 for a token that the loss ignores. ``aims`` are the target masks of its [SEG]
-    tokens, if any.
+    ``labels`` are ``ids`` with -100 in place of each token that the loss ignores. ``aims`` are the target masks of its
+    [SEG] tokens, if any.
     """
 
     sample_id: str
@@ -36,7 +36,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of N conversations: arguments of the model's call, labels (N, L), and [SEG] tokens (None if no masks)."""
+    """A batch of N conversations: inputs of the model, labels (N, L), and [SEG] tokens (None if the model has none)."""
 
     sample_ids: list[str]
     inputs: dict[str, torch.Tensor]
@@ -50,7 +50,7 @@ class Batch:
 
 
 class Collator:
-    """Encoder of conversations by a family's template and a run's convention. ``marks`` adds turn marks to the loss."""
+    """Encoder of conversations in a chat template and a box format. With ``marks``, the loss also covers turn marks."""
 
     def __init__(self, family: Family, tokens: Tokens, convention: Convention, marks: bool = False):
         self.family, self.tokens, self.convention, self.marks = family, tokens, convention, marks

@@ -1,7 +1,7 @@
 """Conventions of box coordinates in prompts, targets and answers, and the wording of localization questions.
 
 Boxes of samples are fractions (x1, y1, x2, y2) of the image's width and height. The convention of a model is declared,
-or measured on validation lines. It is never guessed from the size of the numbers in an answer.
+or measured on validation samples. It is never guessed from the size of the numbers in an answer.
 """
 
 import re
@@ -30,10 +30,9 @@ class InputSize:
 class Convention:
     """A convention of box coordinates. ``scale`` is the coordinate of the right or lower edge of the image.
 
-    None stands for the side in pixels, as the model sees it. ``decimals`` is the number of decimals. If ``y_first``,
-    boxes are y1, x1, y2, x2. ``key`` is the name of a box in JSON. ``sentence_decimals`` is the number of decimals
-    inside a sentence, 0 for ``decimals``. If ``short``, trailing zeros inside a sentence are omitted after the first
-    decimal.
+    If ``scale`` is None, coordinates are pixels of the image as the model sees it. ``decimals`` is the number of
+    decimals. If ``y_first``, boxes are y1, x1, y2, x2. ``key`` is the name of a box in JSON. ``sentence_decimals`` is
+    the number of decimals inside a sentence, 0 for as many as in JSON. If ``short``, 0.50 is 0.5 inside a sentence.
     """
 
     name: str
@@ -45,7 +44,7 @@ class Convention:
     short: bool = False
 
     def sides(self, size: InputSize) -> np.ndarray:
-        """Return the factors, float64 (4,), from the fractions x1, y1, x2, y2 to this convention."""
+        """Return the factors, float64 (4,), from fractions x1, y1, x2, y2 to coordinates of this convention."""
         sides = (size.width, size.height) if self.scale is None else (self.scale, self.scale)
         return np.array([*sides, *sides], np.float64)
 
@@ -94,7 +93,7 @@ CONVENTIONS = {
 }
 """Conventions by name. A new convention needs an entry here and a sentence in ``resources/vlm/wording.yaml``."""
 PROBED_CONVENTIONS = tuple(name for name, one in CONVENTIONS.items() if not one.short)
-"""Conventions that are compared on validation lines. A ``short`` convention is read in the same way."""
+"""Conventions that are compared on validation samples. Answers in a ``short`` one are read as in its long form."""
 PALIGEMMA = Convention("loc1024", 1024, y_first=True)  # convention of ``<loc0123>`` tokens in any answer
 
 

@@ -46,14 +46,14 @@ def load_model(name: str, folder: str | Path, dtype: torch.dtype = torch.float32
     """Load a model of the family ``name`` from a folder. Raises UserError for another family or a missing tensor."""
     family = load_family(name, folder)
     tokens = Tokens.read(folder, family.frame)
-    with refuse_unreadable(folder, f"{folder} holds no model that can be read", "fetch it again", *WEIGHT_ERRORS):
+    with refuse_unreadable(folder, f"{folder} holds no readable model", "download the model again", *WEIGHT_ERRORS):
         model, loading_info = AutoModelForImageTextToText.from_pretrained(
             str(folder), dtype=dtype, local_files_only=True, use_safetensors=True, output_loading_info=True
         )
     for fault in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if names := loading_info.get(fault):
             tensor_name = sorted(map(str, names))[0]
-            raise UserError(f"{folder}: {fault.replace('_', ' ')}, such as {tensor_name}: fetch a whole {name} model")
+            raise UserError(f"{folder}: {fault.replace('_', ' ')}, such as {tensor_name}: give a whole {name} model")
     return Loaded(model.eval(), family, tokens)
 
 
@@ -91,7 +91,7 @@ def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, se
 
 
 def base_folder(base: str | list[str], model: str, revision: str) -> str:
-    """Return ``base``, else the folder of the downloaded ``model``, else "". Raises UserError if it is not present."""
+    """Return the folder ``base``, or of the downloaded ``model``, or "". Raises UserError if it is not downloaded."""
     if base:
         return base if isinstance(base, str) else base[0]
     if not model:
@@ -100,9 +100,8 @@ def base_folder(base: str | list[str], model: str, revision: str) -> str:
 
 
 RUN = "run.json"
-"""File with the settings of a run for inference: family, convention, side, original and base. It has system_prompt if
-that is set, and the tiling of an adapter if it differs from the tiling of the base model.
-"""
+"""File with the settings of a run for inference: family, convention, side, original and base. It also has system_prompt
+if that is set, and the tiling of an adapter if it differs from the tiling of the base model."""
 MODEL, ADAPTERS = "model", "adapter"  # folders of a run: a whole model, or a peft adapter for ``base``
 SEGMENTER = "segmenter"  # folder of a run's segmenter, if it has one
 
@@ -125,7 +124,8 @@ def read_run(folder: str | Path) -> dict:
 
 @contextmanager
 def run_model(run: str | Path, base: str | Path = "") -> Iterator[Path]:
-    """Yield a folder, perhaps temporary, with the model of a run: in the run, else ``base``, else the base it names."""
+    """Yield the folder of the model of a run: its own model, or else ``base``, or else the base model that it names.
+    If the tiling of a base model must change, the folder is temporary and links to the model's weights."""
     model_dir = Path(run, MODEL)
     if model_dir.is_dir():
         yield model_dir
@@ -172,7 +172,7 @@ def load_run(folder: str | Path, base: str | Path = "", dtype: torch.dtype = tor
         return loaded
     from peft import PeftModel
 
-    with refuse_unreadable(folder, f"{folder} holds no adapter that fits its model", "tune it again", *WEIGHT_ERRORS):
+    with refuse_unreadable(folder, f"{folder} holds no adapter that fits its model", "tune again", *WEIGHT_ERRORS):
         adapted_model = PeftModel.from_pretrained(loaded.model, str(adapters), is_trainable=False)
     return replace(loaded, model=adapted_model.eval())
 

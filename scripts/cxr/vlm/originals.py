@@ -1,4 +1,4 @@
-"""The original image files of samples, decoded in the same way as for their frames."""
+"""Original image files of samples, decoded in the same way as for their 512 × 512 frames."""
 
 import os
 import stat
@@ -26,7 +26,7 @@ class Originals:
 
     @classmethod
     def for_samples(cls, tables: Iterable[str], decoding: Mapping, samples: Iterable[Sample]) -> "Originals | None":
-        """Return the samples' originals in ``tables``, None without ``decoding``. Raises UserError if one is absent."""
+        """Return the samples' files in ``tables``, None if ``decoding`` is {}. Raises UserError if one is unlisted."""
         if not decoding:
             return None
         sample_images = {(sample.source, sample.image_id) for sample in samples}
@@ -36,8 +36,8 @@ class Originals:
         if missing := sorted(sample_images - paths.keys()):
             source, image_id = missing[0]
             raise UserError(
-                f"no table names the file of the image {image_id!r} of {source!r}, which the run's setting pictures: "
-                "original needs: give the table of images of that source"
+                f"no table names the original file of the image {image_id!r} of {source!r}, which a run with pictures: "
+                "original needs: add the table of images of that source"
             )
         return cls(paths, decoding)
 

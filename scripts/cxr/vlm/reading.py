@@ -66,7 +66,7 @@ class Reading:
 
 
 def read_boxes(text: str, convention: Convention, size: InputSize) -> Reading:
-    """Return the boxes in a text, or a reason: nothing, non_finite, zero_area, too_many, count (not four numbers)."""
+    """Return the boxes in a text, or why there are none: nothing, non_finite, zero_area, too_many, count (not four)."""
     notes: set[str] = set()
     if len(text) > MOST_CHARACTERS:
         text, _ = text[:MOST_CHARACTERS], notes.add("cut")
@@ -240,7 +240,7 @@ def to_grid(boxes: np.ndarray) -> np.ndarray:
 
 
 def read_answer(text: str, convention: str, size: tuple[int, int]) -> tuple[Reading, np.ndarray]:
-    """Return (reading of an answer, its boxes on the grid, int64 (N, 4)). ``size`` is (width, height) of the image."""
+    """Return (reading of an answer, its boxes (N, 4) as in :func:`to_grid`). ``size``: (width, height) of the image."""
     reading = read_boxes(text, find_convention(convention), InputSize(*size))
     return reading, to_grid(reading.boxes)
 

@@ -31,7 +31,7 @@ _SLOT = re.compile(r"<box:([^<>]+)>")
 
 @dataclass(frozen=True)
 class Sample:
-    """One image with its turns. ``boxes`` is {slot name: fractions (x1, y1, x2, y2) of the image}.
+    """One image with its turns. ``boxes`` is {name in a slot ``<box:name>``: fractions (x1, y1, x2, y2) of the image}.
 
     ``asks_boxes`` marks a grounding query. ``mask_ids`` has an id for each [SEG] in the answers, in order, "" for an
     empty mask.
@@ -65,7 +65,7 @@ class Sample:
 
 
 def parse_sample(line: Mapping) -> Sample:
-    """Return the sample in a line. Raises UserError if a field is missing or wrong."""
+    """Return the sample in a line of JSON. Raises UserError if a field is missing or wrong."""
     try:
         common_fields = {name: str(line.get(name, "")) for name in ("source", "split", "domain")}
         if "turns" in line:
@@ -105,10 +105,10 @@ def read_samples(path: str | Path, tasks: Sequence[str] = ()) -> list[Sample]:
 class ImageStore:
     """Images in shards, by source and image id, for use inside ``with``. An id is unique only within a source.
 
-    ``folders`` is {source: folder of its shards}. The default is the folder with the source's name, else the folder
-    that has the image. A frame is cropped to the part that the original covers. If ``originals`` is given, original
-    images are used instead of frames. ``originals(sample, shape)`` returns the original, uint8 (H, W), whose shape is
-    stored with the frame.
+    ``folders`` is {source: folder of its shards}. For other sources it is the folder with the source's name, or else
+    any folder with the image. A 512 × 512 frame is cropped to the part that its original image covers. If ``originals``
+    is given, original images are used instead of frames. ``originals(sample, shape)`` returns the original, uint8 (H,
+    W), whose shape is stored with the frame.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class ImageStore:
         matching_folders = [folder for folder in holding_folders if folder.name == sample.source] or holding_folders
         image = f"the image {sample.image_id!r} of {sample.source!r}"
         if not matching_folders:
-            raise UserError(f"{sample.sample_id}: no shard has {image}: give its shards")
+            raise UserError(f"{sample.sample_id}: no shard has {image}: add its shard")
         if len(matching_folders) > 1:
             raise UserError(
                 f"{sample.sample_id}: {image} is in {matching_folders[0]} and in {matching_folders[1]}: give only the "

@@ -24,7 +24,7 @@ class MaskStore(Shards):
         super().__init__(shards, "mask_id")
 
     def has(self, sample: Sample) -> bool:
-        """Return whether each [SEG] of a sample's answers has a mask. An empty id stands for an empty mask."""
+        """Return whether each [SEG] in a sample's answers has a mask. The id "" stands for an empty mask."""
         num_segs = sum(turn.answer.count(SEG) for turn in sample.turns)
         return num_segs == len(sample.mask_ids) and all(not name or name in self for name in sample.mask_ids)
 
@@ -69,7 +69,7 @@ class SegBatch:
 
 
 def join_segs(segs_by_row: Mapping[int, tuple[list[int], MaskTargets]]) -> SegBatch:
-    """Join the [SEG] tokens of the rows of a batch. ``segs_by_row`` is {row: (positions in its ids, targets)}."""
+    """Join the [SEG] tokens of the rows of a batch. ``segs_by_row``: {row: (positions of its [SEG], their targets)}."""
     targets = [aims for _, aims in segs_by_row.values()]
     levels_by_view = {aims.view: aims.levels for aims in reversed(targets)}
     views = list(dict.fromkeys(aims.view for aims in targets))
@@ -91,13 +91,13 @@ def mask_targets(sample: Sample, pictures: ImageStore, masks: MaskStore, side: i
 
 
 def sam_image(frame: np.ndarray, side: int) -> torch.Tensor:
-    """Convert a frame, uint8 (H, W), to SAM's image, uint8 (S, S). A non-square frame is padded on two sides."""
+    """Convert a frame, uint8 (H, W), to SAM's image, uint8 (S, S). A non-square frame is padded to a centred square."""
     return make_sam_levels(pad_to_square(frame), side)[0]
 
 
 @contextmanager
 def hidden_states(model: nn.Module) -> Iterator[list[torch.Tensor]]:
-    """Yield a list. Each forward pass adds its last hidden states (N, L, H) to it, which predict the next tokens."""
+    """Yield a list to which each forward pass appends the hidden states (N, L, H) that predict the next tokens."""
     states: list[torch.Tensor] = []
     hook = model.get_output_embeddings().register_forward_pre_hook(lambda _, inputs: states.append(inputs[0]))
     try:

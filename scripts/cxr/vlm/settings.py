@@ -31,7 +31,7 @@ class VlmAnswers(Section):
         },
         "Test sets by name: medground:<file>, radvlm:<mix>/<file>, or a path. Runs answer the sets of their system.",
     )
-    most: int = key(0, "Maximum samples asked per task of a set, chosen by id hash; 0: all.", unit="samples", ge=0)
+    most: int = key(0, "Maximum samples per task that are asked, drawn by a hash; 0: all.", unit="samples", ge=0)
     max_new_tokens: int = key(2048, "Maximum answer length; recipes may lower it.", unit="tokens", ge=1, le=100_000)
     max_length: int = key(8192, "Maximum length of a prompt; longer prompts fail.", unit="tokens", ge=16, le=1_000_000)
     history: Literal["own", "expected"] = key(
@@ -51,8 +51,8 @@ class Vlm(Section):
         names = [*self.tuning.runs, *self.answers.predictions]
         refuse_equal_names("vlm.tuning.runs and vlm.answers.predictions", names)
         if shared_names := self.tuning.runs.keys() & self.answers.predictions.keys():
-            raise ValueError(f"answers.predictions.{min(shared_names)} has the name of a run of tuning.runs: rename it")
+            raise ValueError(f"answers.predictions.{min(shared_names)} has the name of a run in tuning.runs: rename it")
         for name, prediction in self.answers.predictions.items():
             if prediction.set not in self.answers.sets:
                 problem = f"answers.predictions.{name}.set is {prediction.set!r}, which is not in answers.sets"
-                raise ValueError(f"{problem}: add it there")
+                raise ValueError(f"{problem}: add the set there")

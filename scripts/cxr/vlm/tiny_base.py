@@ -19,10 +19,8 @@ BY_WORD = ("language_model.model.embed_tokens.weight", "language_model.lm_head.w
 
 
 def load_base(folder: Path, with_masks: bool = False) -> None:
-    """Copy trained weights into a small random model in a folder. Rows of token weights are matched by word.
-
-    ``with_masks`` copies the weights of the base model that has also learned masks.
-    """
+    """Replace the weights of the small random model in a folder by trained weights. Token weights are matched by word.
+    With ``with_masks``, the trained weights are those of the base model that has also learned masks."""
     if with_masks:
         loaded = add_seg_token(load_model(FAMILY, folder), 0)
         for path in folder.glob("*.safetensors"):

@@ -35,7 +35,7 @@ class Tokens:
 
     @classmethod
     def read(cls, folder: str | Path, frame: ChatTemplate) -> "Tokens":
-        """Read the tokenizer of a model. Raises UserError if it is of another family, without these tokens."""
+        """Read the tokenizer of a model. Raises UserError if it lacks a token of ``frame``, the chat template."""
         with refuse_unreadable(folder, f"{folder} holds no tokenizer", "give the model's whole folder"):
             tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
         id_by_name = {}
@@ -68,7 +68,7 @@ class Tokens:
         return self.encode_piece(text)
 
     def turn_prompt(self, question: str, count: int, first: bool = True) -> list[int]:
-        """Return the token ids of a turn up to its answer. The first turn has ``count`` tokens of the image.
+        """Return the token ids of a turn up to its answer. In the first turn, ``count`` tokens stand for the image.
 
         Raises ReservedTokenError if the question contains a token of the template or [SEG].
         """
@@ -81,7 +81,7 @@ class Tokens:
         return [*ids, *self.encode_text(question), *encode(frame.assistant)]
 
     def conversation(self, turns: Iterable[tuple[str, str]], count: int) -> tuple[list[int], list[int]]:
-        """Return (token ids, labels) of turns, (question, answer), about an image of ``count`` tokens.
+        """Return (token ids, labels) of a conversation. ``turns``: (question, answer). ``count``: tokens of the image.
 
         Labels are -100 except for answers and their end tokens. The prompt of each turn is a prefix of the ids.
         """
@@ -95,7 +95,7 @@ class Tokens:
         return ids, labels
 
     def with_marks(self, ids: Sequence[int], labels: Sequence[int]) -> list[int]:
-        """Return the labels, extended to turn marks, line breaks and the openings of answers (RadVLM's code)."""
+        """Return labels that also cover turn marks, line breaks and the openings of answers, as in RadVLM's code."""
         marks = {mark for mark in special_tokens(self.frame) if mark != self.frame.picture} | {"\n"}
         mark_ids = {token for mark in marks for token in self.encode_piece(mark)}
         marked_labels = [token if token in mark_ids else label for token, label in zip(ids, labels, strict=True)]

@@ -16,16 +16,16 @@ from cxr.base.tables import read_table
 TABLES = Path("results/cohort/files_read")
 """Folder of the tables in which jobs note the state of each file that they read: size, time and CRC-32."""
 CHECKED = Path(".snakemake/cxr-ils-files.json")
-"""Files whose size or time differs from the noted state, with their present state: {path: [size, time, CRC-32]}."""
+"""Cache of the checksums of files whose size or time has changed: {path: [size, time in ns, CRC-32]}."""
 THREADS = 16
-"""Number of files that are looked at in parallel, because a shared file system answers slowly."""
+"""Number of files whose size and time are read in parallel, because a shared file system answers slowly."""
 SHOWN_IDS = 3
 NOUNS = {"reports": ("report has", "reports have"), "cohort": ("file has", "files have")}
-"""{stage: singular and plural for the files that it reads, with the verb}. All other stages read images."""
+"""{stage: (singular, plural)}, the words for the files that a stage reads. All other stages read images."""
 
 
 class _Comparison(NamedTuple):
-    """Ids of the changed files of a table, ids of the missing ones, and the number of files that once existed."""
+    """Ids of a table's changed files and missing files, and how many of its files existed when a job read them."""
 
     changed: list[str]
     missing: list[str]
@@ -36,8 +36,8 @@ class ChangedFiles:
     """Files that differ from the states that jobs have noted in the tables below the folder ``tables``.
 
     changed: {table: ids of its changed files}. deleted: {table: ids of its deleted reports}. damaged: tables that
-    cannot be read. missing: {table: number of its missing files whose results stay}. Images may be deleted to save
-    space, so they are missing, not deleted. Reports are missing if all are gone, as if their disk were not mounted.
+    cannot be read. missing: {table: number of its absent files whose results stay}. These are images, which a user may
+    delete to save space, and reports if all reports are absent, because then their disk is probably not mounted.
     """
 
     def __init__(self, tables: Path = TABLES, checked: Path = CHECKED):
@@ -66,7 +66,7 @@ class ChangedFiles:
 
     @property
     def outdated(self) -> set[str]:
-        """Return the tables whose jobs must run again."""
+        """Return the tables whose jobs must run again: damaged tables, and tables of changed or deleted files."""
         return {*self.changed, *self.deleted, *self.damaged}
 
     def _compare(self, table: str) -> _Comparison | None:
@@ -146,7 +146,6 @@ def _pronoun(ids: list[str]) -> str:
 
 
 def _read_states(table: str) -> pl.DataFrame | None:
-    """Return a table of the noted states of files, or None if it is damaged."""
     try:
         return read_table(table)
     except StoreError:
@@ -154,7 +153,7 @@ def _read_states(table: str) -> pl.DataFrame | None:
 
 
 def _differing(states: pl.DataFrame) -> list[tuple[tuple, tuple]]:
-    """Return (row of the table, (present size, present time)) for each file whose size or time has changed."""
+    """Return (row of ``states``, (present size, present time)) for each file whose size or time has changed."""
     present = sizes_and_times(states["path"].to_list())
     recorded = [*zip(states["size"].to_list(), states["modified_ns"].to_list(), strict=True)]
     if present == recorded:  # by far the most common case, in which building rows would only cost time

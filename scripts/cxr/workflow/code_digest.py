@@ -6,8 +6,8 @@ depends on the relative path and the meaning of each file. So an edit reruns exa
 new modification time, a copy of the repository or a reworded comment reruns nothing.
 
 The meaning of a Python file is its code without docstrings, comments and layout. The meaning of a YAML file is its
-data, and of a file in resources/columns the names and types of the columns. Of any other file, all bytes count. The
-text form of Python code is defined here, because that of Python's ``ast`` differs between versions of Python.
+data, and of a file in resources/columns the names and types of the columns. Of any other file, all bytes count. This
+module itself turns Python code into text, because the output of ``ast.dump`` differs between versions of Python.
 """
 
 import ast
@@ -32,14 +32,14 @@ from cxr.base.resources import SAFE_LOADER
 VERSION = 1
 """Version of the method in this module. A new version changes every digest."""
 SETTLED_NS = 2_000_000_000
-"""Minimum age in nanoseconds at which equal size and time prove a file unchanged, as file times can be coarse."""
+"""Minimum age in ns of a file whose digest is stored. A younger file might still change without a new file time."""
 _IMPORT = re.compile(r"^[ \t]*((?:from[ \t]+[\w.]+[ \t]+)?import\b[ \t]*(?:\([^)]*\)|[^\n]*))", re.MULTILINE)
 _NOT_CUT = re.compile(r"[:;][ \t]*(?:from|import)\b|\b(?:from|import)\b[^\n]*\\\n")
 """Pattern of an import that shares its line with other code or continues after a backslash, so _IMPORT misses it."""
 
 
 def meaning_digest(path: Path) -> bytes:
-    """Return the SHA-256 digest of a file's meaning, or of its bytes if the file cannot be parsed."""
+    """Return the SHA-256 digest of a file's code or data without comments, or of its bytes if it cannot be parsed."""
     content = path.read_bytes()
     try:
         if path.suffix == ".py":
@@ -85,7 +85,6 @@ def _counted_field(node: ast.AST, name: str) -> object:
 
 
 def _is_docstring(node: ast.AST) -> bool:
-    """Return whether a statement is only a string, as a docstring is."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
@@ -104,7 +103,7 @@ class DigestCache:
             pass  # a damaged file is written anew
 
     def digest(self, path: Path) -> bytes:
-        """Return the digest of a file's meaning."""
+        """Return the :func:`meaning_digest` of a file, from the cache if the file has not changed."""
         state = os.stat(path)
         key, stamp = os.path.abspath(path), [state.st_size, state.st_mtime_ns]
         entry = self._held.get(key)
@@ -127,7 +126,7 @@ class DigestCache:
 
 
 def combine_digests(digests: Iterable[tuple[str, bytes]]) -> str:
-    """Return one digest, with 16 hexadecimal digits, of several (name, digest)."""
+    """Combine digests, given as (name, digest), into one digest of 16 hexadecimal digits."""
     hasher = hashlib.sha256()
     for name, digest in sorted(digests):
         hasher.update(name.encode() + b"\0" + digest)
@@ -204,7 +203,7 @@ def _meaning(path: Path) -> bytes:
 
 
 def load_digests(file: Path) -> None:
-    """Load digests of unchanged files from ``file``, if it exists. To be called before any digest is made."""
+    """Load digests of unchanged files from ``file``, if it exists. Call this function before any digest is made."""
     global _known
     _known = DigestCache(file)
 
@@ -215,8 +214,8 @@ def save_digests() -> None:
 
 
 def resource_files(source: Path) -> list[Path]:
-    """Return the files of ``resources/`` that a module declares: ``RESOURCE_FILES = ("organs/lite.onnx", "lexicon")``.
-    For a folder, return every file in it."""
+    """Return the files in ``resources/`` that a module declares: ``RESOURCE_FILES = ("organs/lite.onnx", "lexicon")``.
+    A declared folder stands for all files in it."""
     paths = [RESOURCES / name for name in _declared(source)]
     return [file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
 
@@ -245,7 +244,7 @@ def code_digest(script: str, *modules: str) -> str:
 
 
 def digested_files(script: str, *modules: str) -> set[Path]:
-    """Return the files that :func:`code_digest` reads for the same arguments."""
+    """Return the files in scripts/ and resources/ that :func:`code_digest` covers for these arguments."""
     sources = set(local_sources(SCRIPTS / script))
     for name in modules:
         file = module_file(name, SCRIPTS)
@@ -256,7 +255,7 @@ def digested_files(script: str, *modules: str) -> set[Path]:
 
 
 def installed_module(name: str) -> str:
-    """Return the module of an installed package that implements the engine ``name``, "" for a module in scripts/."""
+    """Return the installed module of an engine such as "cxr.imaging.organs.mine", "" for an engine in scripts/."""
     package, _, engine = name.rpartition(".")
     is_built_in = module_file(name, SCRIPTS) is not None
     return "" if is_built_in else installed_engines(package.rpartition(".")[2]).get(engine, "")

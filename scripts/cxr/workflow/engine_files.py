@@ -1,4 +1,4 @@
-"""Read the declarations of an engine, which the workflow needs before any job.
+"""Read the declarations in an engine's module, which the workflow needs before any job runs.
 
 An engine is one implementation of a stage. Its module assigns literals to the names below. They are read without
 importing the module, because only the job's environment may have the module's libraries.
@@ -35,7 +35,7 @@ def find_package(stage: str) -> str:
 
 
 def read_declaration(package: str, name: str, constant: str, default: object) -> object:
-    """Return the literal that the module ``package.name`` assigns to ``constant``, or ``default`` if it does not."""
+    """Return the literal that the module ``package.name`` assigns to ``constant``, or ``default`` if there is none."""
     node = _assigned(package, name).get(constant)
     return default if node is None else ast.literal_eval(node)
 

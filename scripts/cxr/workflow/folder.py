@@ -12,7 +12,7 @@ from cxr.base.errors import UserError
 
 RUN_FOLDERS = (".snakemake", "results", "logs")
 RUN_NAME = re.compile(r"(?:[\w-]+_)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""Name that the executor gives to all SLURM jobs of a run: a prefix and a UUID."""
+"""Pattern of the name that Snakemake's executor gives to all SLURM jobs of a run: a prefix and a UUID."""
 PATIENCE_S = 20
 """Maximum time in seconds for SLURM to answer."""
 
@@ -51,7 +51,7 @@ def describe_lock(directory: Path, arguments: list[str], python: str) -> str:
 
 
 def snakemake_command(arguments: list[str], python: str) -> list[str]:
-    """Return the first words of a command that starts Snakemake again, from its ``arguments`` and interpreter."""
+    """Return the words that start Snakemake as it was started: its path, or ``python -m snakemake``."""
     return [arguments[0]] if Path(arguments[0]).name == "snakemake" else [python, "-m", "snakemake"]
 
 
@@ -89,7 +89,7 @@ def refuse_orphans(directory: str | Path, submits: bool) -> None:
 
 
 def find_orphans(directory: Path) -> list[str]:
-    """Return the names of the runs whose jobs are in SLURM's queue and work in ``directory``.
+    """Return the names (:data:`RUN_NAME`) of the runs whose jobs are in SLURM's queue and work in ``directory``.
     The list is empty if SLURM is not installed. Raises UserError if SLURM does not answer."""
     if not shutil.which("squeue"):
         return []

@@ -25,7 +25,7 @@ class _Checks:
         self.workflow, self.plan = workflow, plan
 
     def before(self, dag) -> None:
-        """Rerun the jobs whose images or reports have changed. With --touch, record the results without a record."""
+        """Rerun the jobs whose images or reports have changed. With --touch, write the missing records of results."""
         self.files = ChangedFiles()
         if compat.is_touch_run(self.workflow):
             compat.force_outputs(dag, set(map(str, Path("results").rglob("*"))) - set(compat.Records().outputs()))
@@ -33,7 +33,7 @@ class _Checks:
             compat.force_outputs(dag, self.files.outdated)
 
     def after(self, dag) -> None:
-        """Print which files have changed, refuse results without a record, and make a changed cohort first.
+        """Print which files have changed, refuse results without a record of their making, and rerun a changed cohort.
 
         For the target ``clean_old``, remove the results of earlier settings instead. For the target ``plan``, refuse
         nothing, because the plan lists the refusals.
@@ -41,7 +41,7 @@ class _Checks:
         targets = compat.requested_targets(self.workflow)
         if TARGET in targets:
             if len(targets) > 1:
-                raise UserError(f"{TARGET} makes nothing: run it without other targets")
+                raise UserError(f"the target {TARGET} only removes files: run it without other targets")
             OldFiles(self.workflow, self.plan.shards_of).clean(
                 cohort_options(self.plan.options), compat.is_dry_run(self.workflow)
             )
@@ -58,10 +58,10 @@ class _Checks:
             self._make_cohort_first(dag)
 
     def _make_cohort_first(self, dag) -> None:
-        """Run a changed cohort alone before its shards' jobs are planned.
+        """Rerun the cohort alone if it has changed, before the jobs of its shards are planned.
 
         Snakemake plans all jobs before the first one, so it would rerun every shard of a cohort that is made again. If
-        the cohort is made before the planning, shards with the same bytes are not rerun. Raises UserError if the cohort
+        the cohort is made before the planning, only the shards with new bytes are rerun. Raises UserError if the cohort
         has changed again since it was made just before this run.
         """
         reruns = blind_reruns(compat.planned_jobs(dag, self.files.outdated))
@@ -69,8 +69,8 @@ class _Checks:
             return
         if compat.is_dry_run(self.workflow) or PLAN_TARGET in compat.requested_targets(self.workflow):
             compat.print_message(
-                "the cohort has changed: a run makes it first and then plans again, so only those of the jobs below "
-                "will run whose studies have changed"
+                "the cohort has changed: a run makes it first and then plans again, so of the jobs below "
+                "only those will run whose studies have changed"
             )
         elif os.environ.get(compat.TARGET_DONE):
             raise UserError(
@@ -94,7 +94,7 @@ def refuse_unrecorded(outputs: list[str]) -> None:
 
 
 def blind_reruns(planned: list[compat.Planned]) -> int:
-    """Return the number of finished jobs of shards that would rerun only because the same run makes the cohort.
+    """Return how many finished jobs of shards would rerun because the run remakes the cohort, even if they need not.
     Return 0 if the user requested the cohort with ``--forcerun`` or ``--forceall``."""
     if not any(job.rule == "cohort_shards" and not job.forced for job in planned):
         return 0

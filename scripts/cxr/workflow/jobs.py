@@ -14,13 +14,13 @@ def job(function: str, *modules: str) -> dict[str, str]:
     """Return the params of a rule: the function that its jobs call, and a digest of the code of that function.
 
     ``function``: its path below ``cxr``, such as "ils.masks.sweep.run_shard". ``modules``: modules that are imported by
-    a name in the settings, such as an engine, "imaging.organs.lite". The rule reruns if the code's meaning changes.
+    a name in the settings, such as the engine "imaging.organs.lite". The rule reruns if the code's meaning changes.
     """
     return {"function": function, "code": digest_modules(function.rpartition(".")[0], *modules)}
 
 
 def digest_modules(*modules: str) -> str:
-    """Return the digest of all code that a job depends on if it runs these modules below ``cxr``."""
+    """Return the digest of the code of a job that runs these modules, such as "imaging.organs.lite" (below ``cxr``)."""
     return code_digest(SCRIPT, *(f"cxr.{name}" for name in modules))
 
 
@@ -28,8 +28,8 @@ def grow_with_tries(amount: int | Callable[[object], int], most: int) -> Callabl
     """Return a rule's resource: ``amount`` at the first try, twice that at the second and so on, up to ``most``.
 
     ``amount``: a number, or a function of the job's wildcards. A job that ran out of memory or time is tried again with
-    more, as often as the profile's ``retries`` says. SLURM would refuse or never start a job that asks for more than a
-    partition or node has, which ``most`` prevents.
+    more, as often as the profile's ``retries`` says. ``most`` should be what a partition or node has, because SLURM
+    would refuse or never start a job that asks for more.
     """
     first = amount if callable(amount) else lambda wildcards: amount
     return lambda wildcards, attempt: min(first(wildcards) * attempt, most)
@@ -54,5 +54,5 @@ def warning_options(defaults: Mapping | None, seconds: int) -> str:
 
 def digest_existing(paths: list[str]) -> dict[str, str]:
     """Return {path: digest of its content} of the files in ``paths`` that exist.
-    As a param of a rule, this reruns the rule if a file appears, changes or disappears, although it is no input."""
+    As a param of a rule, this reruns the rule if a file appears, changes or disappears, although it is not an input."""
     return {path: sha256(Path(path).read_bytes()).hexdigest()[:16] for path in paths if Path(path).is_file()}

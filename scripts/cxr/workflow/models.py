@@ -18,7 +18,7 @@ ANSWER_KEYS = ("transport", "model", "revision", "context", "max_tokens", "tempe
 def model_options(settings: Settings, key: str, model: Mapping) -> dict:
     """Return the options that a language model's answer depends on.
 
-    ``key``: section of the model's settings, for messages. ``model``: its values, which take precedence over ``llm``.
+    ``key``: section of the model's settings, for messages. ``model``: values of this section, which override ``llm``.
     """
     values = settings.llm.as_dict() | model
     return {name: values[name] for name in ANSWER_KEYS} | {"key": key, "seed": settings.seed}

@@ -18,7 +18,7 @@ COHORT = "results/cohort/images.parquet"
 
 
 class OldFiles:
-    """The existing results of earlier settings, with the logs and benchmarks of their jobs.
+    """Existing results that no rule would make now, with the logs and benchmarks of their jobs.
     ``shards_of``: function that returns the present shards for the path of a result and the wildcards of its rule."""
 
     def __init__(self, workflow, shards_of: Callable[[str, Mapping], Collection[str]]):
@@ -33,7 +33,7 @@ class OldFiles:
         self.paths = sorted({*old, *logs_and_benchmarks})
 
     def announce(self) -> None:
-        """Print the number and size of these files and how to remove them, if there are any."""
+        """Print the number and size of the old files and how to remove them, if there are any."""
         if self.paths:
             many = len(self.paths) > 1
             compat.print_message(
@@ -43,10 +43,10 @@ class OldFiles:
             )
 
     def clean(self, cohort_options: dict, is_dry_run: bool) -> None:
-        """Print the paths of these files and, except in a dry run, remove the files.
+        """Print the paths of the old files and, except in a dry run, remove the files.
 
-        Raises UserError if another run works in this folder. Also raises it if the cohort was made with other settings
-        than ``cohort_options``, because results that are still in use would then be taken for old ones.
+        Raises UserError if another run works in this folder, or if the cohort was made with other settings than
+        ``cohort_options``. In the second case, results that are still in use would be taken for old ones.
         """
         params = self._records.params(COHORT)
         if params and repr(cohort_options) not in params:

@@ -30,7 +30,7 @@ EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
 
 
 def stage_options(settings: Settings) -> dict[str, dict]:
-    """Return {stage: options}. A rule passes the options as params, and its job makes the stage's options class."""
+    """Return {stage: options}. A rule passes them as params, from which its job makes the stage's options class."""
     plain = settings.as_dict()
     options = _image_options(settings, plain) | _report_options(settings, plain) | _ils_options(settings, plain)
     options |= _page_options(settings, plain) | _review_options(plain) | semisyn_options(settings.semisyn, plain)
@@ -126,7 +126,7 @@ def _page_options(settings: Settings, plain: dict) -> dict[str, dict]:
 
 
 def _review_options(plain: dict) -> dict[str, dict]:
-    """Return {stage: options} of the expert review of ILS's pairs and MedGround's queries: pages, sheets, tables."""
+    """Return {stage: options} for the stages of the experts' review of ILS's pairs and of MedGround's queries."""
     review, synthetic = plain["review"], {"synthetic": plain["cohort"]["source"] == "embedded"}
     shared = {"experts": review["experts"], "seed": plain["seed"]}
     return {
@@ -139,13 +139,13 @@ def _review_options(plain: dict) -> dict[str, dict]:
 
 
 def cohort_options(options: dict[str, dict]) -> dict:
-    """Return the options of the cohort's rule from ``options``, those of all stages: all but ``manifest``.
+    """Return the cohort's options without ``manifest``. ``options``: {stage: its options} of all stages.
     The manifest may be another rule's output, so the cohort's rule lists the manifest as an input instead."""
     return {key: value for key, value in options["cohort"].items() if key != "manifest"}
 
 
 def text_withheld(plain: dict) -> bool:
-    """Return whether pages must not quote reports, by ``release.withhold`` of the settings ``plain``.
+    """Return whether pages must not quote reports, as ``release.withhold`` decides. ``plain``: all settings.
     Reports of the embedded synthetic cohort may always be quoted."""
     return plain["cohort"]["source"] != "embedded" and "report_text" in plain["release"]["withhold"]
 

@@ -53,7 +53,7 @@ class WeightsPlan:
 
 
 def _used_models(settings: Settings) -> dict[str, tuple[str, str]]:
-    """Return {setting: (model, revision)} of the models that jobs load for vision-language runs and annotators."""
+    """Return {setting: (model, revision)} of the models that vision-language runs and annotators of reports load."""
     runs = {f"vlm.tuning.runs.{name}": run for name, run in settings.vlm.tuning.runs.items()}
     evaluation = settings.radvlm.evaluation
     annotators = [name for name in evaluation.annotators if name != "green" or settings.llm.transport == "offline"]
@@ -145,7 +145,7 @@ class Plan:
         return groups
 
     def image_shards(self, system: str) -> list[str]:
-        """Return the files with the images of a system's samples. For the samples of a user (""), use MedGround's."""
+        """Return the files with the images of a system's samples. Samples of a user ("") use MedGround's images."""
         if system == "radvlm":
             return self.radvlm.all_frames()
         return [
@@ -155,7 +155,7 @@ class Plan:
         ]
 
     def image_folders(self, system: str) -> dict[str, str]:
-        """Return {source: folder with the frames of its images} for RadVLM, whose sources may share images, else {}."""
+        """Return {source: folder with its frames} for RadVLM, whose sources may share images. Otherwise return {}."""
         return self.radvlm.folders if system == "radvlm" else {}
 
     def original_tables(self, run: str) -> list[str]:
@@ -164,7 +164,7 @@ class Plan:
         return [f"results/radvlm/sources/{source}/images.parquet" for source in sources]
 
     def segmentation_masks(self, run: str) -> list[str]:
-        """Return the files with the masks for [SEG] in a vision-language run's samples, [] without a head."""
+        """Return the mask files for the token [SEG] in a run's samples, [] if the run has no segmentation head."""
         return self.radvlm.segmentation_masks(self.vlm.runs[run]["mix"]) if run in self.vlm.with_head else []
 
     def shards_of(self, path: str, wildcards: Mapping[str, str]) -> list[str]:
@@ -177,5 +177,5 @@ class Plan:
         return self.shards
 
     def built(self, wildcards: object) -> list[str]:
-        """Return :attr:`build`. As an input function it is called late, which halves the time to read the Snakefile."""
+        """Return :attr:`build`. Rules call this input function late, which halves the time to read the Snakefile."""
         return self.build

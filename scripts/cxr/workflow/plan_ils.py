@@ -1,4 +1,4 @@
-"""ILS's part of the plan of a run: the models of ``training.runs``, files of their pairs, and the evaluated models."""
+"""ILS's part of the plan of a run: the models of ``training.runs``, their data files, and the evaluated models."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -46,7 +46,6 @@ class IlsPlan:
         self.starts = {name: _start_files(run, engine_files) for name, run in runs.items()}
         # {threshold set: {"masks", "frames", "pictures": files that its pairs use}}
         self.data = _pair_files(settings, shards)
-        # {run or other model: its test set, predictions, masks and model of the paper}
         self.evaluated = evaluated_models(settings, runs) | dict(other_rows)
         self.predictions = settings.evaluation.predictions
         # the split that models answer; personas whose paraphrases they answer too
@@ -68,9 +67,9 @@ def run_options(settings: Settings) -> dict[str, dict]:
     """Return {run: options of its rules}.
 
     train: JSONL file with the training pairs. thresholds, test: threshold sets for training and test. wordings: file
-    with paraphrases for the training, [] for none. trained: whether it is trained. engine: engine of ``training``.
-    weights: name of the published model that it is or starts from. asking: inference options that depend on the run.
-    beside: model of the paper whose scores are shown beside the run's.
+    with paraphrases for the training, [] for none. trained: false for a model that is used as published. engine: engine
+    that trains or runs the model. weights: published model that the run is or starts from. asking: inference options
+    that depend on the run. beside: model of the paper whose scores are shown beside the run's scores.
     """
     options_by_run = {}
     for name, run in settings.training.named_runs().items():
@@ -100,7 +99,7 @@ def _start_files(run: Mapping, engine_files: Mapping[str, str]) -> dict[str, str
 
 def _pair_files(settings: Settings, shards: Sequence[str]) -> dict[str, dict]:
     """Return {threshold set: {"masks", "frames", "pictures": files that its pairs use}}.
-    An imported dataset has no frames, but a table of its image files ("pictures")."""
+    An imported dataset has no 512 × 512 frames, but a table of its image files ("pictures")."""
     files_by_set = {
         name: {
             "masks": [f"results/masks/{name}/{shard}.h5" for shard in shards],
@@ -120,7 +119,8 @@ def _pair_files(settings: Settings, shards: Sequence[str]) -> dict[str, dict]:
 
 def evaluated_models(settings: Settings, runs: Mapping[str, dict]) -> dict[str, dict]:
     """Return {run or other model: {"test", "predictions", "masks", "beside"}} for the evaluation.
-    test: threshold set of the test. predictions, masks: files. beside: title of the row of the paper beside it."""
+    test: threshold set of the pairs that the model answered. predictions, masks: files with its answers and its masks.
+    beside: model of the paper whose scores are shown beside its scores."""
 
     def make_row(stem: str, test: str, paper_model: str) -> dict:
         return {"test": test, "predictions": f"{stem}.jsonl", "masks": f"{stem}.h5", "beside": paper_model}
@@ -140,8 +140,8 @@ def evaluated_models(settings: Settings, runs: Mapping[str, dict]) -> dict[str, 
 def read_request(config: Mapping, training_runs: Collection[str], vlm_runs: Collection[str] = ()) -> dict:
     """Return the request of `snakemake predict --config` as a dict with image, instructions and run.
 
-    The default run is `base`, which needs no training, or else the first of ``training_runs``. For a name of
-    ``vlm_runs``, which another target asks, run is "". Raises UserError for an unknown run.
+    The default run is `base`, which needs no training, or else the first of ``training_runs``. For a name in
+    ``vlm_runs``, run is "", because another target asks these models. Raises UserError for an unknown run.
     """
     run = str(config.get("run") or (BASE if BASE in training_runs else next(iter(training_runs))))
     if run not in training_runs and run not in vlm_runs:

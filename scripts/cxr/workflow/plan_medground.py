@@ -13,7 +13,7 @@ from cxr.workflow.settings import Settings
 
 NUM_SHARDS = 8
 ILS_MIN_PX = 64
-"""Minimum area in pixels of a connected component of a lesion mask, for sources of the kind ``ils``."""
+"""Minimum area in pixels of a connected component of a lesion mask, for sources of kind ``ils``."""
 ILS = "ils"
 """Kind of a source that consists of the cohort's images and their lesion masks from ILS."""
 RESULTS = "results"
@@ -92,8 +92,8 @@ class MedgroundPlan:
     def answer_files(self, stage: str, way: str, wildcards: Any) -> list[str]:
         """Return [file of a language model's answers for one shard], or [] if the model is not asked.
 
-        ``way``: how the model is asked, "told", "confirm" or "select". The model is not asked about sources whose
-        queries are the sentences of their descriptions.
+        ``way``: "told" (the model writes queries), "confirm" (it judges a query's boxes) or "select" (it chooses them).
+        The model is not asked about sources whose queries are the sentences of their descriptions.
         """
         if way not in self.ways[stage] or wildcards.source in self.stated:
             return []
@@ -109,7 +109,7 @@ class MedgroundPlan:
 
     def source_pattern(self, *, cohort: bool) -> str:
         """Return a regular expression for the names of the sources that are read from the cohort.
-        If ``cohort`` is false, it is for all other sources. It matches nothing if there are none."""
+        If ``cohort`` is false, it matches all other names. It matches nothing if there are no such sources."""
         names = [re.escape(name) for name, keys in self.sources.items() if (keys["kind"] == ILS) == cohort]
         return "|".join(names) or "(?!)"
 
@@ -211,10 +211,10 @@ def find_film_files(name: str, keys: Mapping, shards: Sequence[str]) -> dict[str
 
 
 def _shard_names(sets: Mapping[str, dict], num_shards: int | None, cohort: Sequence[str]) -> list[str]:
-    """Return the names of the shards of each source: the cohort's, if one of the sources is read from the cohort.
+    """Return the shard names that all sources share. They are the cohort's if a source is read from the cohort.
 
-    ``sets``: {source: its settings}. ``cohort``: the cohort's shards. Raises UserError if the setting ``num_shards``
-    differs from the cohort's number.
+    ``sets``: {source: its settings}. ``num_shards``: setting of the user. ``cohort``: names of the cohort's shards.
+    Raises UserError if a source is read from the cohort and the cohort has another number of shards.
     """
     kinds = {source["kind"] for source in sets.values()}
     if ILS in kinds:

@@ -33,7 +33,7 @@ CONVERSATION_TEMPERATURE = 0.7
 GREEN_LIMITS = {"context": 4096, "max_tokens": 1024, "temperature": 0.0}
 """Token limits of GREEN's model (authors' code), with temperature 0 for greedy decoding."""
 TEST_SET, EXCHANGED_SET, ILS_SET = "radvlm_test", "radvlm_exchanged", "radvlm_ils"
-"""Sets of questions: test samples of a mix, the same samples with other images, and the pairs of ILS's evaluation."""
+"""Sets of questions: a mix's test samples, the same samples with other images, and the pairs of ILS's evaluation."""
 FACTS, CHEXBERT = "facts", "chexbert"
 SCORE_KEYS = ("label_match", "report_metrics", "reference", "failed")
 """Settings of ``radvlm.evaluation`` that the scores depend on."""
@@ -77,11 +77,11 @@ class ConversationsPlan:
         }
 
     def part_options(self, source: str, part: str) -> dict:
-        """Return the options for the conversations of one part of a source."""
+        """Return the options for the conversations of one part ("train" or "test") of a source."""
         return self.options[part] | {"kinds": list(self.kinds[source])}
 
     def model_options(self, wildcards: object) -> dict[str, object]:
-        """Return the options of a job that loads the language model. "works" lists source, part, kinds and files."""
+        """Return the options of a job that loads the language model. "works": [{source, part, kinds, files}] to do."""
         values = self.jobs.values(wildcards)
         works = [
             {"source": source, "part": part, "kinds": list(self.kinds[source]), "files": self.inputs(source)}
@@ -97,7 +97,7 @@ class ConversationsPlan:
 
 
 def _conversation_options(settings: Settings, part: str) -> dict:
-    """Return the options for the conversations of a part. "model" holds the options of its language model, or {}."""
+    """Return the options for the conversations of a part. "model": options of its language model, {} for rules."""
     section = settings.radvlm.conversations
     changes = section.test_llm.as_dict() if part == "test" and section.test_llm.model else {}
     asks_model = section.engine != RULES
@@ -157,7 +157,7 @@ class RadvlmPlan:
         self.families = {source: (kind and kind.family) or source for source, kind in kinds.items()}
 
     def source_pattern(self, *, mimic: bool) -> str:
-        """Return a regular expression for the external sources with images of MIMIC-CXR (``mimic``), or all others."""
+        """Return a regular expression for the names of external sources, with MIMIC-CXR's images or with others."""
         names = [
             re.escape(name) for name, source in self.declared.items() if FORMATS[source["format"]].on_mimic == mimic
         ]
@@ -175,30 +175,30 @@ class RadvlmPlan:
         return dict(self.reading_options) | {"name": source, "source": self.declared[source]}
 
     def frames_of(self, source: str) -> list[str]:
-        """Return the files with the frames of a source's images."""
+        """Return the HDF5 files with the 512 × 512 frames of a source's images."""
         is_guest = source != COHORT and FORMATS[self.formats[source]].on_mimic
         name = self.declared[source]["pictures"] if is_guest else source
         folder = "results/frames" if name == COHORT else f"results/radvlm/sources/{name}/frames"
         return [f"{folder}/{shard}.h5" for shard in self.shards]
 
     def all_frames(self) -> list[str]:
-        """Return the files with the frames of the images of all sources in use."""
+        """Return the HDF5 files with the 512 × 512 frames of the images of all sources in use."""
         return sorted({path for source in self.sources for path in self.frames_of(source)})
 
     def _tasks(self, mix: str, source: str) -> set[str]:
         return {row.task for row in self.mixes[mix] if row.source == source}
 
     def conversation_sources(self, mix: str) -> list[str]:
-        """Return the sources from which a mix takes conversations."""
+        """Return the sources from which an instruction mix takes conversations."""
         sources = [source for source in self.sources_of(mix) if source in self.conversations.kinds]
         return [name for name in sources if any(task.startswith("conversation") for task in self._tasks(mix, name))]
 
     def sources_of(self, mix: str) -> list[str]:
-        """Return the sources from which a mix takes samples."""
+        """Return the sources from which an instruction mix takes samples."""
         return [source for source in self.sources if self._tasks(mix, source)]
 
     def ils_files(self, mix: str, source: str) -> dict[str, list[str]]:
-        """Return {"pairs", "masks": files} of the ILS dataset if a mix takes its pairs, both [] otherwise."""
+        """Return {"pairs": files, "masks": files} of ILS's dataset, both [] if a mix takes no pairs of ``source``."""
         tasks = self._tasks(mix, source)
         if source != COHORT or not any(task.startswith("ils_") or task == "absent_grounding" for task in tasks):
             return {"pairs": [], "masks": []}
@@ -222,7 +222,7 @@ class RadvlmPlan:
         return {"source": source, "rows": rows, "smallest": Rules.min_component_px, "seed": self.seed}
 
     def mix_options(self, mix: str) -> dict:
-        """Return the options for joining the samples of all sources to a mix."""
+        """Return the options for joining the samples of all sources to an instruction mix."""
         return {"rows": list(map(asdict, self.mixes[mix])), "families": self.families, "seed": self.seed}
 
 
@@ -232,7 +232,7 @@ def _shared_model(settings: Settings, **changes: object) -> dict:
 
 
 def _read_mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dict[str, list[MixRow]]:
-    """Return {mix: its rows}. Raises UserError for a source that is not in use or that cannot give a task.
+    """Return {mix: its rows, one per task and source}. Raises UserError for a source that is unused or lacks a task.
     ``formats``: {source in use: format of its files}."""
     kind_by_source = {source: COHORT if source == COHORT else kind for source, kind in formats.items()}
     for name, mix in mixes.items():
@@ -360,8 +360,8 @@ class EvaluationPlan:
         )
 
     def exchanged_files(self, name: str) -> dict[str, Sequence[str]]:
-        """Return {name of an input: files} for test samples with exchanged images: samples, answers, numbers asked.
-        All are [] for models that are not asked about exchanged images, such as other models."""
+        """Return {name of an input: files} of the test with exchanged images: samples, answers, counts of samples.
+        All are [] for a model that is not asked about them, such as the models of ``predictions``."""
         is_asked = self.exchanged_lines and name in self.runs
         answers = [f"results/vlm/{name}/answers/{EXCHANGED_SET}.jsonl"]
         files = {"lines": self.exchanged_lines, "answers": answers, "draw": self.exchanged_draw}
@@ -381,7 +381,7 @@ class SegmentationPlan:
     """Masks for RadVLM's answers, from ROSALIA as a tool or from a segmentation head, and their scores by ILS."""
 
     def __init__(self, settings: Settings, vlm: VlmPlan, ils_runs: Collection[str]):
-        """Derive the plan, and add ILS's pairs to the sets of questions of ``vlm`` if runs are asked them.
+        """Derive the plan. If a scored run can get masks, add ILS's pairs to the sets of questions of ``vlm``.
         ``ils_runs``: names of ``training.runs``. Raises UserError for an unknown segmenter or a name used twice."""
         segmenter = settings.radvlm.evaluation.segmenter
         # ROSALIA's run, "" without one
@@ -415,7 +415,7 @@ class SegmentationPlan:
 
     @property
     def rows(self) -> dict[str, dict]:
-        """{row that ILS's evaluation gains: its test set, titles and files}."""
+        """{row: its test set, titles and files} for the rows that RadVLM adds to ILS's table of evaluated models."""
         rows = {}
         for name, (run, join) in self.masked.items():
             title = f"RadVLM + ILS, {join} ({run})"

@@ -82,8 +82,8 @@ def find_sheets(key: str, names: Sequence[str]) -> list[str]:
 def optional_results(runs: Collection[str], scored: Collection[str], reworded: bool) -> list[str]:
     """Return the results that the page shows if they exist. `snakemake` without a target does not make them.
 
-    ``runs``: names of ``training.runs``. ``scored``: models that ILS evaluates. ``reworded``: whether these models are
-    also asked paraphrases.
+    ``runs``: names of ``training.runs``. ``scored``: models that ILS evaluates. ``reworded``: whether these models
+    also answer paraphrased instructions.
     """
     files = [f"results/{folder}/{name}" for folder, names in OPTIONAL_RESULTS.items() for name in names]
     files += ["results/evaluation/paraphrases.tsv"] if reworded else []
@@ -92,7 +92,7 @@ def optional_results(runs: Collection[str], scored: Collection[str], reworded: b
 
 
 def release_options(settings: Settings, options: dict[str, dict]) -> dict[str, dict]:
-    """Return {stage: options} of the rules of a release. ``options``: {other stage: options}."""
+    """Return {stage: options} of the rules of a release. ``options``: {stage: options} of all other stages."""
     release = settings.release.as_dict() | {"withhold": settings.release.kinds()}
     about = {
         "seed": settings.seed,

@@ -40,7 +40,7 @@ TRAINING_MEGABYTES = 4000
 
 
 def semisyn_options(system: SemisynSettings, plain: dict) -> dict[str, dict]:
-    """Return {stage: options} of SemiSynCXR as plain Python values. ``plain``: all settings in this form."""
+    """Return {stage: options} of SemiSynCXR as plain Python values. ``plain``: all settings as plain values."""
     sections, embedded = plain["semisyn"], plain["cohort"]["source"] == "embedded"
     findings, seed = {"findings": sections["findings"]}, {"seed": plain["seed"]}
     dpi = {"dpi": plain["figures"]["dpi"]}
@@ -106,7 +106,7 @@ def _healthy_options(section: dict, embedded: bool) -> dict:
 
 
 def _prior_options(system: SemisynSettings, plain: dict) -> dict:
-    """Return the options for fitting the priors of position and size. They are empty if nothing is fitted."""
+    """Return the options for fitting the priors of position and size. Their values are empty if nothing is fitted."""
     name = _fitted_reference(system)
     reference = system.references[name].as_dict() if name else {"format": "", "image_id": "", "classes": {}}
     return {
@@ -137,7 +137,7 @@ def find_duplicates(configs: Mapping[str, EditingConfig]) -> dict[str, str]:
 
 
 def export_options(settings: Settings, options: dict[str, dict], labels: dict[str, str]) -> dict:
-    """Return the options of the dataset's exports. ``options``: {stage: its options}. ``labels``: {finding: label}."""
+    """Return the options of the dataset's exports. ``options``: {stage: options}. ``labels``: {finding: its label}."""
     section, release = settings.semisyn.dataset, settings.release
     withheld = release.kinds() if section.withhold else []
     return {
@@ -153,7 +153,7 @@ def export_options(settings: Settings, options: dict[str, dict], labels: dict[st
 
 
 def reference_options(name: str, reference: ReferenceSettings) -> dict:
-    """Return the options of a reference for a job: its name and settings, without its tables of patients and images."""
+    """Return the name and settings of a reference (experts' annotations), without its tables of patients and images."""
     return {"name": name} | reference.as_dict(without=("patients", "images"))
 
 
@@ -164,7 +164,7 @@ def reference_file(system: SemisynSettings, name: str) -> str:
 
 
 def _fitted_reference(system: SemisynSettings) -> str:
-    """Return the name of the reference on which the priors are fitted, "" without a fit."""
+    """Return the name of the reference to which the priors are fitted, "" if they are the paper's."""
     return system.priors.reference if system.priors.source == "fit" else ""
 
 
@@ -212,7 +212,8 @@ class DetectorsPlan:
     ):
         """Derive the plan. Raises UserError for a missing file.
 
-        ``options``: options that all runs share. ``sizes``: sizes of the dataset. ``edited``: files of edited images.
+        ``options``: options that all runs share. ``sizes``: numbers of synthetic images, or parts of the dataset such
+        as "half". ``edited``: files of edited images.
         """
         system, section = settings.semisyn, settings.semisyn.detectors
         self.engine = section.engine
@@ -337,16 +338,16 @@ class EditingPlan:
         self.groups = {name: _group_configs(name, distinct) for name in self.engines}
 
     def engines_of(self, config: str) -> list[str]:
-        """Return the engines that make the images of a configuration; ``chosen`` can have several."""
+        """Return the engines that make the images of a configuration. ``chosen`` (best per finding) can use several."""
         return self.chosen_engines if config == CHOSEN_CONFIG else [self._engine_by_config[config]]
 
     def ungrouped_pattern(self, engine: str) -> str:
-        """Return a regular expression for the configurations of an engine that are edited one per job."""
+        """Return a regular expression for the configurations that an engine edits in a job of their own."""
         names = "|".join(re.escape(name) for group in self.groups[engine] for name in group)
         return (f"(?!(?:{names})/)" if names else "") + r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 
     def options(self, stage_options: dict, engine: str, configs: Sequence[str], choice: dict | str) -> dict:
-        """Return the options for editing images with an engine. ``choice``: {finding: its configuration} or a name."""
+        """Return the options for editing images with an engine. ``choice``: {finding: configuration} or "selection"."""
         return stage_options | {
             "engine_settings": stage_options["engine_settings"].get(engine, {}),
             "choice": choice,
@@ -417,21 +418,21 @@ class SemisynPlan:
         self.readers_sheets = find_sheets("semisyn.readers.sheets", system.readers.sheets)
 
     def shards_of(self, config: str) -> list[str]:
-        """Return the shard names of a configuration: the cohort's for ``chosen``, or else those of the trial edits."""
+        """Return the shard names of a configuration's images: the cohort's for ``chosen``, else those of the trials."""
         return self.shards if config == CHOSEN_CONFIG else self.trial_shards
 
     def source_shards(self, wildcards: Any) -> list[str]:
-        """Return the cohort's shards that a shard of a configuration reads: the same one, or all for a trial shard."""
+        """Return the cohort's shards from which a shard of edits is made: one for ``chosen``, all for a trial."""
         return [wildcards.shard] if wildcards.config == CHOSEN_CONFIG else self.shards
 
     def edited_features(self, engine: str, wildcards: Any) -> list[str]:
-        """Return the files with an engine's features of the images of a configuration."""
+        """Return the files with an engine's features of the images that were edited with a configuration."""
         stem = f"results/semisyn/realism/{wildcards.config}"
         return [f"{stem}/{shard}.{engine}.features.h5" for shard in self.shards_of(wildcards.config)]
 
 
 def _detection_inputs(system: SemisynSettings, detectors: DetectorsPlan) -> tuple[dict[str, list[str]], dict]:
-    """Return ({name of an input: files}, options that name the content of each file) for the scores of detectors.
+    """Return ({name of an input: files}, options that say what each file is) for the rule that scores detectors.
     Raises UserError for predictions on an unknown reference."""
     runs, files, synthetic = [], [], {}
     for run, paths_by_reference in system.detection.predictions.items():
@@ -439,7 +440,7 @@ def _detection_inputs(system: SemisynSettings, detectors: DetectorsPlan) -> tupl
             key = f"semisyn.detection.predictions.{run}.{name}"
             if name not in system.references:
                 reference_names = ", ".join(system.references) or "none"
-                raise UserError(f"{key} names no reference, but semisyn.references has {reference_names}: rename it")
+                raise UserError(f"{key}: {name!r} is not in semisyn.references ({reference_names}): correct the name")
             runs += [[run, number, name] for number in range(len(paths))]
             files += [str(existing_file(key, path)) for path in paths]
     if system.detectors.runs or not system.detection.predictions:
@@ -514,7 +515,7 @@ def _healthy_inputs(settings: Settings) -> tuple[dict[str, str], dict]:
         table = min(paths, default=None)
     if section.labels == "chexpert" and table is None:
         raise UserError(
-            "semisyn.healthy.labels is 'chexpert', but there is no such table: name one in semisyn.healthy.chexpert"
+            "semisyn.healthy.labels is 'chexpert', but no table of these labels was found: set semisyn.healthy.chexpert"
         )
     stem, uses_table = "results/reports/{shard}", table is not None and section.labels != "reports"
     files = {"reports": f"{stem}.jsonl", "reports_excluded": f"{stem}.excluded.parquet"}

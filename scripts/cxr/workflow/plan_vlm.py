@@ -1,4 +1,4 @@
-"""The plan of a run for vision-language models: their tunings, the sets of questions to them, and the files of both."""
+"""The vision-language part of the plan of a run: the models and their tuning, and the questions that they are asked."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ MEDGROUND, RADVLM = "medground:", "radvlm:"
 DATASET_FOLDERS = {MEDGROUND: "results/medground/dataset", RADVLM: "results/radvlm/instructions"}
 """{prefix of the setting ``lines``: folder of the system's JSONL files}."""
 BASE, BASE_WITH_HEAD = "base", "base_masks"
-"""``init`` of a tiny model that starts from the bundled base, without and with the base's segmentation head."""
+"""Values of ``init`` for a tiny model with the weights of the bundled base model, without and with its mask head."""
 DRAW_SHARED_WITH = {"radvlm_exchanged": "radvlm_test"}
-"""{set whose samples are about exchanged images: set of the same samples, from which the same ones are drawn}."""
+"""{set of samples with exchanged images: original set, of which the same samples are asked}."""
 APART = ("model", "tiles", "grid", "system_prompt", "seg_start", "seg_learning_rate")
 """Keys of an engine's settings that the options of a run hold outside ``recipe``."""
 MIX_FILES = ("train", "validate", "test", "exchanged")
@@ -89,12 +89,12 @@ class VlmPlan:
         }
 
     def draw_files(self, name: str, ending: str) -> list[str]:
-        """Return [file of the samples drawn from a set], or [] if all samples are asked.
+        """Return [file of the samples that are drawn from a set to be asked], or [] if all samples are asked.
         ``ending``: "jsonl" for the drawn samples, "tsv" for their numbers."""
         return [f"results/vlm/sets/{name}.{ending}"] if name in self.drawn_sets else []
 
     def shared_draw_lines(self, name: str) -> list[str]:
-        """Return [JSONL file of the set from which the same samples are drawn], or [] if there is no such set."""
+        """Return [JSONL file of the original set], if ``name`` is its copy with exchanged images, or else []."""
         return [self.all_lines[DRAW_SHARED_WITH[name]]] if DRAW_SHARED_WITH.get(name) in self.all_lines else []
 
     def asked_runs(self, name: str) -> list[str]:
@@ -187,7 +187,7 @@ def _check_vllm(engine: str, family: str, recipe: Recipe) -> None:
 def _image_options(key: str, run: Run, side: int, decoding: Mapping, sets: Mapping[str, str]) -> dict:
     """Return {"side": longest side of a run's images in pixels, 0 for any, "original": options to decode image files}.
 
-    "original" is {} if the run sees frames. ``side``: the side of the engine's settings. ``sets``: {set: its system}.
+    "original" is {} if the run sees 512 × 512 frames. ``side``: the engine's ``side``. ``sets``: {set: its system}.
     Raises UserError if the run shall see original images that are not known for its samples.
     """
     if run.pictures == "frame":
@@ -211,8 +211,8 @@ def _plan_run(
 ) -> dict:
     """Return a dict about a run: its options, the files that its rule reads, its system, and options for asking it.
 
-    ``mixes``, ``decoding``: see :class:`VlmPlan`. ``systems``: {set: its system}. Raises UserError for settings that do
-    not fit each other.
+    ``mixes``, ``decoding``: see :class:`VlmPlan`. ``systems``: {set: its system}. Raises UserError for settings that
+    contradict each other.
     """
     key, recipe, answers = f"vlm.tuning.runs.{name}", getattr(settings.tuning, run.engine), settings.answers
     family = recipe.family or run.engine

@@ -344,7 +344,7 @@ def when_planned(workflow, action: Callable[[], None], target: str, unknown: Cal
 
 
 def force_outputs(dag, outputs: Collection[str]) -> None:
-    """Make Snakemake rerun the jobs of ``outputs`` that the targets need. To be called before the planning."""
+    """Make Snakemake rerun the jobs of ``outputs`` that the targets need. Call this before the planning."""
     with _guard_internals("changed reports and images are not noticed"):
         dag.forcefiles.update(outputs)
 
@@ -364,7 +364,7 @@ def is_dry_run(workflow) -> bool:
 
 
 def requested_targets(workflow) -> set[str]:
-    """Return the names of the requested targets; the default target has none."""
+    """Return the names of the requested targets, an empty set if none is named."""
     with _guard_internals("the targets plan and clean_old do nothing"):
         return set(workflow.dag_settings.targets)
     return set()
@@ -377,7 +377,7 @@ def run_target_first(workflow, target: str) -> None:
     fails, end with its status. Raises UserError if Snakemake was not started from its command line.
     """
     if Path(sys.argv[0]).name not in ("snakemake", "__main__.py"):
-        raise UserError(f"run `snakemake {target}` with the same options first, then this again")
+        raise UserError(f"run `snakemake {target}` with the same options first, then repeat this run")
     command = [*snakemake_command(sys.argv, sys.executable), *sys.argv[1:]]
     environment = os.environ | {TARGET_DONE: target}
     status = subprocess.run(command, cwd=workflow.rundir, env=environment | {ONLY_TARGET: target}).returncode
@@ -388,9 +388,10 @@ def run_target_first(workflow, target: str) -> None:
 
 
 def take_only_target(workflow) -> None:
-    """Replace the targets of a run that :func:`run_target_first` has started by the target that it asks for.
+    """In a run that :func:`run_target_first` has started, replace all targets by the target that it has named.
 
-    This run then ends when its starter ends. If the target cannot be set, exit, because the run would make all targets.
+    This run ends when the process that started it ends. If the target cannot be set, exit, because the run would make
+    all targets.
     """
     target = os.environ.pop(ONLY_TARGET, "")
     if not target:

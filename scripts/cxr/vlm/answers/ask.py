@@ -1,4 +1,4 @@
-"""The stage vlm_answers: ask a model about the samples of a set, turn by turn. A turn that fails has a reason."""
+"""The stage vlm_answers: ask a model all questions of a set of samples, turn by turn. A failed turn has a reason."""
 
 import hashlib
 import json
@@ -43,10 +43,10 @@ def run_answers(
 ) -> None:
     """Ask the model of a run about the samples in ``lines``, and write ``answers`` as JSON Lines in the same order.
 
-    ``run`` is a folder with a model or an adapter (:mod:`cxr.vlm.models`). ``base`` is the base model of a run without
-    a complete model. ``masks`` is the output shard for the mask of each [SEG], if the run has a segmenter.
-    ``originals`` are tables of the original images, if the run was tuned on them. ``folders`` is as in
-    :class:`ImageStore`. A killed job resumes at its last part. Raises UserError for invalid input.
+    ``run`` is a folder with a model or an adapter (:mod:`cxr.vlm.models`). ``base`` is the folder of the base
+    model, if the run has only an adapter or no weights. ``masks`` is the output shard for the mask of each token [SEG],
+    if the run has a segmenter. ``originals`` are tables of the original images, if the run sees them. ``folders`` is as
+    in :class:`ImageStore`. A killed job resumes after its last complete part. Raises UserError for invalid input.
     """
     base = base_folder(base, options.model, options.revision)
     samples = read_samples(lines)
@@ -84,13 +84,14 @@ def run_answers(
 
 
 def image_options(run: str) -> tuple[int, dict]:
-    """Return (maximum image side in px, 0 for no limit; decoding settings of originals, {} for frames) of a run."""
+    """Return (maximum side of a run's images in px, settings for decoding its image files).
+    A side of 0 is no limit. The settings are {} if the run sees 512 × 512 frames instead of the image files."""
     facts = read_run(run)
     return facts["side"], facts.get("original", {})
 
 
 class Asker:
-    """Dialogue with a model in its family's chat template and its run's coordinates. Later turns see earlier ones."""
+    """Dialogue with a model, in the chat template and box coordinates of its run. Later turns see earlier ones."""
 
     def __init__(self, engine: Answerer, collator: Collator, options: AnswersOptions):
         self.engine, self.collator, self.options = engine, collator, options
@@ -169,7 +170,7 @@ class Asker:
 
 
 def load_collator(run: str | Path, base: str, convention: str = "") -> Collator:
-    """Return the collator of a run. ``convention`` replaces the run's convention of coordinates unless it is ""."""
+    """Return the encoder of a run's conversations. ``convention`` replaces the run's box format unless it is ""."""
     facts = read_run(run)
     with run_model(run, base) as folder:
         family = load_family(facts["family"], folder)

@@ -1,4 +1,4 @@
-"""The interface of the engines that answer questions, which are found by module name."""
+"""The interface of the engines that answer questions. Each engine is a module of this package, such as ``vllm``."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from cxr.vlm.samples import Sample
 class AnswersOptions:
     """Settings for asking the model of one run.
 
-    ``engine`` is transformers or vllm. ``convention`` is the convention of coordinates in prompts, "" for the run's.
-    ``history`` says which earlier answers a later turn sees, the model's (own) or the ground truth (expected).
+    ``engine`` is transformers or vllm. ``convention`` is the format of box coordinates in prompts, "" for that of
+    the run. ``history``: a later turn sees the model's earlier answers ("own") or the ground truth ("expected").
     """
 
     engine: str
@@ -40,10 +40,10 @@ class TurnRequest:
 
 @dataclass(frozen=True)
 class ModelAnswer:
-    """A model's answer. ``tokens`` is its length. ``stop`` is end, or length if it was cut off.
+    """A model's answer. ``tokens`` is its number of tokens. ``stop`` is "end", or "length" if it was cut off.
 
-    ``failure`` is the reason of a missing answer, otherwise "". ``marks`` are the hidden states (H,) on the CPU from
-    which a segmenting model predicted each [SEG].
+    ``failure`` is the reason of a missing answer, otherwise "". ``marks`` has a hidden state (H,) on the CPU for each
+    [SEG] in the answer. A segmenting model makes a mask from it.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""Masks of answers. Each [SEG] of an answer has one mask, in the frame of its image, in a shard next to the answers."""
+"""Masks of answers, stored in an HDF5 shard. Each token [SEG] in an answer has a mask over the frame of the image."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -42,8 +42,8 @@ class MaskPredictor:
         """Return logits, float32 (M, T, T), of the masks of M [SEG] tokens. A mask is where its logits exceed 0.
 
         The T × T pixels cover the whole ``frame``, uint8 (H, W). ``view`` is the key of the image, whose embedding is
-        cached. ``marks`` are the hidden states that predict each [SEG]. Masks are predicted one at a time, so that none
-        depends on their number.
+        cached. ``marks`` are the hidden states of the [SEG]. Masks are predicted one at a time, so that a mask does not
+        depend on the number of masks.
         """
         square, side = (self.side, self.side), self.segmenter.side
         with inference():

@@ -1,4 +1,4 @@
-"""Asking a model about one chest X-ray file. The results are a conversation with boxes and masks, and a page of it."""
+"""Asking a model about one chest X-ray file. The results are the answers with boxes and masks, and a page of them."""
 
 import json
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ NO_BASE = (
     "a small demonstration model that began without a published base: what it says about a real radiograph cannot be "
     "relied on, however certain it sounds"
 )
-"""Note on the answers of such a model; the small models learn from the mix alone, in the demo from drawn chests."""
+"""Note on the answers of a small model, which has seen only its tuning samples: in the demo, synthetic X-rays."""
 DPI = 110
 FAILURE_MESSAGES = {
     "too_long": "the conversation is longer than the model may read: ask fewer questions, or raise "
@@ -61,7 +61,7 @@ class Mask:
 
 @dataclass(frozen=True)
 class Reply:
-    """A turn with its answer, the boxes in it, its masks in order, and the failure that prevented an answer, or ""."""
+    """A turn: question, answer with boxes (``reading``) and masks, and the reason of a missing answer (``failure``)."""
 
     question: str
     answer: str
@@ -97,7 +97,7 @@ class SingleImageStore:
         self.part = picture.upright(picture.grey) if original else picture.frame[window]
 
     def get(self, sample: Sample) -> np.ndarray:
-        """Return the image, uint8 (H, W, 3), whatever the sample is."""
+        """Return the image, uint8 (H, W, 3), for any sample."""
         return to_model_input(self.part, self.side)
 
     def size(self, sample: Sample) -> tuple[int, int]:

@@ -23,7 +23,7 @@ def select_samples(lines: Iterable[Mapping], most: int) -> set[str]:
 
 
 def run(*, lines: str, selection: str, counts: str, most: int, among: str | list[str] = "") -> None:
-    """Write the selected lines and the table ``counts``. ``among`` is a set whose selection is used instead."""
+    """Write the selected lines and the table ``counts``. ``among``: another file whose selection of samples is used."""
     selected_names = select_samples(read_lines(among[0] if among else lines), most)
     total_counts, selected_counts = Counter(), Counter()
 

@@ -1,4 +1,4 @@
-"""Reading answers of external models: JSON Lines {sample_id, text, turn}, with failure in place of a missing text."""
+"""Reading answers of external models, JSON Lines {sample_id, turn, text}, or ``failure`` (a reason) without a text."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ Turn = tuple[str, int]  # (sample id, number of the turn)
 
 
 def read_answer_file(path: str) -> tuple[dict[Turn, ModelAnswer], dict[Turn, int], list[tuple[int, str, str]]]:
-    """Return (answers in a file by turn, their line numbers by turn, (line, sample id, reason) of unusable lines)."""
+    """Return ({turn: its answer}, {turn: number of its line}, [(line number, sample id, reason) of unusable lines])."""
     answers: dict[Turn, ModelAnswer] = {}
     numbers: dict[Turn, int] = {}
     unused_lines: list[tuple[int, str, str]] = []
@@ -65,7 +65,7 @@ def run_external(
     convention: str,
     folders: Mapping[str, str] | None = None,
 ) -> None:
-    """Write ``answers`` to the samples ``lines`` from the file ``base``, and list its unused lines in ``unused``."""
+    """Match the answers in the file ``base`` to the samples ``lines``. Write ``answers`` and the ``unused`` lines."""
     answer_by_turn, numbers, rows = read_answer_file(base)
     missing, asked_turns = ModelAnswer("", 0, "", "not_given"), set()
     with ImageStore(pictures, folders=folders) as store:

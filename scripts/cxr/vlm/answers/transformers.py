@@ -21,7 +21,7 @@ GPU = True
 
 @dataclass
 class ConversationCache:
-    """Cached conversations of a batch. ``names`` are the sample ids of the rows. ``cache`` holds keys and values.
+    """Cached conversations of a batch. ``names`` are the sample ids of the batch's rows. ``cache`` is their KV cache.
 
     ``places`` holds, for each row, the token at each cache position, or None for padding and discarded tokens.
     """
@@ -35,7 +35,7 @@ class ConversationCache:
         return set(names) <= set(self.names)
 
     def resume(self, names: Sequence[str], prompts: Sequence[Sequence[int]], pad: int) -> dict:
-        """Restrict the cache to the conversations ``names``, in order. Return model inputs for the rest of ``prompts``.
+        """Restrict the cache to the conversations ``names``. Return model inputs for the uncached ends of ``prompts``.
 
         The inputs (N, L) have a position per cached key, then the tokens to read, padded on the left. Positions outside
         a prompt are masked. A prompt is read from its first token that differs from the cache, because its earlier
@@ -66,7 +66,7 @@ class ConversationCache:
         return list(prompt[count:])
 
     def append_answers(self, answers: Sequence[Sequence[int]], end: int) -> None:
-        """Record the generated tokens. The cache has the keys and values of all but the last."""
+        """Record the generated tokens, except the last one, whose keys and values are not in the cache."""
         cached_length = self.cache.get_seq_length()
         for places, answer in zip(self.places, answers, strict=True):
             ended = answer.index(end) + 1 if end in answer else len(answer)
@@ -75,7 +75,7 @@ class ConversationCache:
 
 
 class Transformers:
-    """A model in this process. ``at_once`` is the batch size.
+    """The engine: a model that runs in this process. ``at_once`` is the batch size.
 
     If ``reuses_kv_cache``, a later turn reads only its question, and the image is encoded once per conversation.
     """
@@ -116,7 +116,7 @@ class Transformers:
         return decoded_answers
 
     def _whole_prompts(self, requests: Sequence[TurnRequest]) -> dict:
-        """Return the model inputs of whole prompts, with images."""
+        """Return the model inputs of prompts that are not cached, with their images."""
         self.cache = None  # frees the memory of the previous batch first
         batch = self.collator.batch([request.encoded for request in requests], pad_left=True).to(self.device)
         if self.reuses_kv_cache:

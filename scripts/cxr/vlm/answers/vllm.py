@@ -1,4 +1,4 @@
-"""The engine vllm: vLLM inside the job, with the chat template of tuning. Prompts about an image share a prefix."""
+"""The engine vllm: vLLM inside the job, with the chat template of the tuning. Prompts about an image share a prefix."""
 
 import json
 import os
@@ -95,4 +95,4 @@ def _check_supported(name: str, family: Family, folder: Path, adapted: bool) -> 
     elif tiles and family.tiles != tiles:
         reason = f"which uses {tiles} for every model, but {folder} has {family.tiles}"
     if reason:
-        raise UserError(f"vlm.answers.engine is 'vllm', {reason}: set it to transformers")
+        raise UserError(f"vlm.answers.engine is 'vllm', {reason}: set vlm.answers.engine to transformers")

@@ -1,4 +1,4 @@
-"""Code of both Qwen families: the chat template, and the encoding of images as patches with their aspect ratio."""
+"""Code of both Qwen families: the chat template, and the encoding of images as patches, at their aspect ratio."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -57,7 +57,7 @@ class ChatTemplate:
         return tuple(sorted({mark.strip() for mark in (self.opening, self.picture, self.closing, self.end)} - {""}))
 
     def with_system(self, prompt: str) -> "ChatTemplate":
-        """Return the template with another system prompt, or unchanged for "". Raises ValueError if it has none."""
+        """Return the template with another system prompt, unchanged for "". Raises ValueError if it has no prompt."""
         if not prompt:
             return self
         before, _, after = self.start.partition(self.system)
@@ -68,7 +68,7 @@ class ChatTemplate:
 class EncodedImages:
     """Encoded images. ``tensors`` are model inputs, whose first axis is patches or images.
 
-    ``tokens`` are the numbers of tokens of the images. ``sizes`` are the sizes of the images as the model sees them.
+    ``tokens`` and ``sizes`` have one entry per image: its number of tokens, and its size as the model sees it.
     """
 
     tensors: Mapping[str, torch.Tensor]
@@ -88,7 +88,7 @@ class Family(Protocol):
 
     frame: ChatTemplate
     prefixes: Mapping[str, tuple[str, ...]]
-    """{part of PARTS: prefixes of its tensors' names}. The longest prefix decides."""
+    """{part of PARTS: prefixes of its tensors' names}. If several prefixes match a tensor, the longest decides."""
 
     def pictures(self, pictures: Sequence[np.ndarray]) -> EncodedImages:
         """Encode images, uint8 (H, W, 3), of any sizes."""
@@ -100,7 +100,7 @@ class Family(Protocol):
 
 
 def part_of(family: Family, name: str) -> str:
-    """Return the part of the model to which a tensor belongs by its name, or ""."""
+    """Return the part of the model to which the tensor ``name`` belongs, or "" for no part."""
     prefixes = [(len(prefix), part) for part, each in family.prefixes.items() for prefix in each if prefix in name]
     return max(prefixes, default=(0, ""))[1]
 

@@ -56,7 +56,7 @@ class Gemma:
         )
 
     def inputs(self, ids: torch.Tensor, picture_id: int) -> dict[str, torch.Tensor]:
-        """Return ``token_type_ids`` (N, L), by which the tokens of an image attend to each other."""
+        """Return ``token_type_ids`` (N, L), with which the tokens of an image attend to all others of that image."""
         return {"token_type_ids": (ids == picture_id).int()}
 
 

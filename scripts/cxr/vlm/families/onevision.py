@@ -33,9 +33,7 @@ TOWER, PUBLISHED_TOWER = "vision_tower.", "vision_tower.vision_model."  # prefix
 PATCH, HEAD_SIZE = 16, 32  # patch and head sizes of the tiny model; vLLM on a CPU needs heads of at least 32
 HIDDEN, LAYERS, VISION_HIDDEN, VISION_LAYERS = 96, 3, 64, 2  # widths and depths of the tiny model
 INITIALIZER_RANGE = 0.1
-"""Standard deviation of the tiny model's initial weights, about 1 / sqrt(width). The library's 0.02 suits a width of
-2,500.
-"""
+"""Standard deviation of the tiny model's initial weights, about 1 / sqrt(width). 0.02 (library) suits width 2,500."""
 SHRINK_RATIO = 1.1  # factor per side by which features may exceed the maximum number of tiles before they are shrunk
 TILES_PREFIX = "anyres_max_"  # prefix of ``vision_aspect_ratio``, before the maximum number of tiles
 VLLM_TILES = "anyres_max_9"  # the ``vision_aspect_ratio`` that vLLM (0.32) uses for every model
@@ -63,7 +61,7 @@ class Tiling:
     most: int
 
     def with_limits(self, tiles: str, grid: int) -> "Tiling":
-        """Return the tiling with the maximum in ``tiles`` ("anyres_max_9") and at most ``grid`` tiles per side."""
+        """Return the tiling with at most the tiles that ``tiles`` names ("anyres_max_9") and ``grid`` per side."""
         return replace(self, pinpoints=canvases(grid, self.side), most=int(tiles.removeprefix(TILES_PREFIX)))
 
     def canvas(self, height: int, width: int) -> tuple[int, int]:
@@ -72,7 +70,7 @@ class Tiling:
         return int(rows), int(columns)
 
     def visible_size(self, height: int, width: int) -> InputSize:
-        """Return the size of an image on its canvas, without the padding."""
+        """Return the size to which an image is scaled on its canvas, without the padding around it."""
         rows, columns = self.canvas(height, width)
         scale = min(rows / height, columns / width)
         return InputSize(min(math.ceil(width * scale), columns), min(math.ceil(height * scale), rows))
@@ -164,7 +162,7 @@ def processor_config(config: LlavaOnevisionConfig) -> dict:
 
 
 def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[LlavaOnevisionConfig, object]:
-    """Return a small configuration, whose tiles have half of ``side`` (at least two patches), and its processor."""
+    """Return a small configuration, whose tiles are half of ``side`` wide (at least two patches), and its processor."""
     tile = max(2 * PATCH, side // 2 // PATCH * PATCH)
     pinpoints = canvases(2, tile)
     config = LlavaOnevisionConfig(
@@ -187,11 +185,11 @@ def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[LlavaOnevi
 
 
 def load(folder: Path) -> OneVision:
-    """Return the family object. Raises UserError if the canvas sizes of model and processor differ."""
+    """Return the family object of the model in a folder. Raises UserError if its processor has other canvas sizes."""
     processor = LlavaOnevisionImageProcessorPil.from_pretrained(folder, local_files_only=True)
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
     vision, pinpoints = config.vision_config, [list(map(int, pinpoint)) for pinpoint in config.image_grid_pinpoints]
     if [list(map(int, pinpoint)) for pinpoint in processor.image_grid_pinpoints] != pinpoints:
-        raise UserError(f"{folder}: image_grid_pinpoints of its processor and model differ: fetch the whole model")
+        raise UserError(f"{folder}: image_grid_pinpoints of model and processor differ: download the whole model")
     most = int(config.vision_aspect_ratio.removeprefix(TILES_PREFIX))
     return OneVision(processor, Tiling(pinpoints, vision.image_size, vision.image_size // vision.patch_size, most))

@@ -1,4 +1,4 @@
-"""Qwen2.5-VL and models of its architecture (Lingshu). Boxes are in pixels of the resized image (authors)."""
+"""Qwen2.5-VL and models of its architecture (Lingshu). Boxes are in pixels of the resized image."""
 
 from collections.abc import Mapping
 from pathlib import Path

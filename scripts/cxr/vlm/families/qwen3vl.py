@@ -1,4 +1,4 @@
-"""Qwen3-VL. Box coordinates go from 0 to 1000, relative to the image (authors)."""
+"""Qwen3-VL. Box coordinates go from 0 to 1000, relative to the image, as its authors defined."""
 
 from collections.abc import Mapping
 from pathlib import Path

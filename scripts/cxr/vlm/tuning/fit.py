@@ -23,24 +23,23 @@ from cxr.vlm.tuning.settings import Recipe
 BUCKET = 16  # number of batches in a bucket that is sorted by length, to reduce padding
 
 SEG_LOSS = {"text": 1.0, "bce": 5.0, "dice": 1.0}
-"""Weights of the losses of a run with a mask head: cross-entropy of the answers (ours), binary cross-entropy of the
-masks, and Dice loss of the non-empty masks (both ROSALIA's).
-"""
+"""Weights of the losses of a run with a mask head: cross-entropy of the answers (our choice), binary cross-entropy of
+the masks, and Dice loss of the non-empty masks (both as for ROSALIA)."""
 
 
 class TextLoss:
-    """Mean cross-entropy of the answers' tokens. Each loss in ``names`` is a mean over the item in ``units``."""
+    """Mean cross-entropy of the answers' tokens. ``units`` says over what each loss in ``names`` is a mean."""
 
     names: Sequence[str] = ("text",)
     units: Sequence[str] = ("tokens",)
     weights: Sequence[float] = (1.0,)
 
     def counts(self, batch: Batch) -> list[int]:
-        """Return the number of units in a batch for each loss."""
+        """Return, for each loss, the number of its ``units`` in a batch."""
         return [count_learned(batch.labels)]
 
     def sums(self, model: torch.nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
-        """Return {loss: sum over a batch} with gradients, and ``each``, the text loss per sample (N,), without."""
+        """Return {loss: sum over a batch}, and "each", the text loss of each sample (N,), which has no gradients."""
         return text_loss(model(**batch.inputs, use_cache=False).logits, batch.labels)
 
 
@@ -55,7 +54,7 @@ class MaskLoss(TextLoss):
         return [count_learned(batch.labels), len(masks), int(_nonempty(masks).sum())]
 
     def sums(self, model: torch.nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
-        """Return the sums of the three losses, and ``each`` (see :class:`TextLoss`)."""
+        """Return the sums of the three losses, and "each" as in :meth:`TextLoss.sums`."""
         outputs = model(batch.segs, **batch.inputs, use_cache=False)
         masks, targets = outputs["masks"], batch.segs.masks
         nonempty = _nonempty(targets)
@@ -66,7 +65,6 @@ class MaskLoss(TextLoss):
 
 
 def _nonempty(masks: torch.Tensor) -> torch.Tensor:
-    """Return whether each mask, uint8 (M, T, T), is non-empty, as bool (M,)."""
     return (masks > 0).flatten(1).any(1)
 
 
@@ -76,7 +74,7 @@ def count_learned(labels: torch.Tensor) -> int:
 
 
 def text_loss(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return {``text``: sum of the cross-entropy of labelled tokens, ``each``: sums per sample, without gradients}."""
+    """Return the cross-entropy of labelled tokens: "text", the sum, and "each", a sum per sample without gradients."""
     targets = labels[:, 1:]
     tokens = functional.cross_entropy(
         logits[:, :-1].flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="none"
@@ -92,7 +90,7 @@ class TuningLog(TrainingLog):
 
 
 def epoch_order(lengths: Sequence[int], batch: int, seed: int, epoch: int, drop_last: bool = False) -> list[list[int]]:
-    """Return the batches of an epoch, as sample indices. Every sample is once in a batch of samples of similar length.
+    """Return the batches of an epoch, as sample indices. Every sample is in one batch, with samples of similar length.
 
     The shuffled samples are cut into buckets. Each bucket is sorted by length and cut into batches, and the batches are
     shuffled again. One batch may be smaller. ``drop_last`` drops it, unless it is the only batch.
@@ -128,7 +126,7 @@ class EncodedCache:
 
 
 class TuningLoop(TrainingLoop):
-    """Training loop of a tuning run. ``encode`` returns the encoded sample of an index. ``collate`` makes a batch."""
+    """Training loop of a tuning run. ``encode`` encodes the sample of an index. ``collate`` makes a batch of them."""
 
     log: TuningLog
 
@@ -142,7 +140,7 @@ class TuningLoop(TrainingLoop):
         objective: TextLoss,
         recipe: Recipe,
     ):
-        """Set the samples, given by ``lengths`` and ``tasks``. ``loop`` are the arguments of :class:`TrainingLoop`."""
+        """``lengths``, ``tasks``: tokens and task of each sample. ``loop``: the arguments of :class:`TrainingLoop`."""
         super().__init__(*loop)
         self.log = TuningLog()
         self.lengths, self.encode, self.collate = lengths, encode, collate
@@ -174,11 +172,11 @@ class TuningLoop(TrainingLoop):
                 yield batches
 
     def _batch(self, part: list[int], samples: list[int]) -> tuple[Batch, list[int]]:
-        """Return (batch, ``part``). An empty part gets a batch with a sample of weight 0, as all ranks must compute."""
+        """Return (batch, ``part``). An empty part gets a batch of one sample of weight 0, as all ranks must compute."""
         return self.collate([self.encode(at) for at in part or samples[:1]]), part
 
     def losses(self, micro_batch: tuple[Batch, list[int]], count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (loss of a micro-batch, values to log: mean losses, then samples, tokens and text loss per task)."""
+        """Return (loss of a micro-batch, values to log): mean losses, then samples, tokens and text loss per task."""
         (batch, part), runner, objective = micro_batch, self.runner, self.objective
         device_batch = batch.to(runner.device)
         sums = runner.forward(lambda model: objective.sums(model, device_batch))
@@ -199,7 +197,7 @@ class TuningLoop(TrainingLoop):
         return self.recipe.learning_rate * self.recipe.rate(update, self.total)
 
     def row(self, update: int, values: list[float]) -> dict:
-        """Return the row of a step for the log, and add its samples to ``samples_by_task``."""
+        """Return the log's row for a step, and add the samples of the step to ``samples_by_task``."""
         objective = self.objective
         losses, task_values = values[: len(objective.names)], values[len(objective.names) :]
         task_rows = list(zip(self.tasks, task_values[::3], task_values[1::3], task_values[2::3], strict=True))
@@ -222,7 +220,7 @@ STAGE = "vlm_tuning"
 
 
 def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Sequence[Mapping]) -> list[CountRow]:
-    """Return counts of a file's lines: learned, of other tasks, excluded. Raises AssertionError if one was lost."""
+    """Count a file's lines that are learned, of other tasks, or excluded. Raises AssertionError if a line was lost."""
     with open(path, "rb") as file:
         number = sum(1 for _ in file)
     num_other_tasks = sum(parse_sample(line).task not in tasks for line in read_lines(path)) if tasks else 0
@@ -232,12 +230,12 @@ def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Se
 
 
 def count_pass(size: int, learned: int, order: Sequence[int]) -> list[CountRow]:
-    """Return counts of the samples in one pass, ``learned`` and repeated. Raises AssertionError if one was lost."""
+    """Count the ``learned`` and the repeated samples of one pass. Raises AssertionError if a sample was lost."""
     return counted_rows(STAGE, "pass", size, {"learned": learned, "again": len(order) - len(set(order))})
 
 
 def count_passes(fit: TuningLoop, course: TuningLog) -> list[CountRow]:
-    """Return counts of the samples in all passes, and in all steps by task. Raises AssertionError if one was lost."""
+    """Count the samples of all passes, and those of all steps by task. Raises AssertionError if a sample was lost."""
     recipe, size = fit.recipe, len(fit.lengths)
     passes = math.ceil(recipe.updates / fit.per_epoch) if recipe.updates else recipe.epochs
     smaller = size % recipe.batch if recipe.drop_last and size >= recipe.batch else 0

@@ -19,7 +19,7 @@ Rates = dict[Part, Annotated[float, Limits(gt=0, le=1)]]
 def _without_marks(text: str) -> str:
     if mark := re.search(r"<[^<>\n]+>", text):
         raise ValueError(
-            f"it is {text!r}, which contains {mark[0]!r}, a mark that a model may read as a special token: omit it"
+            f"{text!r} contains {mark[0]!r}, which a model may read as a special token: leave out the angle brackets"
         )
     return text
 
@@ -30,12 +30,12 @@ SYSTEM_PROMPT = "System prompt in tuning and inference; empty: the authors' `You
 
 def _tiles(text: str) -> str:
     if not re.fullmatch(r"anyres_max_[1-9]\d{0,3}", text):
-        raise ValueError(f"it is {text!r}: give anyres_max_ and the maximum number of tiles, such as anyres_max_9")
+        raise ValueError(f"{text!r} is no maximum of tiles: give anyres_max_ and a number, such as anyres_max_9")
     return text
 
 
 Tiles = Annotated[str, Check(_tiles)]
-MOST_TILES = "anyres_max_ and the maximum number of tiles per image; the features of more tiles are downsampled to it."
+MOST_TILES = "anyres_max_<n>: an image keeps the features of at most n tiles; those of more tiles are downsampled."
 
 
 class VlmLora(Section):
@@ -45,7 +45,7 @@ class VlmLora(Section):
     rank: int = key(8, "Rank of the adapters; a higher rank trains more parameters.", source=PAPER, ge=1, le=1024)
     alpha: int = key(32, "Scale of adapters; their output is multiplied by alpha / rank.", source=PAPER, ge=1, le=8192)
     target: Literal["language", "all"] = key(
-        "language", "Linear layers with adapters. language: the language model's; all: all (the paper's `all linear`)."
+        "language", "Linear layers with adapters. language: of the language model; all: of all parts, as in the paper."
     )
 
 
@@ -58,7 +58,7 @@ class Recipe(SharedBatch, Section):
     method: Literal["lora", "full"] = key("lora", "lora: train adapters; full: train all of `parts`.", source=PAPER)
     lora: VlmLora = key(VlmLora, "Low-rank adapters (method lora).", source=PAPER)
     parts: list[Part] = key(lambda: ["vision", "projector", "language"], "Parts that method full trains.", min_length=1)
-    rates: Rates = key(dict, "{part: peak learning rate}, for parts that differ from `learning_rate`.")
+    rates: Rates = key(dict, "{part: peak learning rate} of parts whose rate is not `learning_rate`.")
     epochs: int = key(3, "Number of passes over the samples.", source=PAPER, ge=1, le=100_000)
     updates: int = key(0, "Total number of optimizer steps; 0: as many as `epochs` takes.", ge=0, le=10_000_000)
     batch: int = key(64, "Samples per optimizer step, over all GPUs.", unit="samples", source=PAPER, ge=1, le=65_536)
@@ -75,8 +75,8 @@ class Recipe(SharedBatch, Section):
         2048, "Maximum tokens of a sample with its image; longer ones are not used.", source=PAPER, ge=16, le=1_000_000
     )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the model.", source=PAPER)
-    runner: Literal["plain", "deepspeed"] = key("deepspeed", "One process (plain), or one per GPU of compute.gpus.")
-    zero: Literal[2, 3] = key(2, "Values that DeepSpeed splits among GPUs. 2: gradients, moments; 3: also the weights.")
+    runner: Literal["plain", "deepspeed"] = key("deepspeed", "plain: one process; deepspeed: one process per GPU.")
+    zero: Literal[2, 3] = key(2, "What DeepSpeed splits among GPUs. 2: gradients and moments; 3: also the weights.")
 
     def rate(self, update: int, total: int) -> float:
         """Return the learning-rate factor of a step (from 0): linear warm-up, then a cosine to 0."""
@@ -106,7 +106,9 @@ class OnevisionTinyRecipe(TinyRecipe, paper={"warmup_ratio": 0.03}, rates=lambda
     tiles: Tiles = key("anyres_max_9", MOST_TILES, source=AUTHORS)
     grid: int = key(2, "Maximum tiles along a side; each has 64 px.", unit="tiles", ge=1, le=32)
     system_prompt: SystemPrompt = key("", SYSTEM_PROMPT)
-    seg_start: Literal["base", "lite", "sam"] = key("base", "Initial mask head: from base model, ROSALIA lite or SAM.")
+    seg_start: Literal["base", "lite", "sam"] = key(
+        "base", "Initial mask head. base: the head of the base model; lite: that of ROSALIA lite; sam: published SAM."
+    )
     seg_learning_rate: float = key(
         5e-4, "Peak learning rate of the mask head; with init random, use four times as much.", gt=0, le=1
     )
@@ -153,35 +155,35 @@ class Run(Section):
     lines: str = key("medground:dataset", "Samples: medground:dataset, medground:label_<kind>, radvlm:<mix> or a file.")
     model: str = key("", "Folder or Hugging Face id of the base model; empty: random (tiny engines) or the recipe's.")
     revision: str = key("", "Commit of the model on Hugging Face.")
-    convention: Probed = key("", "Coordinate format. Empty: that of its authors; probe: the best on validation lines.")
+    convention: Probed = key("", "Box format. Empty: that of the model's authors; probe: the best on validation data.")
     trained: bool = key(True, "Whether to tune the model; false: the published model answers unchanged.")
     tasks: list[str] = key(list, "Tasks to tune on and to score (of a RadVLM mix or a file); empty: all.")
     updates: int = key(0, "Total number of optimizer steps; 0: as in the settings of the engine.", ge=0, le=10_000_000)
-    init: Literal["", "base", "random"] = key("", "Initial weights of onevision_tiny; empty or base: resources/vlm's.")
+    init: Literal["", "base", "random"] = key("", "Initial weights of onevision_tiny; empty or base: resources/vlm.")
     segmentation: Literal["none", "head"] = key(
         "none", "head: also learn a mask for each [SEG] in answers (RadVLM mixes; engines onevision, onevision_tiny)."
     )
     pictures: Literal["frame", "original"] = key(
-        "frame", "Images that the model sees. frame: 512 × 512 px without padding; original: originals (RadVLM mixes)."
+        "frame", "Images that the model sees. frame: frames without padding; original: the image files (RadVLM mixes)."
     )
     picture_px: int = key(1024, "Maximum side to which originals are shrunk; 0: no limit.", unit="px", ge=0, le=65_536)
 
     @constraint
     def _fits(self) -> None:
         if 0 < self.picture_px < 56:
-            raise ValueError(f"picture_px is {self.picture_px}: give at least 56, or 0 for originals as they are")
+            raise ValueError(f"picture_px is {self.picture_px}: give at least 56, or 0 for original sizes")
         if self.engine not in (*TINY, "onevision") and not self.model:
             raise ValueError(f"model is empty, but the engine {self.engine} needs a base model: give a folder or an id")
         if not self.trained and not self.model and self.engine in TINY:
             raise ValueError("trained is false, but model is empty, so there is nothing to ask: give a model")
         if not self.trained and self.segmentation == "head":
-            raise ValueError("segmentation is 'head', but trained is false, so no head is learned: change one of both")
+            raise ValueError("segmentation is 'head', but trained is false: set trained: true or segmentation: none")
         if self.trained and self.convention == "probe":
-            raise ValueError("convention is 'probe', but a tuned model learns a fixed one: name it, or leave it empty")
+            raise ValueError("convention is 'probe', but tuning needs a fixed format: name one, or leave it empty")
         for name in ("tasks", "updates", "init"):
             if getattr(self, name) and not self.trained:
                 problem = f"{name} is {getattr(self, name)!r}, but trained is false, so nothing is tuned"
-                raise ValueError(f"{problem}: omit it")
+                raise ValueError(f"{problem}: leave {name} out")
         if self.tasks and self.lines.startswith("medground:"):
             lines_clause = f"lines is {self.lines!r}, whose lines have no task"
             raise ValueError(f"tasks is {self.tasks!r}, but {lines_clause}: leave tasks out, or name radvlm:<mix>")

@@ -45,7 +45,7 @@ CACHE_BYTES = 10**9  # maximum size of the cache of encoded samples, bytes
 class TuningOptions:
     """Settings of one run. ``engine`` is tiny or the name of a family, and ``family`` is the architecture.
 
-    ``convention`` is that of box coordinates. ``side`` is the maximum side of an image in px, 0 for no limit.
+    ``convention`` is the box format. ``side`` is the maximum side of an image in px, 0 for no limit.
     ``recipe`` holds the fields of :class:`Recipe`. ``model`` and ``revision`` name the base model on Hugging Face, if
     no folder is given. ``balance`` is none or domain. ``init`` names the initial weights of a tiny engine. ``head`` is
     {start, learning_rate} of the mask head, {} for none. ``original`` holds the decoding settings of original images,
@@ -98,7 +98,7 @@ def add_adapters(model: nn.Module, family: Family, lora: VlmLora, token: int | N
 
 
 def select_trained(model: nn.Module, family: Family, recipe: Recipe) -> dict[str, nn.Parameter]:
-    """Freeze everything except adapters, the mask head and the recipe's parts. Return {name: trained parameter}."""
+    """Freeze everything except adapters, mask head and the parts to train. Return {name: trained parameter}."""
     for name, parameter in model.named_parameters():
         idle = any(prefix in name for prefix in getattr(family, "idle", ()))  # has no gradient
         full = recipe.method == "full" and part_of(family, name) in recipe.parts and not idle
@@ -145,7 +145,7 @@ def run_tuning(
     are used instead of frames. ``folders`` is as in :class:`ImageStore`. A run with a mask head has ``masks``, shards
     of the masks of each [SEG], and ``sam``, SAM's weights. The results are the folder ``run`` (a model or an adapter, a
     segmenter if there is a mask head, and the run file) and three tables. An interrupted tuning resumes at its last
-    checkpoint and gives the same bytes. Raises UserError for invalid input, AssertionError if a sample was lost.
+    checkpoint, with the same final bytes. Raises UserError for invalid input, AssertionError if a sample was lost.
     """
     refuse_empty(lines, "to tune on")
     inputs = {"lines": lines, "base": models.base_folder(base, options.model, options.revision), "sam": "".join(sam)}
@@ -168,7 +168,8 @@ def _start_folder(job: TrainingJob) -> Path:
 
 
 def _make_start(job: TrainingJob, options: TuningOptions) -> None:
-    """Make the initial model before processes read it: a tiny random model, or links to the base with a new tiling."""
+    """Make the initial model before the training processes start: a tiny random model, or links to the base model's
+    weights with a changed image tiling. Nothing is made if the base model can be used as it is."""
     folder, family, base = Path(job.folder, START), options.family, job.inputs["base"]
     if options.engine != "tiny" or base:
         if models.needs_tiling(family, base, options.tiling):
@@ -210,7 +211,7 @@ def select_samples(
 
 
 def balance_domains(samples: list[Sample], seed: int) -> list[int]:
-    """Return sample indices: all in order, then repeats. Each domain then has as many samples as the largest."""
+    """Return all sample indices in order, then repeats, so that each domain has as many samples as the largest."""
     numbers_by_domain: dict[str, list[int]] = {}
     for at, sample in enumerate(samples):
         numbers_by_domain.setdefault(sample.domain, []).append(at)
@@ -241,10 +242,10 @@ def _tune(job: TrainingJob, should_stop: Callable[[], bool]) -> None:
         some_masks = masks if options.head else None
         learned, lengths, excluded_rows = select_samples(samples, collator, store, recipe.max_length, some_masks)
         if not learned:
-            requirement = f"at most max_length {recipe.max_length} tokens: raise max_length"
+            requirement = f"of at most max_length {recipe.max_length} tokens: raise max_length"
             if {row["reason"] for row in excluded_rows} == {"no_mask"}:
-                requirement = "which every [SEG] has its mask: make masks and lines of the same threshold set"
-            raise UserError(f"{inputs['lines']} has no sample of {requirement}")
+                requirement = "with a mask for every [SEG]: make masks and samples of the same threshold set"
+            raise UserError(f"{inputs['lines']} has no sample {requirement}")
         counts = count_lines(inputs["lines"], options.tasks, len(learned), excluded_rows)
         pass_order, number = range(len(learned)), len(learned)
         if options.balance == "domain":

@@ -1,4 +1,4 @@
-"""Making a run of a model that is not tuned. Its coordinate convention is set, or measured on validation lines."""
+"""Making a run of a model that is not tuned. Its format of boxes is set by the user or measured on validation data."""
 
 import logging
 from dataclasses import replace
@@ -36,9 +36,9 @@ def run_untrained(
     compute: dict,
     base: str | list[str] = "",
 ) -> None:
-    """Write the run file for the model ``base`` into the folder ``run``, and the table ``probed``.
+    """Write the run file for the model ``base`` into the folder ``run``, and the scores of box formats into ``probed``.
 
-    If the convention is ``probe``, the model answers validation lines in each convention, and the highest mean IoU
+    If the convention is ``probe``, the model answers validation samples in each convention, and the highest mean IoU
     decides. Raises UserError if no convention gives a correct box.
     """
     base = base_folder(base, options.model, options.revision)
@@ -51,8 +51,8 @@ def run_untrained(
             scores = probe_conventions(samples, pictures, temporary_dir, base, options, compute)
             convention = max(scores, key=lambda name: (scores[name], name == "grid1000"))
             if not scores[convention]:
-                problem = f"{base} gives no correct box in {len(samples)} lines with any convention of coordinates"
-                raise UserError(f"{problem}: set the convention of the run")
+                problem = f"{base} gives no correct box in {len(samples)} samples with any box format"
+                raise UserError(f"{problem}: name the convention of the run")
             rows = [
                 {"convention": name, "queries": len(samples), "iou": iou, "chosen": name == convention}
                 for name, iou in scores.items()

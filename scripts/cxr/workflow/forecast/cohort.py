@@ -36,7 +36,7 @@ class CohortForecast:
     """Size of a run's input, counted or estimated.
 
     num_images: images in the tables, including images that will be excluded. num_subjects: {split: usable subjects}.
-    num_xrays: {split: X-rays that become frames}. num_reports: {split: X-rays whose report can be read}. share_pa:
+    num_xrays: {split: X-rays that are used}. num_reports: {split: X-rays whose report can be read}. share_pa:
     fraction of X-rays with the view PA. basis: text that names the source of the numbers. sample: some of the X-rays,
     one row each, with their reports.
     """
@@ -160,7 +160,7 @@ def _table(rows: Sequence[Row], splits: Mapping[str, str], views: list[str]) -> 
 
 
 def _of_studies(accepted: pl.DataFrame, per_study: str) -> pl.DataFrame:
-    """Return the rows that become frames: with ``per_study`` "first" the first image of each study, else all."""
+    """Return the rows of the images to use: of each study the first image if ``per_study`` is "first", else all."""
     return accepted.sort("study_id", "rank").unique("study_id", keep="first") if per_study == "first" else accepted
 
 

@@ -42,7 +42,7 @@ class SystemCounts:
     healthy X-rays for SemiSynCXR, estimated unless is_healthy_counted. num_asked: edited images per finding. edits:
     edits for all findings together. exported_images: {size of a SemiSynCXR dataset: images}. queries: {split: queries
     of MedGround}. mix_lines: {mix of RadVLM: {split: lines}}. training_pairs, test_pairs: {run of ROSALIA: pairs}.
-    tuning_updates: {run of a vision-language model: optimizer updates}. questions: {set: questions to such a model}.
+    tuning_updates: {run of a vision-language model: optimizer updates}. questions: {set: its questions to a model}.
     detector_updates: optimizer updates in one training of a detector.
     """
 
@@ -111,7 +111,7 @@ def _model_reports(plan: Plan, cohort: CohortForecast, remade: set[str]) -> floa
 
 
 def _of_splits(folder: str, remade: set[str], estimate: Callable[[str], float]) -> dict[str, float]:
-    """Return {split: number of lines} of a folder's JSONL files. For an unfinished file use ``estimate(split)``."""
+    """Return {split: number of lines of its JSONL file in ``folder``}, ``estimate(split)`` for an unfinished file."""
     paths = {split: Path(f"{folder}/{split}.jsonl") for split in SPLITS}
     return {
         split: num_lines(path) if str(path) not in remade and path.is_file() else estimate(split)
@@ -129,7 +129,7 @@ def num_lines(path: Path) -> int:
 
 
 def _healthy(plan: Plan, cohort: CohortForecast, remade: set[str]) -> float:
-    """Return the number of healthy X-rays in the finished table, or an estimate from reports or from usual yields."""
+    """Return the number of healthy X-rays, from the finished table, the reports, or a yield in ``costs.yaml``."""
     if is_finished(HEALTHY, remade):
         return float(pl.scan_parquet(HEALTHY).select(pl.len()).collect().item())
     options = plan.options["semisyn_healthy"]
@@ -146,7 +146,7 @@ def _healthy(plan: Plan, cohort: CohortForecast, remade: set[str]) -> float:
 
 
 def _queries(plan: Plan, cohort: CohortForecast, split: str) -> float:
-    """Return MedGround's expected lines in a split, without sources from the user's files, whose size is unknown."""
+    """Return how many queries MedGround will make in a split, without those of a user's sources of unknown size."""
     kinds = [keys["kind"] for keys in plan.medground.sources.values() if keys["use"] == "dataset"]
     of_cohort = cohort.num_reports[split] * yield_of("queries") * kinds.count("ils")
     num_drawn = plan.settings.medground.sources.cells * kinds.count("cells")
@@ -154,15 +154,15 @@ def _queries(plan: Plan, cohort: CohortForecast, split: str) -> float:
 
 
 def _mix_lines(plan: Plan, cohort: CohortForecast, split: str) -> float:
-    """Return the expected lines of a RadVLM mix in a split, without external sources, whose size is unknown."""
+    """Return how many samples a RadVLM mix will have in a split, without those of external sources of unknown size."""
     if COHORT not in plan.radvlm.sources:
         return 0.0
     return cohort.num_reports[split] * yield_of("train_lines" if split == "train" else "other_lines")
 
 
 def _of_lines(path: str, lines: Mapping[str, Mapping[str, Mapping[str, float]]]) -> float:
-    """Return the number of lines of the file ``path``, of a system or a user.
-    lines: {folder of MedGround or RadVLM: {mix, "" for MedGround: {split: expected number of lines}}}."""
+    """Return the number of lines of a JSONL file: the expected number for a file of MedGround or RadVLM, else counted.
+    lines: {folder of the system: {mix of RadVLM, or "" for MedGround: {split: expected number of lines}}}."""
     split = {"exchanged": "test"}.get(Path(path).stem, Path(path).stem)
     if path.startswith(MEDGROUND):
         return lines[MEDGROUND][""].get(split, 0.0)
@@ -178,7 +178,7 @@ def _updates(run: Mapping, lines: Mapping) -> int:
 
 
 def _questions(plan: Plan, name: str, path: str, lines: Mapping) -> float:
-    """Return the number of samples of a set that a run is asked: at most ``vlm.answers.most`` of each task."""
+    """Return how many samples of a set a model is asked. The setting ``vlm.answers.most`` limits those of a task."""
     number = _of_lines(path, lines)
     tasks = {row.task for row in plan.radvlm.mixes.get(Path(path).parent.name, ())} or {name}
     return min(number, plan.vlm.most * len(tasks)) if plan.vlm.most else number

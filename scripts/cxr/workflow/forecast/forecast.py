@@ -23,7 +23,7 @@ TITLES = {
     "vlm": "other models",
     "reporting": "tables, pages",
 }
-"""{system: its name in the table of costs}, in this order."""
+"""{system: its name in the table of costs}, in the order of the table's rows."""
 OF_WING = {"imaging": "images", "language": "images", "rules": "images"}
 
 
@@ -46,8 +46,8 @@ def total(costs: Iterable[Cost]) -> Cost:
 def cost_of(job: Planned, counts: Mapping[str, float | Mapping[str, float]], plan: Plan) -> Cost:
     """Return the cost of a job.
 
-    counts: {unit of a cost, such as "images": number in the run, or {value of a wildcard: number}}. A job of one shard
-    gets an equal part of the number.
+    counts: {unit of a cost, such as "images": number of these units in the run}. If the number depends on a wildcard of
+    the job, it is {value of the wildcard: number}. A job of one shard gets an equal part of the number.
     """
     units = unit_costs()
     forecast = units["forecast"]
@@ -84,8 +84,8 @@ def _of_engine(units: Mapping, stage: str, plan: Plan) -> tuple[float, float, bo
 class Forecast:
     """Input and output of a run, its costs by system, and reasons to refuse it.
 
-    ``most_per_image`` is the maximum number of uses of an X-ray per finding. ``absent_models`` has a sentence for each
-    model of the Hugging Face hub that a job would load and that is not on this machine.
+    ``most_per_image``: how often SemiSynCXR may put one finding into the same X-ray. ``absent_models``: a sentence for
+    each model of the Hugging Face hub that a job would load and that is not on this machine.
     """
 
     cohort: CohortForecast
@@ -128,8 +128,8 @@ class Forecast:
             per_1000 = 1000 * counts.model_reports / num_xrays
             yield ""
             yield (
-                f"  A language model reads about {counts.model_reports:,.0f} of {num_xrays:,.0f} reports; of 1,000 "
-                f"{per_1000:,.0f}, in {duration(per_1000 * gpu_s)} of a GPU (by arithmetic)"
+                f"  A language model reads about {counts.model_reports:,.0f} of {num_xrays:,.0f} reports: "
+                f"{per_1000:,.0f} of 1,000 reports, in {duration(per_1000 * gpu_s)} of GPU time (calculated)"
             )
         if "semisyn" in self.costs:
             about = "" if counts.is_healthy_counted else "about "
@@ -207,7 +207,7 @@ def _absent_models(plan: Plan, jobs: Sequence[Planned]) -> Iterator[str]:
 
 
 def _system_of(plan: Plan, job: Planned) -> str:
-    """Return the key of :data:`TITLES` for a job. A vision-language model belongs to the system of its samples."""
+    """Return the system of a job, a key of :data:`TITLES`. A job of ``vlm`` belongs to the system of its samples."""
     if job.wing == "vlm":
         run = plan.vlm.runs.get(job.wildcards.get("run", ""), {})
         return run.get("system") or plan.vlm.systems.get(job.wildcards.get("set", "")) or "vlm"
@@ -215,7 +215,7 @@ def _system_of(plan: Plan, job: Planned) -> str:
 
 
 def _numbers(cohort: CohortForecast, counts: SystemCounts) -> dict[str, float | Mapping[str, float]]:
-    """Return {unit of a cost: number in the run, or {value of a wildcard: number}} for :func:`cost_of`."""
+    """Return ``counts`` for :func:`cost_of`."""
     return vars(counts) | {
         "images": cohort.num_images,
         "xrays": sum(cohort.num_xrays.values()),

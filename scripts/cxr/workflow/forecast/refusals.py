@@ -1,4 +1,4 @@
-"""Reasons to refuse a run: splits without subjects, healthy X-rays that are used too often, sources without lines."""
+"""Reasons to refuse a run: splits without subjects, healthy X-rays that are used too often, sources without samples."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ READERS = {
     ("review_pages", "lines"): ("review{}", "choose another review.split"),
     ("review_query_pages", "lines"): ("review{}", MORE_STUDIES),
 }
-"""{(rule, name of its input with lines): (phrase for its use of the lines, advice if there are no lines)}."""
+"""{(rule, name of its JSONL input): (what the rule does with the lines, advice if the file has no lines)}."""
 OF_SYSTEM = {"results/dataset/": "ILS", "results/medground/": "MedGround", "results/radvlm/instructions/": "RadVLM"}
 
 
@@ -35,7 +35,7 @@ def refusals(plan: Plan, cohort: CohortForecast, counts: SystemCounts, planned: 
         splits = plan.options["semisyn_healthy"]["splits"]
         if not any(cohort.num_subjects[split] for split in splits):
             needed = " or ".join(splits)
-            sentences.append(f"semisyn.healthy.splits is {needed}, where {_why_empty(plan, splits[0])}")
+            sentences.append(f"semisyn.healthy.splits is {needed}, but {_why_empty(plan, splits[0])}")
         elif counts.is_healthy_counted:
             options = PlanOptions(**plan.options["semisyn_placement_plan"])
             sentences.append(explain_overuse(round(counts.num_healthy), options))

@@ -143,8 +143,8 @@ class Settings(Section):
 
     @constraint
     def _lisa_is_asked_for_its_text(self) -> None:
-        """Refuse ``inference.text: false`` for LISA. The mask is then read at the start of an answer, where ROSALIA but
-        not LISA writes [SEG]."""
+        """Refuse ``inference.text: false`` for LISA. With false, masks are read from a [SEG] at the start of an answer.
+        ROSALIA writes [SEG] there, but LISA does not."""
         for name, run in self.training.runs.items():
             if run.weights == "lisa" and not run.trained and not self.inference.text:
                 raise ValueError(
@@ -167,7 +167,7 @@ class Settings(Section):
             can = [n for n in range(1, gpus) if fit_micro_batch(recipe.batch, recipe.micro_batch, n, halves)]
             raise ValueError(
                 f"compute.gpus is {gpus}, which cannot share training.rosalia.batch {recipe.batch} evenly"
-                f"{', each with as many positives as negatives' if halves else ''}: set it to one of "
+                f"{', each with as many positives as negatives' if halves else ''}: set gpus to one of "
                 f"{', '.join(map(str, can))}, or batch to a multiple of {gpus * (1 + halves)}"
             )
 

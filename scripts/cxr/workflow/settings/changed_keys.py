@@ -7,9 +7,9 @@ from cxr.base.resources import load_resource
 RESOURCE_FILES = ("changed_keys.yaml",)
 """File with one line for each setting that was renamed or became a constant."""
 MIMIC_ILS = "mimic_ils"
-"""Name of the dataset of ``dataset.mimic_ils``, which a setting can give in place of a threshold set."""
+"""Name of the dataset in the folder ``dataset.mimic_ils``. A setting can give it in place of a threshold set."""
 OLD = "release"
-"""Old name of that dataset and of its format."""
+"""Old name of the dataset ``mimic_ils`` and of its format."""
 
 SENTENCES = {
     "moved": "{name} is now {text}: rename it.",

@@ -51,7 +51,7 @@ def sentence(error: ValidationError, model: type[Section], defaults: Section) ->
     if "[key]" in fault["loc"]:
         remedy = "put it in quotes" if fault["type"] == "string_type" else _remedy(fault)
         return f"{_place(where[:-1])} has the key {where[-1]!r}, which is not a valid name: {remedy}."
-    remainder_note = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    remainder_note = f" (and {error.error_count() - 1} more faults)" if error.error_count() > 1 else ""
     usual = _default(defaults, where)
     default_note = f"; the default is {_written(usual)}" if usual is not None else ""
     if fault["type"] == "missing":

@@ -64,7 +64,7 @@ def _with_usual_spelling(section: type[Section], values: object) -> object:
 
 def _spelled(kind: object, value: object) -> object:
     """Return a value in the spelling that its type declares: "PA" for "pa", "ms_cxr" for "MS-CXR".
-    ``kind``: a type annotation that is a Literal, or a list, dict or union of Literals. For others return the value."""
+    ``kind``: a type annotation that is a Literal, or a list, dict or union of Literals. Values of other types stay."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Literal:
         spellings = {_folded(word): word for word in inner if isinstance(word, str)}
@@ -88,7 +88,7 @@ def _folded(word: str) -> str:
 
 
 def sections_of(kind: object) -> Iterator[type[Section]]:
-    """Yield the sections that an annotation holds, directly or inside a dict, list or union."""
+    """Yield the classes of sections in a type annotation, directly or inside a dict, list or union."""
     if isinstance(kind, type) and issubclass(kind, Section):
         yield kind
     for part in get_args(kind):
@@ -146,7 +146,7 @@ def _plain(node: yaml.Node, path: str, where: tuple[str, ...]) -> object:
 
 
 def at(node: object, where: Iterable[object]) -> str | None:
-    """Return the text of the setting with the keys ``where`` in ``node``, a result of :func:`written`, or None."""
+    """Return the text of the setting at the keys ``where``, or None. ``node``: a result of :func:`written`."""
     for part in where:
         if isinstance(node, dict):
             node = node.get(str(part))

@@ -1,6 +1,6 @@
 """Check whether a SLURM cluster fits the profile `slurm` (`make slurm-check`).
 
-The functions only read the output of `scontrol`, `sinfo` and a dry run. :func:`make_findings` calls the other ones.
+The functions only read the output of `scontrol`, `sinfo` and a dry run. :func:`make_findings` calls all others.
 """
 
 import re
@@ -124,7 +124,7 @@ def _account(values: dict[str, str], profile: Profile, default: str) -> Finding:
     lack = (
         "the cluster requires one: set slurm_account in the profile; `sacctmgr show associations user=$USER` lists it"
     )
-    return Finding("account", not enforced or bool(account), account or (lack if enforced else "none is asked for"))
+    return Finding("account", not enforced or bool(account), account or (lack if enforced else "none is required"))
 
 
 def _groups(profile: Profile) -> list[Finding]:
@@ -143,7 +143,7 @@ def _partition(name: str, limits: PartitionLimits, cluster: dict[str, ClusterPar
     cores, memory_mb, gpus = (has.most(demand) for demand in ("cores", "memory_mb", "gpus"))
     summary = f"{cores} cores, {memory_mb:,} MB, {gpus} GPUs a node; {format_minutes(has.minutes)} a job"
     if limits.max_gpu and not gpus:
-        return Finding(subject, False, f"{summary}: it has no GPU, remove max_gpu from partitions.yaml or name another")
+        return Finding(subject, False, f"{summary}: no GPU, so remove max_gpu from partitions.yaml or name another")
     if has.cancels:
         remedy = "name another partition, or restart a run that makes no progress"
         return Finding(
@@ -155,8 +155,8 @@ def _partition(name: str, limits: PartitionLimits, cluster: dict[str, ClusterPar
 def _devices(jobs: list[JobRequest], last: list[JobRequest], tries: int, cluster: Cluster) -> list[Finding]:
     """Return a line for each job that SLURM would refuse or never start, or a line about the longest job if none.
 
-    CPU jobs and GPU jobs are treated apart. Of the requests ``last``, those of the last of all ``tries``, only the time
-    is checked. :func:`_memory_of_tries` checks their memory.
+    CPU jobs and GPU jobs are checked separately. ``last``: the requests of the jobs at the last of ``tries`` tries, of
+    which only the time is checked here, because :func:`_memory_of_tries` checks their memory.
     """
     findings = []
     away = {partition.name for partition in cluster.listed} - cluster.by_name.keys()  # already reported
@@ -183,7 +183,7 @@ def _devices(jobs: list[JobRequest], last: list[JobRequest], tries: int, cluster
 
 
 def _longest_by_name(jobs: list[JobRequest]) -> dict[str, JobRequest]:
-    """Return {name: its longest job}, the longest first."""
+    """Return {name: longest of the jobs with this name}, from the longest to the shortest."""
     longest_by_name: dict[str, JobRequest] = {}
     for job in sorted(jobs, key=lambda job: -job.minutes):
         longest_by_name.setdefault(job.name, job)
@@ -210,7 +210,7 @@ def _memory_of_tries(jobs: list[JobRequest], last: list[JobRequest], tries: int,
     )
     most, granted = max(job.memory_mb for job in short), min(map(cluster.most_memory, short))
     remedy = f": set compute.max_memory_mb: {granted}" if granted else ""
-    summary = f"{names_text}: up to {most:,} MB, more than their partition grants; SLURM would refuse such a try"
+    summary = f"{names_text}: up to {most:,} MB, more than their partition grants; SLURM would refuse this try"
     return [Finding(f"memory at try {tries}", True, summary + remedy)]
 
 
@@ -218,7 +218,7 @@ def _targets(jobs: list[JobRequest]) -> list[Finding]:
     rules = {rule for job in jobs for rule, _ in job.members}
     missing_targets = [name for name in LONG_TARGETS if not any(rule.startswith(f"{name}_") for rule in rules)]
     names = ", ".join(missing_targets)
-    summary = f'without {names}: name those that you will run, before any option, as in ARGS="all release"'
+    summary = f'not checked: {names}. Name those that you will run, before any option, as in ARGS="all release"'
     return [Finding("targets", True, summary)] if missing_targets else []
 
 

@@ -30,7 +30,7 @@ QUIET.disabled = True
 @dataclass(frozen=True)
 class JobRequest:
     """The request of a SLURM job of the workflow: minutes, megabytes, cores and GPUs.
-    ``members``: (rule, minutes) of its Snakemake jobs. ``other_resources``: further ones, such as slurm_partition."""
+    ``members``: (rule, minutes) of its Snakemake jobs. ``other_resources``: other requests, such as slurm_partition."""
 
     name: str
     minutes: int
@@ -45,8 +45,8 @@ class JobRequest:
 class ClusterPartition:
     """The limits of a SLURM partition.
 
-    minutes: time limit of a job. nodes: (megabytes, cores, GPUs) of each kind of node. cancels: whether it cancels jobs
-    for others without requeueing them. default: whether jobs go there if they name no partition.
+    minutes: time limit of a job. nodes: (megabytes, cores, GPUs) of each kind of node. cancels: whether it ends jobs in
+    favour of others without requeueing them. default: whether jobs go there if they name no partition.
     """
 
     name: str
@@ -56,7 +56,7 @@ class ClusterPartition:
     default: bool = False
 
     def most(self, demand: str) -> int:
-        """Return the largest request of ``demand``, a key of :data:`LIMITS`, that a job may make."""
+        """Return the largest amount of ``demand``, a key of :data:`LIMITS`, that a job may request."""
         if demand == "minutes":
             return self.minutes
         return max(node[("memory_mb", "cores", "gpus").index(demand)] for node in self.nodes)
@@ -229,7 +229,7 @@ def _less_time(job: JobRequest, limit: int, again: bool) -> str:
 
 
 def _most_each(members: list[int], limit: int) -> int:
-    """Return the largest cap on the minutes of each member with which the sum over all members keeps the limit."""
+    """Return the largest cap on each member's minutes that keeps the sum of all members' minutes within ``limit``."""
     remaining = limit
     for number, member_minutes in enumerate(sorted(members)):
         share = remaining // (len(members) - number)
@@ -244,11 +244,11 @@ def _amount(demand: str, number: int) -> str:
 
 
 def describe_request(job: JobRequest) -> str:
-    """Return a job's request as readable text."""
+    """Return a job's request as text, such as "3 h 05 min, 8,000 MB, 4 cores"."""
     parts = [f"{job.memory_mb:,} MB", f"{job.cores} cores", *([f"{job.gpus} GPUs"] if job.gpus else [])]
     return ", ".join([format_minutes(job.minutes), *parts])
 
 
 def format_minutes(minutes: int) -> str:
-    """Return minutes as a text of hours and minutes."""
+    """Return minutes as text, such as "3 h 05 min"."""
     return "any time" if minutes >= UNLIMITED else f"{minutes // 60} h {minutes % 60:02} min"

@@ -37,7 +37,7 @@ class Profile:
 
     @property
     def account(self) -> str:
-        """The account that jobs are charged to, the first of several; "" for none."""
+        """The first account in slurm_account, to which jobs are charged, or "" if the profile names none."""
         return self.resources.get("slurm_account", "").strip("'\"").partition(",")[0]
 
 
