@@ -107,7 +107,7 @@ def test_a_tenth_of_each_experts_items_of_each_kind_are_decoys(stored, caplog):
     assert not caplog.records
     assert [decoy.unit.key for decoy in plant_decoys(real, dealt, **stored)] == [decoy.unit.key for decoy in decoys]
     plant_decoys([unit("boxed", "right lung"), *real[18:]], dealt, **stored)
-    assert "2 decoys instead of 6" in caplog.text
+    assert "only 2 of 6 decoys were made" in caplog.text
 
 
 def test_a_decoy_looks_like_a_real_item(stored):
