@@ -22,7 +22,7 @@ _FENCE = re.compile(r"\s*```(?:json)?\s(.*?)\s*```\s*", re.DOTALL | re.IGNORECAS
 class Question:
     """A question: messages, the JSON schema of the answer, and a further check of the answer. ``schema`` is None for an
     answer in free text. ``contradiction`` returns a description of the answer's fault, or None for a valid answer.
-    ``seed`` is the sampling seed. If it is None, the seed in the options is used."""
+    ``seed`` is the sampling seed, None to use the seed in the options."""
 
     messages: Messages
     schema: dict | None
