@@ -86,6 +86,7 @@ def run_job(announced: str | None) -> int:
     return subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode
 
 
+@pytest.mark.slow
 def test_what_has_no_snakemake_that_it_could_see_is_left_alone():
     assert run_job(None) == 0
     assert run_job("") == 0

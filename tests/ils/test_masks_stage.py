@@ -158,6 +158,7 @@ def random_point(random: np.random.Generator) -> dict[str, dict[str, float]]:
     }
 
 
+@pytest.mark.slow
 def test_a_sweep_agrees_with_one_run_for_each_set(segment, tmp_path):
     """The named sets, some of our own, and 24 random points of a grid over all thresholds, edema's too."""
     studies = [random_study(number) for number in range(40)]

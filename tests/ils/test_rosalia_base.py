@@ -120,6 +120,7 @@ def test_the_demo_asks_the_base_beside_what_it_trains(tmp_path, dry_run):
     assert jobs["inference_run"] == 1
 
 
+@pytest.mark.slow
 def test_one_image_is_asked_about_at_once(tmp_path, dry_run):
     (tmp_path / "a.png").write_bytes(b"")
     write_settings(tmp_path, SLICE)

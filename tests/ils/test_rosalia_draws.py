@@ -29,6 +29,7 @@ def epoch(one: PairSampler, number: int, first: int = 0) -> list[list[Draw]]:
     return list(one)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(
     COUNTS, COUNTS, st.integers(1, 8), st.sampled_from(("expectation", "exact")), st.integers(0, 5), st.integers(1, 3)

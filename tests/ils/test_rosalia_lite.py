@@ -84,6 +84,7 @@ def test_every_part_that_is_used_gets_a_gradient(tokens):
     assert {name for name in still if not any(part in name for part in (*unused, *other_masks, "k_proj.bias"))} == set()
 
 
+@pytest.mark.slow
 def test_it_learns_which_half_is_asked_for_and_to_answer(tokens, tmp_path):
     model, batch = make_lite(Sizes(), tokens, 0).train(), halves(tokens, True)
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, SLICE, snakemake, write_settings
+from conftest import ROOT, SLICE, every, snakemake, write_settings
 from cxr.workflow.jobs import warning_options
 from slurm_runs import finish, jobs_of, needs_slurm, run_name, start, wait_for, with_fault
 from training_runs import RESULTS, SIZES
@@ -70,12 +70,15 @@ def tries(directory: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     ("defaults", "asked"),
-    [
-        ([], "--signal=URG@600"),
-        (["mem_mb=100"], "--signal=URG@600"),
-        (["slurm_extra='--exclude=n1 --nice'"], "--exclude=n1 --nice --signal=URG@600"),
-        (["slurm_extra=--exclude=n1"], "--exclude=n1 --signal=URG@600"),
-    ],
+    every(
+        2,
+        [
+            ([], "--signal=URG@600"),
+            (["mem_mb=100"], "--signal=URG@600"),
+            (["slurm_extra='--exclude=n1 --nice'"], "--exclude=n1 --nice --signal=URG@600"),
+            (["slurm_extra=--exclude=n1"], "--exclude=n1 --signal=URG@600"),
+        ],
+    ),
 )
 def test_a_training_asks_for_a_warning_beside_what_the_profile_asks_for(tmp_path, defaults, asked):
     """As Snakemake shows it: of its own rule's slurm_extra, and of the default-resources that this would replace."""

@@ -227,6 +227,7 @@ def test_the_ensemble_is_what_the_public_evaluation_does(tmp_path):
     assert found.boxes.dtype == found.confidence.dtype == np.float64
 
 
+@pytest.mark.slow
 def test_half_precision_is_for_a_gpu_and_moves_boxes_little(engine, monkeypatch):
     """On the CPU's own half precision, which the engine uses on a GPU alone."""
     assert scaled_yolov4.number_type(torch.device("cuda")) == torch.float16

@@ -112,6 +112,7 @@ def test_bad_rows_are_rows(tmp_path, xray):
 texts = st.sampled_from(["", "a", "b", "c", "s1", "s2", "p1", "a/b", "x\ny", "ä", "good", "good-2"])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(rows=st.lists(st.tuples(texts, texts, texts, texts), min_size=1, max_size=12), data=st.data())
 def test_any_rows_in_any_order_are_kept_once(tmp_path_factory, rows, data):

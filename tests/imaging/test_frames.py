@@ -166,6 +166,7 @@ def test_a_decoder_that_crashes_takes_down_one_image_only(tmp_path, mixed, monke
     assert reasons["a"] == "undecodable"
 
 
+@pytest.mark.slow
 def test_a_decoder_that_does_not_end_is_stopped(tmp_path, mixed, monkeypatch):
     slow = write(tmp_path, encoded(dataset(stored_values(picture(), 8, False))), "slow.dcm")
     (tmp_path / "sitecustomize.py").write_text(

@@ -363,6 +363,7 @@ def moving_ovals() -> OrderedDict:
     return weights
 
 
+@pytest.mark.slow
 def test_a_batch_gives_each_picture_its_masks(tmp_path, monkeypatch):
     """The batch of a GPU, on the CPU, with a black picture in it; its sums round differently."""
     weights = publish(tmp_path, moving_ovals())

@@ -75,7 +75,7 @@ def test_the_resolver_reads_every_query_in_the_masks(made, name):
     } == {}
 
 
-@pytest.mark.parametrize("name", ["cells", *REAL])
+@pytest.mark.parametrize("name", [pytest.param("cells", marks=pytest.mark.slow), *REAL])
 def test_in_a_mirrored_picture_left_and_right_are_wrong(made, name):
     folder, lines = made(name)
     sided = [

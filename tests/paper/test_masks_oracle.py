@@ -207,6 +207,7 @@ def test_random_cases_agree(part):
     assert zero_area >= 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", parts(4))
 def test_cases_on_a_tie_agree(part):
     seen = np.array([compare(seed, tie=True) for seed in range(10_000 + part * 250, 10_000 + part * 250 + 250)])

@@ -49,6 +49,7 @@ def test_a_source_whose_files_are_not_there_stops_before_any_job(tmp_path, sourc
     assert f"radvlm.sources.list{sentence}" in done.stderr + done.stdout
 
 
+@pytest.mark.slow
 def test_external_sources_are_read_and_their_pictures_become_frames(tmp_path):
     tree = vindr_tree(tmp_path / "tree")
     sources = {"list": {"people": {"format": "vindr", "path": str(tree)}}}

@@ -200,6 +200,7 @@ def test_what_is_not_varied_is_said_in_one_line(grid, curves, recall_map):
             assert panels(figure)
 
 
+@pytest.mark.slow
 def test_a_lesion_without_a_study_leaves_a_gap(tmp_path):
     options, chart = grid_options(GRID)
     sweep = random_sweep(list(options["sets"]), 4).filter(pl.col("lesion") == "edema")
@@ -228,6 +229,7 @@ def ablated(workflow_run, tmp_path_factory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 def test_the_table_has_its_declared_columns(ablated):
     assert tables_of(ablated)["results/ablation/points.tsv"] == ""
 

@@ -193,6 +193,7 @@ def test_the_numbers_have_the_lungs_of_the_organs_stage(results):
     assert any(one[3] != other[3] for one, other in zip(stored, moved, strict=True))
 
 
+@pytest.mark.slow
 def test_findings_stand_in_the_report_where_they_were_read(workflow_run, text_by_study):
     lines = [line for path in (workflow_run / "results/reports").glob("*.jsonl") for line in read_lines(path)]
     assert lines

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis.extra import numpy as hnp
 from scipy.stats import binomtest
 
-from conftest import ROOT
+from conftest import ROOT, every
 from cxr.base.hdf5 import pack
 from cxr.metrics import labels
 from cxr.metrics import masks as metrics
@@ -181,7 +181,7 @@ def test_the_ends_of_nothing_none_and_all_are_exact():
     assert wilson_interval(7, 7, 0.95).high == 1.0
 
 
-@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
+@pytest.mark.parametrize("level", every(4, [0.95, 0.5, 0.9, 0.99]))
 def test_wilsons_intervals_are_scipys_to_the_digit_that_a_table_prints(level):
     for whole in (*range(1, 60), 263, 999):
         for part in range(1, whole):

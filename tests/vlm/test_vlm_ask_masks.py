@@ -99,6 +99,7 @@ def test_a_head_gives_its_masks_in_the_images_own_pixels(given, learned, film, t
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_masks_are_those_of_the_states_before_each_seg(learned, film, tmp_path):
     about = asked(learned, film, tmp_path / "out")
     picture, _ = decode_image_file(film, STAGES["cohort"], STAGES["frames"])

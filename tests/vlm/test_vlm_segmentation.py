@@ -272,6 +272,7 @@ def test_masks_and_texts_do_not_depend_on_the_batch(given, learned, tmp_path):
         assert shard.attrs["masks"].startswith("one for each [SEG]")
 
 
+@pytest.mark.slow
 def test_a_mask_is_that_of_the_state_before_its_seg(given, learned, tmp_path):
     """The whole conversation, read at once, gives what was caught token by token."""
     answers, masks = ask(tmp_path / "a.jsonl", given, learned)

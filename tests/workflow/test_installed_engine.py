@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from boxes_frames import write_frames
-from conftest import ROOT, write_settings
+from conftest import ROOT, every, write_settings
 from cxr.base.engines import with_installed_engines
 from cxr.base.errors import UserError
 from cxr.imaging.boxes.settings import BoxesSettings
@@ -121,13 +121,16 @@ def test_an_environment_without_the_package_is_one_sentence():
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [
-        (boxes(), ""),
-        (boxes(side=0), "boxes.corner.side is 0"),
-        (boxes(size=1), "boxes.corner.size is not a setting"),
-        ({"boxes": {"engine": "cornr"}}, "boxes.engine is 'cornr', which is wrong: choose 'lite', 'table', "),
-        ({"organs": {"engine": "corner"}}, "organs.engine is 'corner', which is wrong"),
-    ],
+    every(
+        3,
+        [
+            (boxes(), ""),
+            (boxes(side=0), "boxes.corner.side is 0"),
+            (boxes(size=1), "boxes.corner.size is not a setting"),
+            ({"boxes": {"engine": "cornr"}}, "boxes.engine is 'cornr', which is wrong: choose 'lite', 'table', "),
+            ({"organs": {"engine": "corner"}}, "organs.engine is 'corner', which is wrong"),
+        ],
+    ),
 )
 def test_its_settings_are_checked_as_those_of_a_built_in_engine(package, tmp_path, settings, words):
     folder = write_settings(tmp_path / "run", settings)

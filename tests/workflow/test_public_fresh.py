@@ -87,6 +87,7 @@ def test_a_corrected_report_of_the_same_length_and_an_older_time_is_noticed(copi
     assert shards_of(jobs, "reports") == {SHARD_OF[1]}
 
 
+@pytest.mark.slow
 def test_a_corrected_report_is_told_by_number_and_not_by_words(copied):
     rewrite(copied / "r2.txt", AFTER)
     rewrite(copied / "r3.txt", AFTER)
@@ -122,6 +123,7 @@ def test_a_report_that_arrives_is_read_or_named(copied):
     assert jobs or re.search(r"report[^\n]*(new|arrived|appeared|now|changed|snakemake cohort)", printed)
 
 
+@pytest.mark.slow
 def test_a_report_that_is_deleted_is_noticed(copied):
     (copied / "r6.txt").unlink()
     jobs, _ = planned(copied)

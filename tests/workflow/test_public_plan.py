@@ -157,6 +157,7 @@ def refusal(folder: Path, *arguments: str) -> str:
     return lines[-1]
 
 
+@pytest.mark.slow
 def test_radvlm_without_test_subjects_is_refused_by_a_dry_run(tmp_path):
     sentence = refusal(small_cohort(tmp_path / "a", cohort=ALL_TRAIN), "--dry-run", "radvlm")
     assert "test" in sentence
@@ -223,6 +224,7 @@ def plan_of(folder: Path) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_plan_of_a_manifest_tells_its_splits_and_makes_nothing(tmp_path):
     folder = small_cohort(tmp_path / "a", subjects=12)
     printed = plan_of(folder)
@@ -266,6 +268,7 @@ def test_medground_of_a_manifest_holds_no_drawn_cells(tmp_path):
     assert not re.search(r"medground/[a-z_/]*cells", done.stdout + done.stderr)
 
 
+@pytest.mark.slow
 def test_medground_of_the_embedded_cohort_holds_drawn_cells(tmp_path):
     done = snakemake(write_settings(tmp_path, SLICE), "--dry-run", "medground")
     assert re.search(r"medground/[a-z_/]*cells", done.stdout + done.stderr)

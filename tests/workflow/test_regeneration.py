@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 import parsed
-from conftest import ROOT, SLICE, snakemake, write_settings
+from conftest import ROOT, SLICE, every, snakemake, write_settings
 from cxr.base.settings import Section
 from cxr.base.source_files import read_state, write_states
 from cxr.base.tables import read_table
@@ -206,12 +206,12 @@ def edited(planner: Planner, run: Run, tmp_path: Path, edits: list[dict | str]) 
 
 
 def tried() -> list:
-    """Return the rows that run something. The quick tests plan every sixth of the quick runs; two tests below, without
-    Snakemake, hold all keys of the settings and all files of the code against the table.
+    """Return the rows that run something. The quick tests plan every twelfth row of the quick runs. Two tests below
+    hold all keys of the settings and all files of the code against the table, without Snakemake.
     """
     rows = [row for row in ROWS if row.again]
     return [
-        pytest.param(row, id=str(row), marks=[pytest.mark.slow] if number % 6 or row.run not in QUICK_RUNS else [])
+        pytest.param(row, id=str(row), marks=[pytest.mark.slow] if number % 12 or row.run not in QUICK_RUNS else [])
         for number, row in enumerate(rows)
     ]
 
@@ -237,7 +237,7 @@ def test_edits_that_run_nothing_again(name, planner, finished, tmp_path):
         assert again(planner, run, settings) == set()
 
 
-@pytest.mark.parametrize("row", TABLE["files"], ids=lambda row: f"{row['file']} {row['act']}")
+@pytest.mark.parametrize("row", every(3, TABLE["files"]), ids=lambda row: f"{row['file']} {row['act']}")
 def test_a_file_of_a_run_runs_again_what_the_table_says(row, planner, finished):
     run = finished(row["run"])
     path = run.directory / row["file"]

@@ -404,6 +404,7 @@ def test_rules_that_are_no_jobs_of_the_cluster_are_known(dry_runs):
     assert left_out == set()
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("slurm-check")
 def test_a_real_dry_run_is_read_whole(dry_runs):
     first, last = (read_requests(dry_runs[attempt].replace(LOCAL_RULES, "")) for attempt in (1, 3))

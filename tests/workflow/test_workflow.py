@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 
 import parsed
-from conftest import ROOT, SLICE, snakemake, write_settings
+from conftest import ROOT, SLICE, every, snakemake, write_settings
 from cxr.base.exclusions import STAGES
 from cxr.base.hdf5 import Shard
 from cxr.base.tables import read_lines, read_table
@@ -180,7 +180,7 @@ def test_a_users_mistake_stops_before_any_job(tmp_path, change, words):
 COLUMNS = "subject_id,study_id,image_id,image_path,report_path\n"
 
 
-@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+@pytest.mark.parametrize("dry", every(2, [["--dry-run"], []]))
 @pytest.mark.parametrize(
     ("words", "told"),
     [
