@@ -117,7 +117,7 @@ def test_the_net_is_called_once_with_every_row_and_text_once():
         [[10.0] * 3], [[12.0] * 3] * 2, [[0.0] * 3] * 2, [[4.0] * 3] * 2,
     ]  # fmt: skip
     assert asked == [(5, ("", "", "", "abcd", "abcd"))]
-    with pytest.raises(ValueError, match="3 values for 2 rows"):
+    with pytest.raises(ValueError, match="3 values for a batch of 2 images"):
         told((latent, ("a", "b", "c"), 2.0))
 
 

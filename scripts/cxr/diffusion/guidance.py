@@ -19,7 +19,9 @@ def collapse_equal_values(values: str | float | Sequence, latent: torch.Tensor) 
     if isinstance(values, str | int | float):
         return values
     if len(values) != len(latent):
-        raise ValueError(f"{len(values)} values for {len(latent)} rows")
+        raise ValueError(
+            f"guidance has {len(values)} values for a batch of {len(latent)} images: give one value per image"
+        )
     return values[0] if len(set(values)) == 1 else tuple(values)
 
 

@@ -46,7 +46,8 @@ def brighten(image: np.ndarray, density: np.ndarray, white: float) -> np.ndarray
 
 def add_absorption(image: np.ndarray, density: np.ndarray, white: float, flat: float, lost: float) -> np.ndarray:
     """Return the image, float32 (H, W), with a lesion of ``density``, float (H, W), whose brightness approaches
-    ``white``. The densest pixel loses the fraction ``flat`` of all detail, and in addition ``lost`` of the vessels."""
+    ``white``. At the densest pixel, all detail fades by the fraction ``flat``, and vessels by the fraction ``lost`` in
+    addition."""
     weight = np.abs(density) / max(float(np.abs(density).max(initial=0.0)), 1e-6)
     base = cv2.GaussianBlur(image, (0, 0), BASE)
     detail = cv2.GaussianBlur(image, (0, 0), GRAIN) - base

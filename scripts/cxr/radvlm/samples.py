@@ -91,7 +91,7 @@ SEG = "[SEG]"  # token of an answer that stands for a mask
 
 
 def box_slot(name: str) -> str:
-    """Return the slot for the boxes of a name. Raises ValueError if the name is empty or contains < or >."""
+    """Return ``<box:name>``, which stands for boxes in a text. Raises ValueError if the name is empty or has < or >."""
     if not name or set(name) & set("<>"):
         raise ValueError(f"{name!r} is not a valid name of boxes: it must not be empty or contain < or >")
     return f"<box:{name}>"

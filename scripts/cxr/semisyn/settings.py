@@ -17,7 +17,7 @@ class PriorsSettings(Section):
     source: Literal["paper", "fit"] = key(
         "paper", "Source of the priors. paper: the paper's Table 10; fit: the boxes of `reference`.", source=PAPER
     )
-    reference: str = key("", "Entry of semisyn.references to whose boxes the priors are fitted (source fit).")
+    reference: str = key("", "Entry of semisyn.references to whose boxes the priors are fitted, if `source` is fit.")
     zones_table: str = key(
         "", "File of Chest ImaGenome's gold boxes, to which the zones in prompts are fitted; empty: the authors' zones."
     )
@@ -117,9 +117,9 @@ class DatasetSettings(Section):
 
     per_finding: int | None = key(
         None,
-        "Number of images to make of each finding (paper: 35,000 in total). null: as many as the largest of `sizes` "
-        "needs. null with `sizes` auto: as many as the healthy images allow (placement.most_per_image), but at most "
-        f"{PER_FINDING}, or {EMBEDDED_PER_FINDING} for the embedded cohort.",
+        "Number of images to make of each finding (paper: 35,000 in total). null: the number that the largest of "
+        "`sizes` needs. If that is auto: as many as the uses of the healthy images allow (placement.most_per_image), "
+        f"but at most {PER_FINDING}, and {EMBEDDED_PER_FINDING} for the embedded cohort.",
         source=PAPER,
         unit="images",
         ge=1,
@@ -180,7 +180,9 @@ class DetectorRun(Section):
         if unknown := [name for name in self.shares if name not in pools]:
             raise ValueError(f"shares names {unknown[0]!r}, but the run only has {', '.join(pools)}: use these names")
         if self.shares and not all(sum(weights[end] for weights in self.shares.values()) for end in (0, 1)):
-            raise ValueError("the weights of shares add up to 0 at the first or the last step: raise a weight there")
+            raise ValueError(
+                "all weights of shares are 0 at the first or at the last step: give one of them a weight above 0 there"
+            )
 
     @property
     def uses_synthetic(self) -> bool:

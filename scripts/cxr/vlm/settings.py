@@ -32,7 +32,9 @@ class VlmAnswers(Section):
         "Test sets by name: medground:<file>, radvlm:<mix>/<file>, or a path. Runs answer the sets of their system.",
     )
     most: int = key(0, "Maximum samples per task that are asked, drawn by a hash; 0: all.", unit="samples", ge=0)
-    max_new_tokens: int = key(2048, "Maximum answer length; recipes may lower it.", unit="tokens", ge=1, le=100_000)
+    max_new_tokens: int = key(
+        2048, "Maximum answer length. The settings of a run may lower it.", unit="tokens", ge=1, le=100_000
+    )
     max_length: int = key(8192, "Maximum length of a prompt; longer prompts fail.", unit="tokens", ge=16, le=1_000_000)
     history: Literal["own", "expected"] = key(
         "own", "Earlier answers that a later turn sees. own: the model's; expected: the ground truth.", source=AUTHORS

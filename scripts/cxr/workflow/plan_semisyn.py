@@ -342,7 +342,7 @@ class EditingPlan:
         return self.chosen_engines if config == CHOSEN_CONFIG else [self._engine_by_config[config]]
 
     def ungrouped_pattern(self, engine: str) -> str:
-        """Return a regular expression for the configurations that an engine edits in a job of their own."""
+        """Return a regular expression of the configurations of an engine of which each has a separate job."""
         names = "|".join(re.escape(name) for group in self.groups[engine] for name in group)
         return (f"(?!(?:{names})/)" if names else "") + r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 

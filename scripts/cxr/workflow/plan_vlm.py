@@ -187,8 +187,8 @@ def _check_vllm(engine: str, family: str, recipe: Recipe) -> None:
 def _image_options(key: str, run: Run, side: int, decoding: Mapping, sets: Mapping[str, str]) -> dict:
     """Return {"side": longest side of a run's images in pixels, 0 for any, "original": options to decode image files}.
 
-    "original" is {} if the run sees 512 × 512 frames. ``side``: the engine's ``side``. ``sets``: {set: its system}.
-    Raises UserError if the run shall see original images that are not known for its samples.
+    "original" is {} if the run sees 512 × 512 frames. ``side``: the engine's setting. ``sets``: {set of samples: its
+    system, such as medground}. Raises UserError if the run uses originals and their files are unknown.
     """
     if run.pictures == "frame":
         return {"side": side, "original": {}}

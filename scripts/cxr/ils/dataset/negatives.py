@@ -4,9 +4,10 @@ A study has at most one negative per lesion type. A *basic* negative names one r
 type may be denied, and a *global* negative names none. A type is never denied at a location where a finding of the type
 or of one of its subtypes lies or may lie. Every type that may be denied gets a negative.
 
-If two forms are allowed (global or with a location, lesion inference or basic), a random number (draw) below a limit
-(bar) selects the first. :class:`Census` counts the allowed forms of all studies beforehand, and sets the bars so that
-the dataset comes as close as possible to the fractions of Table 10, whatever the order of the studies.
+A negative is global or names a location, and it asks for the type of a lesion (lesion inference) or not (basic). If
+both forms are allowed, a random number (draw) below a limit (bar) selects the first. :class:`Census` counts the allowed
+forms of all studies beforehand, and sets the bars so that the dataset comes as close as possible to the fractions of
+Table 10, whatever the order of the studies.
 """
 
 from collections.abc import Collection, Mapping, Sequence

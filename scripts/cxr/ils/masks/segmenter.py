@@ -1,4 +1,4 @@
-"""Run Algorithm 1 on one image. Findings and threshold sets share intermediate results."""
+"""Make the masks of one image from boxes, zones and the anomaly map (Algorithm 1). Threshold sets share results."""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property

@@ -20,7 +20,7 @@ TauName = Literal["ano", "anatomy", "conf", "signal", "size"]
 class TauSettings(Section):
     """The five thresholds of Algorithm 1 (Table 7)."""
 
-    ano: Share = key(0.10, "tau_ano: minimum grey level of an anomalous pixel, as a fraction of 255.", source=PAPER)
+    ano: Share = key(0.10, "tau_ano: minimum value of an anomalous pixel in the anomaly map, 0 to 1.", source=PAPER)
     anatomy: Share = key(0.25, "tau_anatomy: minimum IoU of a box and the zones that the report names.", source=PAPER)
     conf: Share = key(0.20, "tau_conf: minimum confidence of a box.", source=PAPER)
     signal: Share = key(0.20, "tau_signal: minimum fraction of anomalous pixels in a box.", source=PAPER)
@@ -30,7 +30,7 @@ class TauSettings(Section):
 class EdemaTauSettings(TauSettings):
     """The thresholds of edema, which is faint and diffuse (Table 7)."""
 
-    ano: Share = key(0.01, "tau_ano: minimum grey level of an anomalous pixel, as a fraction of 255.", source=PAPER)
+    ano: Share = key(0.01, "tau_ano: minimum value of an anomalous pixel in the anomaly map, 0 to 1.", source=PAPER)
     conf: Share = key(0.01, "tau_conf: minimum confidence of a box.", source=PAPER)
 
 

@@ -212,7 +212,7 @@ def to_sam(model: str | Path, sam: str | Path) -> None:
     names = {_sam_name(name): name for name in shapes if name.startswith("sam.")}
     with WeightFiles(model) as weights:
         if fault := describe_misfit(shapes, weights.shapes):
-            raise UserError(f"{model} holds the weights of another model ({fault}): make the model again")
+            raise UserError(f"{model} holds the weights of another model ({fault}): delete its folder and rerun")
         kinds = {theirs: (shapes[ours], torch.float32) for theirs, ours in sorted(names.items())}
         write_weight_file(sam, kinds, lambda name: weights.get(names[name]))
 

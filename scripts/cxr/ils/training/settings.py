@@ -129,7 +129,9 @@ class TrainingRun(Section):
     lines: str = key("", "JSONL file to train on instead of the dataset's train.jsonl.")
     test: str = key("", "Threshold set whose test split the model is scored on; empty: as in thresholds.")
     paraphrases: bool = key(
-        False, "Whether each training sample uses its instruction or a random paraphrase (C.3).", source=PAPER
+        False,
+        "Whether each sample draws among its instruction and its paraphrases (C.3). false: the instruction.",
+        source=PAPER,
     )
     weights: Literal["", "lisa", "rosalia", "lite"] = key(
         "",

@@ -35,7 +35,8 @@ class SampledQuery(NamedTuple):
 
 
 class QuerySampler:
-    """Sampler of one image's queries. ``withheld``: whether the last draw gave only queries that are too fragile."""
+    """Sampler of one image's queries. ``withheld``: whether no query of the last draw was used, because a small
+    change of the masks would change the answer of each."""
 
     def __init__(self, outlines: Outlines, forms: FormSearch, options: QueriesSettings, key: tuple):
         self.decider, self.outlines, self.options, self.key = forms.decider, outlines, options, key

@@ -17,7 +17,9 @@ class ClassSettings(Section):
     parents: dict[str, str] = key(dict, "Broader terms that queries may use: {singular: plural}.")
     ask: bool = key(True, "Whether a query may ask for the class.")
     opaque: bool = key(True, "Whether the class is brighter than healthy lung, so that the anomaly map can show it.")
-    inside: bool = key(True, "Whether queries may say that a region of the class lies in another one; organs: false.")
+    inside: bool = key(
+        True, "Whether queries may say that a region of the class lies in another. Set false for organs."
+    )
 
 
 class SourceSet(Section):
@@ -92,7 +94,7 @@ class SourcesSettings(Section):
     size: int = key(512, "Side of frames, a multiple of 8; cells and tiles have their own.", unit="px", ge=64, le=2048)
     shards: int | None = key(
         None,
-        "Shards per source; null: the cohort's number if a source is ils, 1 if all are cells, otherwise 8.",
+        "Shards per source. null: as the cohort, if a source is of kind ils; 1 if all are of kind cells; else 8.",
         ge=1,
         le=1024,
     )

@@ -3,7 +3,8 @@
 In ``confirm``, the model sees the answer outlined, describes it, and says whether the query fits it (grounded) and
 nothing else (unambiguous). In ``select``, it sees numbered regions that may be answers, and returns the numbers that
 the query means. The output has a JSON line for each query that passes stage I, the check of its form. ``shown``:
-regions drawn on the image. ``answer``: null if none is usable; then ``problem`` says why, and ``raw`` is the last."""
+regions drawn on the image. ``answer``: the reply, null if none is usable; then ``problem`` says why, and ``raw`` is the
+last reply."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

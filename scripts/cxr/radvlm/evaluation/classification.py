@@ -26,7 +26,7 @@ class LabelReader:
     denial: re.Pattern  # matches a denial of all findings
 
     def truth(self, labels: Sequence[str]) -> frozenset[str]:
-        """Return the reference labels. No Finding is added if no label but Support Devices is present."""
+        """Return the reference labels. "No Finding" is added if there is no label, or only "Support Devices"."""
         present_labels = set(labels) - {load_label_names().no_finding}
         has_finding = present_labels - {load_label_names().device}
         return frozenset(present_labels if has_finding else {*present_labels, load_label_names().no_finding})

@@ -20,7 +20,7 @@ class ReviewSettings(Section):
     thresholds: str = key("", "Threshold set whose dataset is reviewed. If empty, the first of thresholds.build.")
     split: Literal["train", "validate", "test"] = key("test", "Split that is reviewed.", source=PAPER)
     positives: int = key(
-        0, "Number of units with a mask, or of queries, that are sampled for all experts. 0: all.", unit="units", ge=0
+        0, "Number of masks, or of queries, in the sample that each expert judges. 0: all.", unit="units", ge=0
     )
     negatives: int = key(
         0, "Number of units without a mask that are sampled and divided among experts. 0: all.", unit="units", ge=0

@@ -144,7 +144,7 @@ def run_truth(
     truth_table: str,
     thresholds: list[str],
 ) -> None:
-    """Write the measures of the embedded cohort's results against its ground truth, for each threshold set.
+    """Compare the results for the embedded (synthetic) cohort with its ground truth, for each threshold set.
 
     ``findings`` and ``masks`` are files in folders named after the threshold sets. The measures of texts do not depend
     on thresholds and are repeated for each set.

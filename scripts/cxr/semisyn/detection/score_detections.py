@@ -283,8 +283,8 @@ class ReferenceScorer:
         return rows
 
     def _paper_p_values(self, keys: list, base: list, at: Sequence[int]) -> dict[str, dict[str, float]]:
-        """Return {finding or MEAN: {column: p-value}} of the paper's Wilcoxon test. It compares the first detectors of
-        two runs, ``keys`` and ``base``, over bootstrap draws of images, at random and stratified by finding."""
+        """Return {finding or MEAN: {column: p-value}} of the paper's Wilcoxon test. It compares the detectors of the
+        first seed of two runs, ``keys`` and ``base``, on bootstrap samples of images, random and stratified ones."""
         p_values: dict[str, dict[str, float]] = {name: {} for name in (*self.population.true, MEAN)}
         holders = {name: np.unique(true.image) for name, true in self.population.true.items()}
         strata = np.full(len(self.population.images), "", dtype=object)  # each image's rarest finding

@@ -55,8 +55,8 @@ def overshoot_limits(prior: Prior, places: Places, bounds: str) -> np.ndarray:
 
 def size_bounds(prior: Prior, centres: np.ndarray, outside: np.ndarray, bounds: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and the largest (width, height) of boxes with ``centres``, both (N, 2) in percent.
-    ``outside``: see :func:`overshoot_limits`. If a box must cover the lung's lower edge, the smallest height
-    reaches this edge. With ``strict``, this box may extend below the edge, and is cut there afterwards."""
+    ``outside``: see :func:`overshoot_limits`. The smallest height of a box that must cover the lung's lower
+    edge reaches this edge. If ``bounds`` is "strict", it may extend further, because it is cut at the edge later."""
     low = np.tile(np.array(prior.minimum), (len(centres), 1))
     high = 2 * np.minimum(centres - outside[:, :2], 100 - (centres + outside[:, 2:])) - ROUNDING
     if prior.covers_bottom:

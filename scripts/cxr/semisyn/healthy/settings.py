@@ -20,7 +20,7 @@ class LiteSettings(Section):
 
 
 class TableSettings(Section):
-    """The classifier table, which reads another classifier's scores from a file."""
+    """Settings of the classifier ``table``, which reads another classifier's scores from a file."""
 
     scores: str = key("", "CSV or Parquet file with image_id and a column of scores (0 to 1) for each finding.")
 

@@ -26,7 +26,7 @@ JOINS, ARTICLE = ("in", "at", "of", "with", "within", "and", "or"), "the"
 
 
 class Mention(NamedTuple):
-    """A phrase that describes a finding in a patient's report or in a reference."""
+    """A phrase that describes a finding, from a patient's report or from a data set of ``semisyn.references``."""
 
     finding: str
     phrase: str

@@ -230,7 +230,7 @@ def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Se
 
 
 def count_pass(size: int, learned: int, order: Sequence[int]) -> list[CountRow]:
-    """Count the ``learned`` and the repeated samples of one pass. Raises AssertionError if a sample was lost."""
+    """Count the samples of a pass: ``learned`` ones and repeats in ``order``. Raises AssertionError if any is lost."""
     return counted_rows(STAGE, "pass", size, {"learned": learned, "again": len(order) - len(set(order))})
 
 

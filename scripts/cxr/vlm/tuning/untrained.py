@@ -52,7 +52,7 @@ def run_untrained(
             convention = max(scores, key=lambda name: (scores[name], name == "grid1000"))
             if not scores[convention]:
                 problem = f"{base} gives no correct box in {len(samples)} samples with any box format"
-                raise UserError(f"{problem}: name the convention of the run")
+                raise UserError(f"{problem}: set convention of the run in vlm.tuning.runs")
             rows = [
                 {"convention": name, "queries": len(samples), "iou": iou, "chosen": name == convention}
                 for name, iou in scores.items()

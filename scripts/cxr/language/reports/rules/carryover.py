@@ -87,7 +87,7 @@ def _headed(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon:
 
 
 def _in_this_region(words: list[str], hits: list[Hit], mentions: list[Mention], places_by_finding: dict) -> None:
-    """Assign the last location in the text to a finding such as "residual opacity in this region"."""
+    """Give a finding such as "residual opacity in this region" the location that was named most recently before it."""
     findings = [m for m in mentions if m.entity is not None]
     for start, _ in spans_of(hits, "here"):
         mention = next(iter([m for m in findings if m.end <= start][-1:] or findings), None)

@@ -1,4 +1,4 @@
-"""Interpretation of statements that a finding has resolved, has not resolved, or behaves like another finding."""
+"""Interpretation of statements that a finding has resolved, has not, or has changed as another has ("likewise")."""
 
 from itertools import pairwise
 
