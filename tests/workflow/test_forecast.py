@@ -364,7 +364,7 @@ def test_a_finished_pool_refuses_too_many_images_before_the_first_job(tmp_path, 
     known = SystemCounts(num_healthy=3.0, is_healthy_counted=True)
     (sentence,) = refusals(plan, cohort, known, [placement])
     assert sentence.startswith("semisyn.dataset.per_finding asks for 50 images of each finding, so each of 3 healthy ")
-    assert "up to 18 times for one finding, but semisyn.placement.most_per_image is 2: ask for 5" in sentence
+    assert "up to 18 times for one finding, but semisyn.placement.most_per_image is 2: ask for at most 5" in sentence
     assert refusals(plan, cohort, SystemCounts(num_healthy=3.0), [placement]) == []  # an estimate refuses nothing
     assert refusals(plan, cohort, known, [job("semisyn_dataset_tables", "semisyn")]) == []
 
