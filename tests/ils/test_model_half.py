@@ -97,6 +97,6 @@ def test_one_picture_is_asked(evaluated, dry_run):
     assert (folder / answers["findings"][0]["mask"]).is_file()
     done = snakemake(evaluated, "predict", check=False)
     assert done.returncode
-    assert "predict needs an image and an instruction" in done.stderr
+    assert "predict needs --config image=chest.dcm instruction=" in done.stderr
     assert "Traceback" not in done.stderr
     assert not list((evaluated / "logs/inference").glob("**/none.log"))
