@@ -150,6 +150,7 @@ def test_a_rule_runs_in_its_environment_in_the_image(tmp_path, calls):
         assert "Nothing to be done" in in_container(place, "phantom", "--dry-run").stdout
 
 
+@pytest.mark.slow
 def test_an_image_of_other_environments_is_noticed(tmp_path, calls):
     tool = tmp_path / "bin" / "apptainer"
     tool.write_text(tool.read_text().replace(folders()["phantom"], "/conda-envs/of-another-day"))

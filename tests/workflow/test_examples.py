@@ -147,6 +147,7 @@ def test_a_language_model_in_the_job_filters_all_sources_of_radvlm_at_once(place
     assert {job.resources.get("gpu", "0") for job in asked} == {"1" if transport == "offline" else "0"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", every(2, [{"sources": {"uncertain": "present"}}, {"filtered": {"engine": "none"}}]))
 def test_an_ablation_of_the_facts_plans_the_jobs_of_its_example(place, planner, tmp_path, changed):
     more = tmp_path / "more.yaml"
@@ -163,6 +164,7 @@ def test_an_ablation_of_the_facts_plans_the_jobs_of_its_example(place, planner, 
     assert jobs.count("radvlm_filtered_source") == (8 if "filtered" in changed else 1)  # a model reads all sources
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("transport", "test_model", "asking", "gpus"),
     [("offline", "", 1, {"1"}), ("offline", "a/c", 2, {"1"}), ("server", "", 0, set())],

@@ -34,6 +34,7 @@ def cohort(hospital, tmp_path_factory):
     return run_cohort(tmp_path_factory.mktemp("cohort"), manifest=str(hospital.folder / "manifest.csv"), shards=1)
 
 
+@pytest.mark.slow
 def test_the_cohort_is_the_same_bytes_each_time(hospital, shared, tmp_path):
     again = build_hospital(tmp_path / "again", shared)
     files = sorted(path.relative_to(hospital.folder) for path in hospital.folder.rglob("*") if path.is_file())

@@ -20,6 +20,8 @@ from cxr.base.tables import read_lines
 from input_doors import png_of
 from planner import Job, jobs_of
 
+pytestmark = pytest.mark.slow  # a run of the workflow, which all tests change and run again
+
 SHARDS = 4
 TARGETS = ("frames", "reports")
 SETTINGS = {"cohort": {"source": "manifest", "manifest": "manifest.csv", "shards": SHARDS}}
@@ -72,7 +74,6 @@ def shards_of(jobs: list[Job], start: str) -> set[str]:
 # ---------------------------------------------------------------------------------------- files that change
 
 
-@pytest.mark.slow
 def test_a_corrected_report_runs_its_shard_of_the_reports_alone(copied):
     rewrite(copied / "r0.txt", AFTER)
     jobs, _ = planned(copied)
@@ -80,14 +81,12 @@ def test_a_corrected_report_runs_its_shard_of_the_reports_alone(copied):
     assert not [job.rule for job in jobs if job.rule.startswith(("frames", "cohort"))]
 
 
-@pytest.mark.slow
 def test_a_corrected_report_of_the_same_length_and_an_older_time_is_noticed(copied):
     rewrite(copied / "r1.txt", BEFORE.replace("right", "left ").replace("left  ", "left "), age_s=3 * 86_400)
     jobs, _ = planned(copied)
     assert shards_of(jobs, "reports") == {SHARD_OF[1]}
 
 
-@pytest.mark.slow
 def test_a_corrected_report_is_told_by_number_and_not_by_words(copied):
     rewrite(copied / "r2.txt", AFTER)
     rewrite(copied / "r3.txt", AFTER)
@@ -96,7 +95,6 @@ def test_a_corrected_report_is_told_by_number_and_not_by_words(copied):
     assert "lungs are clear" not in printed
 
 
-@pytest.mark.slow
 def test_a_corrected_report_is_read_and_other_shards_stay(copied):
     rewrite(copied / "r4.txt", AFTER)
     before = {path: path.stat().st_mtime_ns for path in copied.glob("results/*/*") if path.suffix in (".h5", ".jsonl")}
@@ -116,21 +114,18 @@ def test_a_touched_report_runs_nothing(copied):
     assert planned(copied)[0] == []
 
 
-@pytest.mark.slow
 def test_a_report_that_arrives_is_read_or_named(copied):
     rewrite(copied / f"r{STUDIES - 1}.txt", AFTER)
     jobs, printed = planned(copied)
     assert jobs or re.search(r"report[^\n]*(new|arrived|appeared|now|changed|snakemake cohort)", printed)
 
 
-@pytest.mark.slow
 def test_a_report_that_is_deleted_is_noticed(copied):
     (copied / "r6.txt").unlink()
     jobs, _ = planned(copied)
     assert shards_of(jobs, "reports") == {SHARD_OF[6]} or [job for job in jobs if job.rule.startswith("cohort")]
 
 
-@pytest.mark.slow
 def test_an_image_that_is_replaced_runs_its_shard_of_the_frames(copied):
     """The cohort reads its header, so that it is made first; a dry run alone cannot tell that all else stays."""
     rewrite(copied / "3.dcm", of(SeriesNumber=4, PhotometricInterpretation="MONOCHROME1"))
@@ -141,7 +136,6 @@ def test_an_image_that_is_replaced_runs_its_shard_of_the_frames(copied):
     assert {path.partition(".")[0] for path in changed} == {f"results/frames/{SHARD_OF[3]}"}
 
 
-@pytest.mark.slow
 def test_a_study_is_added_by_a_command_with_relative_paths(copied):
     with open(copied / "manifest.csv", "a") as manifest:
         manifest.write(f"p{STUDIES},s{STUDIES},i{STUDIES},{STUDIES}.dcm,r0.txt,\n")
@@ -192,7 +186,6 @@ def test_results_without_records_and_other_settings_are_out_of_date_or_stop_the_
         assert "Traceback" not in printed
 
 
-@pytest.mark.slow
 def test_results_without_records_and_other_settings_of_the_reports_are_out_of_date(finished, tmp_path):
     folder = without_records(finished, tmp_path / "run", keep_times=True)
     write_settings(folder, SETTINGS | {"reports": {"effusion_without_side": "none"}})
@@ -229,13 +222,11 @@ def fewer_shards(finished, tmp_path_factory) -> tuple[Path, str]:
     return folder, done.stdout + done.stderr
 
 
-@pytest.mark.slow
 def test_shards_of_earlier_settings_are_named(fewer_shards):
     _, printed = fewer_shards
     assert re.search(r"\d+ files[^\n]*clean_old", printed)
 
 
-@pytest.mark.slow
 def test_clean_old_removes_shards_of_earlier_settings_and_no_file_of_a_user(fewer_shards, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(fewer_shards[0], folder, symlinks=True)
@@ -266,7 +257,6 @@ def start_run(folder: Path, *targets: str) -> subprocess.Popen:
     return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **quiet)
 
 
-@pytest.mark.slow
 def test_a_job_ends_with_the_snakemake_that_started_it(tmp_path):
     images = 400
     noise = np.random.default_rng(1).integers(0, 255, (2400, 2400), np.uint8)

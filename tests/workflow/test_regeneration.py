@@ -34,7 +34,7 @@ from whole_runs import arrays, copy_repository, pair_lines
 TABLE = yaml.safe_load((ROOT / "tests/workflow/regeneration.yaml").read_text(encoding="utf-8"))
 THEN = {rule: set(readers) for rule, readers in TABLE["follows"].items()}
 RUNS = {name: run["settings"] for name, run in TABLE["runs"].items()}
-QUICK_RUNS = ("manifest", "embedded", "semisyn", "detectors")
+QUICK_RUNS = ("manifest", "embedded", "semisyn")
 EACH_RUN = [pytest.param(name, marks=[] if name in QUICK_RUNS else [pytest.mark.slow]) for name in RUNS]
 ASK = {name: run.get("ask") for name, run in TABLE["runs"].items()}
 TARGETS = {name for name, rule in parsed.rules().items() if rule.target}

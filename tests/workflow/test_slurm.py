@@ -174,6 +174,7 @@ def test_a_run_is_not_started_beside_jobs_of_an_earlier_one(squeue, tmp_path):
     assert "rule phantom" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_run_on_a_cluster_waits_for_a_slurm_that_does_not_answer(squeue, tmp_path):
     write_settings(tmp_path, {})
     squeue(DEAD)

@@ -422,6 +422,7 @@ def test_a_real_dry_run_is_read_whole(dry_runs):
     assert (training.minutes, training.memory_mb, training.cores) == (240, 8000, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("slurm-check")
 def test_the_command_looks_where_the_run_would_work(dry_runs, monkeypatch, tmp_path):
     seen, nodes = {}, "cpu*|1-00:00:00|21694|8|gpu:2|OFF\ngpu|1-00:00:00|21694|8|gpu:2|OFF\n"

@@ -181,6 +181,7 @@ def test_a_file_that_no_rule_makes_ends_in_a_sentence_if_there_is_one(tmp_path):
     assert "No rule to produce other.txt" in ended("other.txt")
 
 
+@pytest.mark.slow
 def test_without_cores_or_jobs_a_run_takes_all_cores(tmp_path):
     def num_cores(*cores: str) -> int:
         return int(re.search(r"Provided cores: (\d+)", run(tmp_path, "--forceall", cores=cores).stderr)[1])
@@ -218,6 +219,7 @@ def test_a_text_is_said_where_snakemake_prints(monkeypatch):
     assert told == ["the plan"]
 
 
+@pytest.mark.slow
 def test_a_dry_run_for_a_cluster_names_the_rules_that_do_not_go_there(tmp_path):
     def named(*arguments: str) -> list[str]:
         done = run(tmp_path, *arguments)
@@ -304,6 +306,7 @@ def test_what_a_rule_could_make_is_known_by_its_pattern_and_the_shards(tmp_path)
     assert "can [True, True, False, False, True, False]" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_target_is_made_first_and_then_the_run_starts_anew(tmp_path):
     done = run(tmp_path, *AGAIN, "again=first")
     assert done.returncode == 0
