@@ -672,7 +672,7 @@ def test_the_result_is_how_many_scores_need_the_picture():
         cell | {"column": "all", "table": "table6"},  # the same again
     ]
     blind = [
-        cell | {"model": "a: looks at nothing", "column": name, "value": 15.0} for name in ("anatomical", "phrase")
+        cell | {"model": "a: without the image", "column": name, "value": 15.0} for name in ("anatomical", "phrase")
     ]
     sentence = radvlm.describe_result(scores, blind)
     assert sentence.startswith("The run a: 1 of 2 scores are above those of answers made without the image, and 1 ")

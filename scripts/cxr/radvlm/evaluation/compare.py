@@ -61,7 +61,7 @@ def scored_cells(
         yield _cell(table, "ours", name, row["source"], column, note, **{key: row[key] for key in SCORE_COLUMNS})
         if row["part"] == ALL and row["blind"] is not None:
             blind = {"value": row["blind"], "samples": row["samples"]}
-            yield _cell(table, "blind", f"{name}: looks at nothing", row["source"], column, **blind)
+            yield _cell(table, "blind", f"{name}: without the image", row["source"], column, **blind)
 
 
 def run_comparison(
