@@ -27,18 +27,18 @@ MAX_RATIO, MIN_SOLIDITY = 1.9, 0.85
 
 
 @cache
-def chests() -> tuple[Chest, ...]:
-    """Return the films of nih_more without a finding by RSNA, or by text mining if RSNA has no label for them."""
+def chests() -> tuple[tuple[str, Chest], ...]:
+    """Return (view, film) of a film of nih_more without a finding by RSNA, or by text mining without RSNA's label."""
     folder = SHARED / "data/nih_more"
     with open(folder / "nih_more.csv", encoding="utf-8", newline="") as file:
         rows = sorted(csv.DictReader(file), key=lambda row: row["image"])
     plain = [row for row in rows if row["nih_labels"] == "No Finding" and not row["rsna_class"]]
     chosen = plain + [row for row in rows if row["rsna_class"] == "Normal"]
-    found = [_chest(folder / "images" / row["image"], row["view"]) for row in chosen]
-    return tuple(chest for chest in found if chest is not None)
+    films = [(row["view"], _chest(folder / "images" / row["image"])) for row in chosen]
+    return tuple((view, chest) for view, chest in films if chest is not None)
 
 
-def _chest(path: Path, view: str) -> Chest | None:
+def _chest(path: Path) -> Chest | None:
     """Return a film with the zones that the lite engines find; None if its lung masks are not usable."""
     picture = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE)
     frame = to_frame(picture, fit_affine(picture.shape, FRAME, "pad"), FRAME)
@@ -52,7 +52,7 @@ def _chest(path: Path, view: str) -> Chest | None:
     wide = np.flatnonzero((lungs[0] | lungs[1]).any(0))
     middle = float((np.flatnonzero(lungs[0].any(0)).mean() + np.flatnonzero(lungs[1].any(0)).mean()) / 2)
     ratio = heart.any(0).sum() / (wide[-1] - wide[0] + 1)
-    return Chest(frame.astype(np.float32) / 255, masks, middle, float(ratio), view)
+    return Chest(frame.astype(np.float32) / 255, masks, middle, float(ratio))
 
 
 @cache
@@ -74,13 +74,14 @@ def paint(folder: Path, seed: int, studies: int) -> None:
     Findings, reports and lesions are those of the synthetic cohort with this seed. Only the chests are films. Reports
     of a large heart get films with one of the widest hearts.
     """
-    held = chests()
-    width = float(np.quantile([chest.ctr for chest in held], 1 - LARGEST))
+    films = chests()
+    width = float(np.quantile([chest.ctr for _, chest in films], 1 - LARGEST))
 
     def pick(random: np.random.Generator, size: object, *, cardiomegaly: bool, ap: bool) -> Chest:
-        fit = [chest for chest in held if chest.view == ("AP" if ap else "PA") and (chest.ctr >= width) == cardiomegaly]
-        fit = fit or [chest for chest in held if (chest.ctr >= width) == cardiomegaly]
-        return fit[int(random.integers(len(fit)))]
+        wide_enough = [(view, chest) for view, chest in films if (chest.ctr >= width) == cardiomegaly]
+        same_view = [film for film in wide_enough if film[0] == ("AP" if ap else "PA")]
+        candidates = same_view or wide_enough
+        return candidates[int(random.integers(len(candidates)))][1]
 
     folder.mkdir(parents=True, exist_ok=True)
     manifest = folder / "manifest.csv"
