@@ -50,7 +50,7 @@ def editor(given: argparse.Namespace, folder: Path, device: torch.device) -> rad
 def seconds(used: radedit.RadEditor, parts: list[list[Job]], device: torch.device, few: int) -> float:
     """Return the seconds per edit, extrapolated to all steps; ``parts``: jobs of each batch; ``few``: number of steps
     to run."""
-    clock, took, whole = clock_of(device), {}, used.settings["steps"]
+    clock, took, all_steps = clock_of(device), {}, used.settings["steps"]
     for steps in (few, 2 * few):
         used.settings["steps"] = steps
         used.edit_batch([frame().image] * len(parts[0]), [{}] * len(parts[0]), parts[0])  # libraries are loaded
@@ -58,10 +58,10 @@ def seconds(used: radedit.RadEditor, parts: list[list[Job]], device: torch.devic
         for some in parts:
             used.edit_batch([frame().image] * len(some), [{}] * len(some), some)
         took[steps] = clock() - began
-    used.settings["steps"] = whole
+    used.settings["steps"] = all_steps
     edits = sum(map(len, parts))
     each = (took[2 * few] - took[few]) / few
-    return float(np.maximum(took[few] + each * (whole - few), 0) / edits)
+    return float(np.maximum(took[few] + each * (all_steps - few), 0) / edits)
 
 
 def batches(some: list[Job], size: int) -> list[list[Job]]:

@@ -238,7 +238,7 @@ def talks(folder: Path, pictures: int, turns: list[int], sizes: tuple = ((SIDE, 
 def each_round_anew(run: str, given: dict, how: AnswersOptions) -> list[str]:
     """Return the answers of conversations as in the authors' code: each turn processes the image and all earlier
     turns."""
-    setup = Setup(device="cpu", batch=1, asked=0)
+    setup = Setup(device="cpu", batch=1, requested_gpus=0)
     collator = load_collator(run, "")
     engine = load_answerer(Path(run), "", how, setup, collator)
     found = []

@@ -101,9 +101,9 @@ def check_node(partition: str, account: str, directory: Path) -> Finding:
         return Finding(what, True, f"{file.read_text()} has this Python and writes into {directory}")
     if not done.stdout.strip():  # SLURM gave no job id
         return Finding(what, False, f"SLURM refuses a job: {_last_line(done.stderr) or done.returncode}")
-    said = _last_line(log.read_text(encoding="utf-8", errors="replace")) if log.is_file() else ""
-    said = f"a job wrote nothing into {directory}" + (f", its log ends with: {said}" if said else "")
-    return Finding(what, False, f"{said}; every node must have that folder, {ROOT} and {sys.prefix}")
+    last_line = _last_line(log.read_text(encoding="utf-8", errors="replace")) if log.is_file() else ""
+    problem = f"a job wrote nothing into {directory}" + (f", its log ends with: {last_line}" if last_line else "")
+    return Finding(what, False, f"{problem}; every node must have that folder, {ROOT} and {sys.prefix}")
 
 
 def _last_line(text: str) -> str:

@@ -432,7 +432,7 @@ def test_the_training_of_the_base_computes_what_the_model_computes(reference, mo
             sys.modules.pop(name, None)
         spec.loader.exec_module(train_base)
     batch = reference.batch(case)
-    whole, found = model(batch), train_base.forward(model, batch)
-    assert off(found.text_logits, whole.text_logits) < CLOSE
-    for mask, wanted in zip(found.masks, whole.masks, strict=True):
-        assert off(mask, wanted) < MASKS
+    model_output, script_output = model(batch), train_base.forward(model, batch)
+    assert off(script_output.text_logits, model_output.text_logits) < CLOSE
+    for script_mask, model_mask in zip(script_output.masks, model_output.masks, strict=True):
+        assert off(script_mask, model_mask) < MASKS

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cxr.radvlm.evaluation import blind as blind_module
 from cxr.radvlm.evaluation.blind import BlindAnswers
 from cxr.radvlm.samples import make_line
 
@@ -17,7 +18,7 @@ def line(*turns, task="conversation", boxes=None, **image):
     return make_line("n", task, IMAGE | image, [], boxes=boxes or {}) | {"turns": qa_pairs}
 
 
-def asked(blind: BlindAnswers, question: str, task="conversation", **image) -> str:
+def answer_to(blind: BlindAnswers, question: str, task="conversation", **image) -> str:
     return blind.answer(line((question, ""), task=task, **image)).text
 
 
@@ -34,8 +35,8 @@ def lopsided() -> BlindAnswers:
 
 @pytest.mark.parametrize("question", [*ASK, "Could there be a {}?", "And what about a {}?"])
 def test_the_name_alone_answers_an_unbalanced_question_in_any_wording(lopsided, question):
-    assert asked(lopsided, question.format("pneumothorax")).startswith("No")
-    assert asked(lopsided, question.format("pleural effusion")).startswith("Yes")
+    assert answer_to(lopsided, question.format("pneumothorax")).startswith("No")
+    assert answer_to(lopsided, question.format("pleural effusion")).startswith("Yes")
 
 
 def test_the_wordings_of_a_no_count_together():
@@ -43,7 +44,7 @@ def test_the_wordings_of_a_no_count_together():
     lines = [line(("Is there a mass?", "Yes, I see it."))] * 4 + [
         line(("Is there a mass?", text)) for text in ("No mass.", "No, none.", "No.") for _ in range(2)
     ]
-    assert asked(BlindAnswers(lines), "Is there a mass?").startswith("No")
+    assert answer_to(BlindAnswers(lines), "Is there a mass?").startswith("No")
 
 
 def test_a_box_is_the_mean_of_the_name():
@@ -59,8 +60,8 @@ def test_a_box_is_the_mean_of_the_name():
 def test_each_turn_is_answered_and_another_source_or_task_is_not_borrowed(lopsided):
     turns = [("Is there a pneumothorax?", ""), ("Is there a pleural effusion?", "")]
     assert [text.split()[0].strip(",.") for text in lopsided.answer(line(*turns)).texts] == ["No", "Yes"]
-    assert asked(lopsided, "Is there a pneumothorax?", source="vindr") == ""
-    assert asked(lopsided, "Is there a pneumothorax?", task="conversation_grounded") == ""
+    assert answer_to(lopsided, "Is there a pneumothorax?", source="vindr") == ""
+    assert answer_to(lopsided, "Is there a pneumothorax?", task="conversation_grounded") == ""
 
 
 def test_another_task_gets_the_commonest_answer_without_boxes():
@@ -68,5 +69,12 @@ def test_another_task_gets_the_commonest_answer_without_boxes():
     tasks = ("report_generation", "conversation")
     lines = [line(("Report.", text), task=task, boxes=box) for task in tasks for text in texts]
     blind = BlindAnswers(lines)
-    assert asked(blind, "Report.", task="report_generation") == "B."
-    assert asked(blind, "Report.") == "See [0.10, 0.10, 0.20, 0.20]."
+    assert answer_to(blind, "Report.", task="report_generation") == "B."
+    assert answer_to(blind, "Report.") == "See [0.10, 0.10, 0.20, 0.20]."
+
+
+def test_a_first_word_of_rare_answers_alone_is_never_predicted(monkeypatch):
+    """At full size, the rarest answers are not among those that the model can give."""
+    monkeypatch.setattr(blind_module, "MOST_ANSWERS", 1)
+    blind = BlindAnswers([line(("Is there a mass?", "No."))] * 3 + [line(("What is quux?", "Quux is a word."))])
+    assert answer_to(blind, "What is quux?") == "No."

@@ -66,11 +66,11 @@ def test_bertscore_is_that_of_loops_over_tokens(bert, layer, monkeypatch):
     monkeypatch.setattr(annotate_bertscore, "LAYER", layer)
     monkeypatch.setattr(annotate_bertscore, "BASELINE", BASELINE)
     settings = {"model": str(bert), "revision": ""}
-    found = [one["f1"] for one in annotate_bertscore.load(settings, {}, {})(PAIRS)]
+    scores = [note["f1"] for note in annotate_bertscore.load(settings, {}, {})(PAIRS)]
     net = AutoModel.from_pretrained(bert).eval()
-    np.testing.assert_allclose(found, [by_loops(net, *pair, layer) for pair in PAIRS], atol=1e-5)
-    assert found[2] == pytest.approx(1.0, abs=1e-6)
-    assert len({round(one, 3) for one in found}) == len(PAIRS)
+    np.testing.assert_allclose(scores, [by_loops(net, *pair, layer) for pair in PAIRS], atol=1e-5)
+    assert scores[2] == pytest.approx(1.0, abs=1e-6)
+    assert len({round(score, 3) for score in scores}) == len(PAIRS)
 
 
 def test_another_model_or_layer_is_one_sentence(bert, tmp_path, monkeypatch):

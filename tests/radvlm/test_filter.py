@@ -54,6 +54,16 @@ def test_a_sentence(row):
         ("The mass measures 6 cm, when it measured 4 cm in May.", "The mass measures 6 cm."),
         ("The effusion is not seen any more.", "The effusion is not seen."),
         ("Right chest tube was pulled, small apical pneumothorax.", "Small apical pneumothorax."),
+        ("Free air has been absorbed since surgery.", None),
+        ("The mediastinal shift has been corrected; there is a left effusion.", "There is a left effusion."),
+        ("The congestion has given way to frank edema.", "Frank edema."),
+        ("No pneumothorax, and the edema has given way to fibrosis.", "No pneumothorax."),
+        ("Neither edema nor effusion is present, and the atelectasis is improving.", None),
+        ("Neither the effusion nor the atelectasis has changed.", "Effusion and atelectasis."),
+        (
+            "The tube has come out of the stomach and ends in the esophagus.",
+            "The tube has come out of the stomach and ends in the esophagus.",
+        ),
     ],
 )
 def test_an_earlier_state_in_other_words(text, filtered):

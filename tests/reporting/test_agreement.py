@@ -137,19 +137,21 @@ def test_a_region_comes_into_the_frame_where_its_pixels_are():
     assert np.array_equal(region.mask, square(8, 16, 32, 32, 64))
     mask = np.zeros((100, 200), bool)
     mask[:50, 25:100] = True
-    drawn, _ = region_in_frame(Annotation("i", "x", drawn=encode_rle(mask)), "edema", affine, (100, 200), 64)
+    drawn, _ = region_in_frame(Annotation("i", "x", mask_source=encode_rle(mask)), "edema", affine, (100, 200), 64)
     assert np.array_equal(drawn.mask, region.mask)
     assert drawn.boxes.tolist() == [[8, 16, 32, 32]]
     half, _ = region_in_frame(Annotation("i", "x", (12.5, 0, 50, 25), size=(50, 100)), "edema", affine, (100, 200), 64)
     assert np.array_equal(half.mask, region.mask)
-    small, _ = region_in_frame(Annotation("i", "x", drawn=encode_rle(mask[::2, ::2])), "edema", affine, (100, 200), 64)
+    small, _ = region_in_frame(
+        Annotation("i", "x", mask_source=encode_rle(mask[::2, ::2])), "edema", affine, (100, 200), 64
+    )
     assert (small.mask ^ region.mask).sum() <= 24  # its edges lie between the pixels of the frame
     for wrong, reason in [
         (Annotation("i", "x", box, size=(200, 100)), "other_shape"),
         (Annotation("i", "x", (500.0, 0, 600, 50)), "no_area"),
         (Annotation("i", "x", (float("nan"), 0, 600, 50)), "no_area"),
         (Annotation("i", "x"), "no_area"),
-        (Annotation("i", "x", drawn={"size": [3, 3], "counts": [4]}), "broken_mask"),
+        (Annotation("i", "x", mask_source={"size": [3, 3], "counts": [4]}), "broken_mask"),
     ]:
         assert region_in_frame(wrong, "edema", affine, (100, 200), 64) == (None, reason)
 
@@ -158,13 +160,13 @@ def test_a_mask_of_a_release_is_in_the_frame_if_it_has_its_size(tmp_path):
     path = tmp_path / "mask.png"
     cv2.imwrite(str(path), square(3, 4, 20, 30, 64).astype(np.uint8) * 255)
     affine = fit_affine((100, 200), 64, "pad")
-    region, _ = region_in_frame(Annotation("i", "edema", drawn=path), "edema", affine, (100, 200), 64)
+    region, _ = region_in_frame(Annotation("i", "edema", mask_source=path), "edema", affine, (100, 200), 64)
     assert np.array_equal(region.mask, square(3, 4, 20, 30, 64))
     assert region.boxes.tolist() == [[3, 4, 20, 30]]
     whole = np.zeros((100, 200), np.uint8)
     whole[:50, 25:100] = 255
     cv2.imwrite(str(path), whole)
-    region, _ = region_in_frame(Annotation("i", "edema", drawn=path), "edema", affine, (100, 200), 64)
+    region, _ = region_in_frame(Annotation("i", "edema", mask_source=path), "edema", affine, (100, 200), 64)
     assert np.array_equal(region.mask, square(8, 16, 32, 32, 64))
 
 

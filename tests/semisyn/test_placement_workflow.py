@@ -18,7 +18,7 @@ from cxr.semisyn.findings.catalogue import read_catalogue
 from declared_tables import tables_of
 from nodules import NODULE, written
 
-HEALTHY = {"views": ["PA", "AP"], "lite": {"opacity": 1.0, "others": 1.0, "ctr": 1.0, "ctr_ap": 1.0}}
+HEALTHY = {"views": ["PA", "AP"], "lite": {"opacity": 1.0, "other_lesions": 1.0, "ctr": 1.0, "ctr_ap": 1.0}}
 """A screen that lets more of the few films of the slice pass."""
 
 

@@ -290,7 +290,9 @@ def regions_of(kind: str, folder: Path) -> st.SearchStrategy[list[Annotation]]:
         "phrase": WORDS,
         "split": st.sampled_from(["train", "val"]),
         "size": st.just((4, 6)),
-        "drawn": st.just(masks) if kind == "mimic_ils" else st.sampled_from([encode_rle(SQUARE), [[2, 1, 5, 1, 5, 3]]]),
+        "mask_source": st.just(masks)
+        if kind == "mimic_ils"
+        else st.sampled_from([encode_rle(SQUARE), [[2, 1, 5, 1, 5, 3]]]),
     }
     label = {"rsna": st.just("Lung Opacity"), "mimic_ils": st.sampled_from(LESIONS)}.get(kind, WORDS)
     one = st.builds(Annotation, NAMES, label, **{name: fields[name] for name in holds})
@@ -308,7 +310,7 @@ def test_what_is_written_is_read(tmp_path, kind):
         found, seen = written_as(tmp_path, kind, Annotations(regions, {one.image for one in regions}))
         if kind in FOLDERS:  # split by split, or file by file
             regions, found = (sorted(ones, key=lambda one: one.image) for ones in (regions, found))
-        assert [replace(one, drawn=None) for one in found] == [replace(one, drawn=None) for one in regions]
+        assert [replace(one, mask_source=None) for one in found] == [replace(one, mask_source=None) for one in regions]
         assert seen == {one.image for one in regions}
         for one, other in zip(regions, found, strict=True):
             assert (one.mask() is None) == (other.mask() is None)

@@ -377,8 +377,8 @@ def test_a_gpu_that_cannot_add_is_broken(machine, monkeypatch):
 
 
 def test_engines_are_told_how_many_were_asked_for():
-    assert Setup.of_job({}, {"device": "auto", "batch": 2, "asked": 1}).asked == 1
-    assert Setup.of_job({}, {"device": "auto"}).asked is None
+    assert Setup.of_job({}, {"device": "auto", "batch": 2, "asked": 1}).requested_gpus == 1
+    assert Setup.of_job({}, {"device": "auto"}).requested_gpus is None
 
 
 # GPUs that share a batch

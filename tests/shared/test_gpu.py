@@ -27,7 +27,7 @@ DEVICES = ("cpu", "cuda")
 
 
 def setup(files: dict[str, str], device: str, engine_settings: dict | None = None, batch: int = 3) -> Setup:
-    return Setup(engine_settings or {}, files, device=device, batch=batch, asked=int(device == "cuda"))
+    return Setup(engine_settings or {}, files, device=device, batch=batch, requested_gpus=int(device == "cuda"))
 
 
 def pictures(count: int) -> list[np.ndarray]:

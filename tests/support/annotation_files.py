@@ -13,9 +13,9 @@ from cxr.annotations.regions import Annotations
 from cxr.annotations.tabular import Box
 
 HOLDS = {
-    "coco": ("box", "drawn", "phrase", "size", "split"), "ms_cxr": ("box", "phrase", "size", "split"), "nih": ("box",),
-    "rsna": ("box",), "vindr": ("box", "reader"), "chest_imagenome": ("box",), "imagenome": ("box",),
-    "padchest_gr": ("box", "phrase", "size", "split"), "mimic_ils": ("drawn", "split"),
+    "coco": ("box", "mask_source", "phrase", "size", "split"), "ms_cxr": ("box", "phrase", "size", "split"),
+    "nih": ("box",), "rsna": ("box",), "vindr": ("box", "reader"), "chest_imagenome": ("box",), "imagenome": ("box",),
+    "padchest_gr": ("box", "phrase", "size", "split"), "mimic_ils": ("mask_source", "split"),
 }  # fmt: skip
 """Fields of an Annotation in a file of each format, besides ``image`` and ``label``."""
 
@@ -47,7 +47,7 @@ def write_coco(path: Path, annotations: Annotations) -> None:
         images.append({"id": number, "file_name": image} | size | split)
     for number, region in enumerate(annotations.regions, 1):
         box = list(box_sides(region.box)) if region.box else None
-        parts = {"bbox": box, "segmentation": region.drawn, "label_text": region.phrase}
+        parts = {"bbox": box, "segmentation": region.mask_source, "label_text": region.phrase}
         ids = {"id": number, "image_id": id_by_image[region.image], "category_id": id_by_label[region.label]}
         entries.append(ids | {name: value for name, value in parts.items() if value})
     categories = [{"id": number, "name": label} for label, number in id_by_label.items()]

@@ -26,5 +26,5 @@ def read(key: str, path: Path) -> Annotations:
         }
     regions = []
     for image, target, name, split in distinct_masks:
-        regions.append(Annotation(image, target, drawn=path / MASKS / name, split=split))
+        regions.append(Annotation(image, target, mask_source=path / MASKS / name, split=split))
     return Annotations(regions, set())

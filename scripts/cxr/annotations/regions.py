@@ -21,14 +21,16 @@ UNLISTED = "(an image that the file does not list)"  # image name of a region wh
 
 @dataclass(frozen=True)
 class Annotation:
-    """One region that was annotated in an image: a ``box``, a mask in ``drawn``, or both.
+    """One region that was annotated in an image: a ``box``, a mask in ``mask_source``, or both.
 
     Coordinates are continuous, in pixels of the image: the pixel (0, 0) covers 0 to 1. Absent fields are "" or None."""
 
     image: str  # the image's name in the file
     label: str
     box: tuple[float, float, float, float] | None = None  # x1, y1, x2, y2
-    drawn: dict | list | Path | None = None  # run lengths, polygons (COCO), or a mask image (inside where above 0)
+    mask_source: dict | list | Path | None = (
+        None  # run lengths, polygons (COCO), or a mask image (inside where above 0)
+    )
     reader: str = ""  # annotator
     size: tuple[int, int] | None = None  # (rows, columns) of the annotated image
     phrase: str = ""  # text about the region, which several regions may share
@@ -36,21 +38,21 @@ class Annotation:
 
     def mask(self) -> np.ndarray | None:
         """Decode the mask, bool (rows, columns); None if the region has none. Raises ValueError if it is unreadable."""
-        if isinstance(self.drawn, dict):
-            return decode_rle(self.drawn)
-        if isinstance(self.drawn, Path):
+        if isinstance(self.mask_source, dict):
+            return decode_rle(self.mask_source)
+        if isinstance(self.mask_source, Path):
             pixels = None
             with suppress(OSError):
-                data = np.frombuffer(read_regular(self.drawn), np.uint8)
+                data = np.frombuffer(read_regular(self.mask_source), np.uint8)
                 pixels = cv2.imdecode(data, cv2.IMREAD_GRAYSCALE) if data.size else None
             if pixels is None:
-                raise ValueError(f"{self.drawn.name} cannot be read")
+                raise ValueError(f"{self.mask_source.name} cannot be read")
             return pixels > 0
-        if not self.drawn:
+        if not self.mask_source:
             return None
         if self.size is None:
             raise ValueError("an image with polygons has no height and width")
-        return polygon_mask(self.drawn, self.size)
+        return polygon_mask(self.mask_source, self.size)
 
 
 class Annotations(NamedTuple):

@@ -68,14 +68,14 @@ def with_installed_engines(section: type[Section], stage: str, engine: str = "")
 class Setup:
     """Arguments of an engine in addition to the options of its stage.
 
-    Results do not depend on ``device``, ``batch``, ``asked`` and ``compute``.
+    Results do not depend on ``device``, ``batch``, ``requested_gpus`` and ``compute``.
     """
 
     engine_settings: dict = field(default_factory=dict)  # the settings section with the engine's name
     files: dict[str, str] = field(default_factory=dict)  # {name in the engine's INPUTS or FILES: path}
     device: str = "auto"  # auto, cpu or cuda
     batch: int = 1  # number of images per batch
-    asked: int | None = None  # number of GPUs that the job requested, None if unknown
+    requested_gpus: int | None = None  # number of GPUs that the job requested, None if unknown
     compute: dict = field(default_factory=dict)  # the settings section ``compute``
     seed: int = 0  # random seed
 

@@ -71,7 +71,7 @@ class CxasAnatomy:
         load_strict(net, weights)
         keep_channels(net, channels)
         net.threshold = threshold
-        self._device = select_device(setup.device, setup.asked)
+        self._device = select_device(setup.device, setup.requested_gpus)
         self._net = net.to(self._device).eval()
         # on a CPU, batches are not faster, and the results for single images do not depend on the batch
         self.batch = setup.batch if self._device.type == "cuda" else 1

@@ -77,7 +77,7 @@ class RadEditor:
 def load(options: AnomalySettings, setup: Setup) -> RadEditor:
     """Load the engine. Raises UserError if a file or setting is unusable."""
     settings = options.radedit
-    device = select_device(setup.device, setup.asked)
+    device = select_device(setup.device, setup.requested_gpus)
     model_folder = setup.files.get("folder")
     layout = (
         folders.read_stable_diffusion_layout(Path(model_folder), f"{KEY}.model")

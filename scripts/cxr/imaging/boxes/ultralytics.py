@@ -73,7 +73,7 @@ class UltralyticsEngine:
         self.size = options.ultralytics.image_size
         path = setup.files["weights"]
         weights, facts = tensors.read_weights(path, "ultralytics")
-        self.device = select_device(setup.device, setup.asked)
+        self.device = select_device(setup.device, setup.requested_gpus)
         self.net = build_net(weights, facts, path).to(self.device).eval()
         self.classes = nets.class_indices(facts["names"], options.class_names, path)
         self.channels = self.net.yaml["channels"]

@@ -70,15 +70,19 @@ class Turns:
         return next((text for text in self._answers if not slot_names(text)), "")
 
     @cached_property
+    def _samples(self) -> list[tuple[str, str, int]]:
+        common = set(self._answers[:MOST_ANSWERS])
+        return [(question, answer, count) for (question, answer), count in self.counts.items() if answer in common]
+
+    @cached_property
     def _first_words(self) -> WordModel:
-        return WordModel((question, _first_word(answer), count) for (question, answer), count in self.counts.items())
+        return WordModel((question, _first_word(answer), count) for question, answer, count in self._samples)
 
     @cached_property
     def _by_first_word(self) -> dict[str, WordModel]:
-        samples, common = defaultdict(list), set(self._answers[:MOST_ANSWERS])
-        for (question, answer), count in self.counts.items():
-            if answer in common:
-                samples[_first_word(answer)].append((question, answer, count))
+        samples = defaultdict(list)
+        for sample in self._samples:
+            samples[_first_word(sample[1])].append(sample)
         return {word: WordModel(word_samples) for word, word_samples in samples.items()}
 
     def answer(self, question: str) -> str:

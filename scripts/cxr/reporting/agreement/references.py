@@ -96,7 +96,7 @@ def region_in_frame(
         annotated_mask = annotation.mask()
     except ValueError:
         return None, "broken_mask"
-    if isinstance(annotation.drawn, Path) and annotated_mask is not None and annotated_mask.shape == (size, size):
+    if isinstance(annotation.mask_source, Path) and annotated_mask is not None and annotated_mask.shape == (size, size):
         region = Region(lesion, annotated_mask, component_boxes(annotated_mask, MIN_COMPONENT_PX))
         return (region, "") if annotated_mask.any() else (None, "no_area")
     annotated_shape = annotated_mask.shape if annotated_mask is not None else annotation.size or shape

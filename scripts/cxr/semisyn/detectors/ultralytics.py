@@ -44,7 +44,7 @@ class UltralyticsEngine:
     def __init__(self, setup: Setup):
         self.settings, self.batch = setup.engine_settings, setup.engine_settings["batch"]
         self.start = setup.files.get("checkpoint", "")
-        self.device = select_device(setup.device, setup.asked)
+        self.device = select_device(setup.device, setup.requested_gpus)
         self.family = next((name for name in NETWORKS if Path(self.settings["plan"]).name.startswith(name)), "yolo")
 
     def train(self, task: TrainingTask, folder: Path, unfinished: Path) -> tuple[Losses, Mapping[int, float]]:

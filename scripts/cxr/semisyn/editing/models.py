@@ -98,7 +98,7 @@ def load_editor_nets(layout: Layout, prompts: frozenset[str], setup: Setup) -> N
     """Load a model, and encode the prompts of all jobs. Raise UserError for an unusable file or prompt."""
     settings, texts = setup.engine_settings, dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
     options = NetOptions.from_settings(settings["dtype"], settings["autoencoder"], setup.compute)
-    return load_nets(layout, texts, options, select_device(setup.device, setup.asked))
+    return load_nets(layout, texts, options, select_device(setup.device, setup.requested_gpus))
 
 
 def _group_indices(keys: list) -> tuple[list[int], list[int]]:

@@ -30,7 +30,7 @@ class LiteClassifier(Classifier):
     Any other score is the highest confidence. A wide heart counts as cardiomegaly, which has no score."""
 
     def __init__(self, settings: LiteSettings, files: Mapping[str, str]):
-        self.thresholds = dict.fromkeys(CLASSES_BY_FINDING, settings.others) | {"opacity": settings.opacity}
+        self.thresholds = dict.fromkeys(CLASSES_BY_FINDING, settings.other_lesions) | {"opacity": settings.opacity}
         self.most_ctr, self.most_ctr_ap = settings.ctr, settings.ctr_ap
         boxes = read_table(files["boxes"])
         self.boxes_by_image = {image: table for (image,), table in boxes.partition_by("image_id", as_dict=True).items()}

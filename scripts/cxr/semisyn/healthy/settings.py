@@ -12,7 +12,7 @@ class LiteSettings(Section):
     """The classifier lite (boxes and cardiothoracic ratio). An image that is positive is excluded from the pool."""
 
     opacity: Share = key(0.9, "Probability of at least one true opacity box from which an image is positive.")
-    others: Share = key(0.5, "Confidence of a box of another lesion from which an image is positive.")
+    other_lesions: Share = key(0.5, "Confidence of a box of another lesion from which an image is positive.")
     ctr: Share = key(0.55, "Cardiothoracic ratio above which an image is positive.", unit="heart width / thorax width")
     ctr_ap: Share = key(
         0.6, "Cardiothoracic ratio above which an AP image is positive.", unit="heart width / thorax width"

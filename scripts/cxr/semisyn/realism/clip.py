@@ -54,7 +54,7 @@ def load(setup: Setup) -> FeatureEngine:
         raise UserError(
             f"{weights} has the digest {sha256}, not the one of semisyn.realism.clip.sha256: replace the file"
         )
-    device = select_device(setup.device, setup.asked)
+    device = select_device(setup.device, setup.requested_gpus)
     net = _read_net(folder).eval().to(device)
     tokenizer = CLIPTokenizer.from_pretrained(folder, local_files_only=True)
     processor = CLIPImageProcessorPil.from_pretrained(folder, local_files_only=True)

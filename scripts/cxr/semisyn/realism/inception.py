@@ -21,7 +21,7 @@ def load(setup: Setup) -> FeatureEngine:
     with torch.device("meta"):
         net = Inception()
     load_strict(net, setup.files["weights"])
-    device = select_device(setup.device, setup.asked)
+    device = select_device(setup.device, setup.requested_gpus)
     net = net.eval().to(device)
 
     @inference()

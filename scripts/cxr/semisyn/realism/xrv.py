@@ -23,7 +23,7 @@ def load(setup: Setup) -> FeatureEngine:
     with torch.device("meta"):
         net = DenseNet121(len(load_resource(RESOURCE_FILES[0])["outputs"]))
     load_strict(net, setup.files["weights"])
-    device = select_device(setup.device, setup.asked)
+    device = select_device(setup.device, setup.requested_gpus)
     net = net.eval().to(device)
 
     @inference()

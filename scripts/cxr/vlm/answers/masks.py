@@ -36,7 +36,7 @@ class MaskPredictor:
     def load(cls, run: str | Path, options: AnswersOptions, setup: Setup) -> "MaskPredictor":
         """Return the mask predictor of a run. Raises UserError if its segmenter is incomplete."""
         segmenter = Segmenter.load(Path(run, SEGMENTER), getattr(torch, options.dtype))
-        return cls(segmenter, select_device(setup.device, setup.asked))
+        return cls(segmenter, select_device(setup.device, setup.requested_gpus))
 
     def logits(self, view: str, frame: np.ndarray, marks: Sequence[torch.Tensor]) -> np.ndarray:
         """Return logits, float32 (M, T, T), of the masks of M [SEG] tokens. A mask is where its logits exceed 0.

@@ -85,7 +85,7 @@ class Transformers:
     ):
         self.model, self.collator, self.options = model, collator, options
         self.at_once, self.reuses_kv_cache = setup.batch, reuses_kv_cache
-        self.device = select_device(setup.device, setup.asked)
+        self.device = select_device(setup.device, setup.requested_gpus)
         self.cache: ConversationCache | None = None
         model.to(self.device)
 

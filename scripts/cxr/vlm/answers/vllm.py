@@ -71,9 +71,9 @@ def load(run: Path, base: str, options: AnswersOptions, setup: Setup, collator: 
             seed=options.seed,
             dtype=options.dtype,
             max_model_len=min(options.max_length + options.max_new_tokens, max_positions),  # vLLM refuses more
-            tensor_parallel_size=max(1, setup.asked or 0),
+            tensor_parallel_size=max(1, setup.requested_gpus or 0),
             gpu_memory_utilization=0.9,
-            enforce_eager=not setup.asked,  # compiling for the CPU takes longer than it saves
+            enforce_eager=not setup.requested_gpus,  # compiling for the CPU takes longer than it saves
             enable_prefix_caching=True,  # questions about an image are consecutive
             limit_mm_per_prompt={"image": 1},
             generation_config="vllm",

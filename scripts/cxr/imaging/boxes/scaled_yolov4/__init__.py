@@ -78,7 +78,7 @@ class ScaledYolov4Engine:
 
     def __init__(self, options: BoxesSettings, setup: Setup):
         self.options, self.batch = options, setup.batch
-        self.device = select_device(setup.device, setup.asked)
+        self.device = select_device(setup.device, setup.requested_gpus)
         self.dtype = number_type(self.device)
         self.folds = [build_fold(setup.files[name], self.device, self.dtype) for name in INPUTS]
 

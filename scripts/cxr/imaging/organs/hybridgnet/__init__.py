@@ -44,7 +44,7 @@ class HybridGNetOrgans:
     labels = tuple(OUTLINES)
 
     def __init__(self, weights: str, setup: Setup):
-        self._device = select_device(setup.device, setup.asked)
+        self._device = select_device(setup.device, setup.requested_gpus)
         with torch.device("meta"):
             self._net = HybridGNet()
         load_strict(self._net, weights)
