@@ -98,7 +98,7 @@ def test_boxes_and_masks_drawn_on_the_stored_image_fit_its_frame(tmp_path, direc
     assert np.abs(corners - found).max() < 2
     (back,) = boxes_to_original(corners, outcome.to_original)
     assert np.allclose(back, box)
-    for mark in ({"box": box}, {"drawn": [[box[0], box[1], box[2], box[1], box[2], box[3], box[0], box[3]]]}):
+    for mark in ({"box": box}, {"mask_source": [[box[0], box[1], box[2], box[1], box[2], box[3], box[0], box[3]]]}):
         region, why = region_in_frame(
             Annotation("a", "effusion", size=image.shape, **mark), "effusion", outcome.to_original, image.shape, SIZE
         )

@@ -620,11 +620,11 @@ def test_a_table_of_the_page_has_a_row_for_each_model_and_a_column_for_each_scor
     cell |= {"low": 40.04, "high": 61.0, "exchanged": 12.0, "samples": 9, "note": "few"}
     paper = dict.fromkeys(cell) | {"table": "table4", "by": "paper", "model": "b", "column": "phrase", "value": 82.8}
     table = radvlm.build_table([cell, cell | {"column": "phrase", "value": 0.0, "low": None, "exchanged": None}, paper])
-    assert table["columns"] == ["regions", "phrases"]
+    assert table["columns"] == ["phrases", "regions"]  # the paper's first
     assert [(row["model"], row["cells"], row["notes"]) for row in table["rows"]] == [
-        ("a", ["50.0 [40.0, 61.0]", "0.0"], "few"),
-        ("a: images of other patients", ["12.0", ""], "few"),
-        ("b", ["", "82.8"], ""),
+        ("a", ["0.0", "50.0\n[40.0, 61.0]"], "few"),
+        ("a: images of other patients", ["", "12.0"], "few"),
+        ("b", ["82.8", ""], ""),
     ]
     ability = cell | {"table": "table2", "low": None, "exchanged": None}
     assert radvlm.build_table([ability | {"value": 1.0}, ability | {"model": "c", "value": 0.0}])["rows"][1][

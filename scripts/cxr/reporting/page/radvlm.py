@@ -60,17 +60,16 @@ def build_section(comparison: str, check: str, conservation: str, gallery: str |
 def build_table(cells: Sequence[dict]) -> dict:
     """Return a table as the paper prints it: ``columns`` are titles, and each of ``rows`` is a model on a source.
 
-    A row has the texts ``cells``, one per column, with an interval if there is one. The scores of one of our models
-    with images of other patients are a row of their own, after the model's.
+    The columns of the paper come first. A row has the texts ``cells``, one per column; an interval is on a second line.
+    The scores of one of our models with images of other patients are a separate row, after the model's.
     """
-    columns = list(dict.fromkeys(cell["column"] for cell in cells))
+    columns = list(dict.fromkeys(cell["column"] for cell in sorted(cells, key=lambda cell: cell["by"] != "paper")))
     rows: dict[tuple, dict] = {}
     for cell in cells:
         texts = {cell["model"]: _format_score(cell)}
         if cell["exchanged"] not in (None, ""):
-            texts[f"{cell['model']}: images of other patients"] = _format_score(
-                cell | {"value": cell["exchanged"], "low": None}
-            )
+            exchanged = cell | {"value": cell["exchanged"], "low": None}
+            texts[f"{cell['model']}: images of other patients"] = _format_score(exchanged)
         for model, text in texts.items():
             new_row = {"model": model, "by": cell["by"], "source": cell["source"] or "", "texts": {}, "notes": {}}
             row = rows.setdefault((cell["by"], model, cell["source"]), new_row)
@@ -90,7 +89,7 @@ def _format_score(cell: dict) -> str:
         return "yes" if cell["value"] else "no"
     digits = 2 if cell["column"] in JUDGED else 1
     value, low, high = (format_number(cell[name], digits) for name in ("value", "low", "high"))
-    return value if cell["low"] in (None, "") else f"{value} [{low}, {high}]"
+    return value if cell["low"] in (None, "") else f"{value}\n[{low}, {high}]"
 
 
 def describe_result(scores: Sequence[dict], blind: Sequence[dict]) -> str:
