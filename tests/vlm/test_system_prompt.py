@@ -57,7 +57,9 @@ def prompts(run: Path, given: dict, monkeypatch, engine: str = "transformers", b
             return [ModelAnswer("x", 1, "end") for _ in asked]
 
     monkeypatch.setattr(asking, "load_answerer", lambda *_: Recorder())
-    asker = asking.Asker.from_run(str(run), base, replace(ASKING, engine=engine), Setup(device="cpu", batch=4, requested_gpus=0))
+    asker = asking.Asker.from_run(
+        str(run), base, replace(ASKING, engine=engine), Setup(device="cpu", batch=4, requested_gpus=0)
+    )
     with ImageStore(given["pictures"], SIDE) as store:
         list(asker.replies(read_samples(given["lines"]), store))
     assert got
