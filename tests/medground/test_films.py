@@ -226,7 +226,7 @@ def test_a_text_of_the_other_side_is_rejected_and_one_of_its_own_is_not(given):
 
 
 def test_a_source_of_ils_is_never_judged_by_the_map_that_made_its_masks():
-    with pytest.raises(SettingsError, match="kind is 'ils': use folder or boxes or lvit"):
+    with pytest.raises(SettingsError, match="kind is 'ils': set kind to folder or boxes or lvit"):
         read_settings({"medground": {"sources": {"sets": {"a": {"kind": "ils", "anatomy": "results"}}}}})
 
 
@@ -234,9 +234,9 @@ def test_a_source_of_ils_is_never_judged_by_the_map_that_made_its_masks():
     ("keys", "said"),
     [
         ({"anomaly": "results"}, "anomaly is results, but anatomy is empty"),
-        ({"anatomy": "results", "domain": "ct"}, "domain is 'ct': use cxr"),
+        ({"anatomy": "results", "domain": "ct"}, "domain is 'ct': set domain to cxr"),
         ({"anatomy": "results", "domain": "cxr", "orientation": "unknown"}, "orientation is 'unknown'"),
-        ({"anatomy": "results", "domain": "cxr", "tile": 128}, "tile is 128: use null"),
+        ({"anatomy": "results", "domain": "cxr", "tile": 128}, "tile is 128: set tile to null"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(keys, said):

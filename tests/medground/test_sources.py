@@ -198,7 +198,7 @@ def test_a_value_without_a_class_is_refused_and_a_class_that_never_occurs_is_tol
     keys = manifest(made, [_as(made, PLANE, "npy") | {"class": ""}]) | {"mask_values": {"1": "dot", "2": "bar"}}
     with caplog.at_level(logging.WARNING, "cxr"):
         assert reasons(made, keys) == {}
-    assert "given: no image has a region of the class bar" in caplog.messages
+    assert "given: no image has a region of the class bar: check the source's masks" in caplog.messages
 
 
 def boxes(folder, rows):

@@ -336,7 +336,7 @@ def test_the_first_stages_run_on_statements_and_reject_none(stated):
 
 
 def test_statements_need_a_source_that_no_training_reads(qata):
-    with pytest.raises(ValueError, match="queries is statements, but use is 'dataset': use zero_shot"):
+    with pytest.raises(ValueError, match="queries is statements, but use is 'dataset': set use to zero_shot"):
         keys(qata, queries="statements")
     for name, value in (("orientation", "unknown"), ("domain", "nuclei"), ("tile", 64), ("kind", "boxes")):
         with pytest.raises(ValueError, match=f"queries is statements, but {name} is"):

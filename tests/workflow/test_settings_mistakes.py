@@ -75,7 +75,7 @@ def refused(changes: dict) -> str:
         ),
         (
             {"medground.queries.llm.form": "question_answer"},
-            "medground: queries.llm.form is question_answer, in which a model chooses targets: set "
+            "medground: queries.llm.form is question_answer, so the model chooses regions: set "
             "queries.selection to model.",
         ),
         (

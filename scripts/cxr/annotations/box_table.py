@@ -23,8 +23,8 @@ SCHEMA = {"image_id": pl.String, **NUMBERS, "class_name": pl.String}
 
 
 def detector_class(label: str, kind: str, classes: Mapping[str, str]) -> str | None:
-    """Return the detector class for a label in a file of the format ``kind``, or None. The label is looked up in
-    ``classes``, {label: class}, then among NIH's labels, the detectors' class names and the lesion types."""
+    """Return VinBigData's class for a label in a file of the format ``kind``, such as ``nih``; None if it has none. The
+    label is looked up in ``classes``, {label: class}, then in NIH's labels, VinBigData's classes and lesion types."""
     class_by_lower_name = {name.lower(): name for name in BOX_CLASSES}
     detector_class = classes.get(label) or CLASS_BY_NIH_LABEL.get(label) or class_by_lower_name.get(label.lower())
     return detector_class or CLASS_BY_LESION.get(lesion_by_label(kind).get(label, label))
@@ -44,8 +44,8 @@ def region_box(region: Annotation) -> tuple[float, float, float, float] | None:
 
 
 def read_box_table(path: str | Path, kind: str, image_id: str, classes: Mapping) -> tuple[pl.DataFrame, Counter[str]]:
-    """Return the boxes of a file in original pixels, and {reason: number of excluded regions}. ``image_id`` is the
-    template for :func:`image_name`, and ``classes`` is {label: detector class}. Raises UserError for a bad file."""
+    """Return the boxes of a file of the format ``kind``, in original pixels, and {reason: number of excluded regions}.
+    ``image_id``: pattern of ids, such as "{stem}". ``classes``: {label: class}. Raises UserError for a bad file."""
     rows: list = []
     omitted_by_reason: Counter[str] = Counter()
     for region in read_annotations("the file", path, kind)[0]:

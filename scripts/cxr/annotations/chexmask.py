@@ -2,7 +2,7 @@
 
 A row has dicom_id, estimated Dice, 120 landmarks (x, y), run lengths of each organ, Height and Width, in pixels of the
 original image. Run lengths are pairs "start length" in row order, and the first pixel is 1. The table is 15 GB of text,
-so it is streamed, and only the requested images are kept. As no human drew the masks, it is no annotation format."""
+so it is streamed, and only the requested images are kept. No human drew the masks, so they are no annotations."""
 
 import math
 import re
@@ -26,7 +26,7 @@ BATCH = 64  # rows per block of the stream; one row takes about 60 kB
 
 
 class Row(NamedTuple):
-    """A row of the table, whose landmarks and run lengths are still texts."""
+    """A row of CheXmask's table. Landmarks and run lengths are texts that are not decoded yet."""
 
     dice: float  # estimated Dice
     shape: tuple[int, int]  # (rows, columns) of the image
@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
 def stream_rows(key: str, path: str | Path, image_ids: list[str]) -> Iterator[dict[str, str]]:
     """Yield the rows of the given images, {column: text}, in the table's order. ``key`` is the setting of the file.
-    Only one block is in memory at a time. Raises UserError if the file is damaged or is not this table."""
+    Only 64 rows are in memory at a time. Raises UserError if the file is damaged or is not CheXmask's table."""
     try:
         table = pl.scan_csv(path, infer_schema=False)
         require_columns(table.collect_schema().names(), COLUMNS, path, key, REMEDY)
@@ -55,8 +55,8 @@ def stream_rows(key: str, path: str | Path, image_ids: list[str]) -> Iterator[di
 
 
 def read_rows(key: str, path: str | Path, image_ids: list[str]) -> dict[str, Row | None]:
-    """Return {image id: row, or None if it cannot be parsed}. Of several rows of an image, the one with the highest
-    Dice is kept."""
+    """Return {image id: row, or None if it cannot be parsed} for ``image_ids``. If an image has several rows, the one
+    with the highest Dice is kept. ``key``: setting that names the file ``path``."""
     rows: dict[str, Row | None] = {}
     for values in stream_rows(key, path, image_ids):
         image_id, row = values[IDS], _parse_row(values)
@@ -67,7 +67,6 @@ def read_rows(key: str, path: str | Path, image_ids: list[str]) -> dict[str, Row
 
 
 def _parse_row(values: dict[str, str]) -> Row | None:
-    """Parse a row; return None if one of its numbers is invalid."""
     with suppress(TypeError, ValueError, OverflowError):
         dice, height, width = (float(values[name]) for name in (DICE, HEIGHT, WIDTH))
         runs = tuple(values[name] or "" for name in RUNS.values())
@@ -77,7 +76,8 @@ def _parse_row(values: dict[str, str]) -> Row | None:
 
 
 def decode_runs(text: str, shape: tuple[int, int]) -> np.ndarray:
-    """Decode run lengths to a mask, uint8 ``shape``. Raises ValueError if they are malformed or leave the image."""
+    """Decode run lengths, a text of pairs "start length", to a mask, uint8 ``shape``. Raises ValueError if they are
+    malformed or leave the image."""
     try:
         numbers = np.array(text.split(), np.int64)
     except OverflowError:
@@ -94,7 +94,8 @@ def decode_runs(text: str, shape: tuple[int, int]) -> np.ndarray:
 
 
 def decode_points(text: str, count: int) -> np.ndarray:
-    """Parse a printed list or array of points, float64 (count, 2: x, y). Raises ValueError for more or fewer points."""
+    """Parse the text of a list of points, such as "[[1 2] [3 4]]", and return them as float64 (count, 2: x, y). Raises
+    ValueError if there are more or fewer than ``count`` points."""
     numbers = [float(number) for number in re.findall(r"-?\d+(?:\.\d*)?(?:e[+-]?\d+)?", text)]
     if len(numbers) != 2 * count:
         raise ValueError(f"{len(numbers)} numbers instead of {2 * count}")

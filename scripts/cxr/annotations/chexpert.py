@@ -14,16 +14,16 @@ BESIDES = ("Sex", "AP/PA")
 
 
 def find_table(folder: Path, name: str) -> Path | None:
-    """Return the path of a table in a folder, gzipped or not; None if it is absent."""
+    """Return the path of the file ``name`` in a folder, or else of ``name.gz``; None if neither exists."""
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
 def read_table(key: str, path: Path, split: str, unknown: Counter[str]) -> pl.DataFrame:
     """Return a table with the columns path, image_id, study_id, subject_id, split, view, sex, frontal and the labels.
 
-    ``image_id`` is patient, study and file joined by "-". Ids are null if the path is not patient/study/view. The file
-    name tells ``frontal``. ``unknown`` receives {label: number of cells with an unknown value}. Raises UserError for a
-    missing column."""
+    ``image_id`` is patient, study and file joined by "-". Ids are null if the path is not patient/study/view.
+    ``frontal`` follows from the file's name. ``split`` is copied into each row. ``unknown`` receives {label: number of
+    cells with an unknown value}. Raises UserError, which names the setting ``key``, for a missing column."""
     table = read_columns(key, path, "CheXpert", ("Path", *LABELS), BESIDES, ids=("Path",))
     unknown.update(count_unknown_cells(table))
     place = pl.col("Path").str.extract_groups(PLACE)

@@ -18,8 +18,8 @@ WHAT = "COCO JSON with boxes, polygons or run-length masks"
 def read(key: str, path: Path) -> Annotations:
     """Read the JSON file ``path``, which the setting ``key`` names. All listed images count as annotated.
 
-    An annotation gets the image UNLISTED if its image is not listed, and the label "" if its category is not listed.
-    Raises UserError if the file is damaged."""
+    If the file does not list an annotation's image, the image's name is UNLISTED. If it does not list the category, the
+    label is "". Raises UserError if the file is damaged."""
     with refuse_damaged(path, f"{key} is {str(path)!r}, which is not a complete COCO JSON"):
         content = json.loads(path.read_bytes())
         labels = {_normalise_id(row["id"]): str(row.get("finding") or row["name"]) for row in content["categories"]}

@@ -4,12 +4,11 @@ A format declares these literals:
 
 WHAT: description of the format's file, for the settings.
 FOLDER: True if the dataset is a folder instead of a file.
-LESIONS: {label: lesion type} of the labels with a lesion type. An infiltrate is an opacity, as in reports (our choice).
+LESIONS: {label: ILS lesion type that it means}. Other labels are absent. An infiltrate is an opacity (our choice).
 
 The function ``read(key, path)`` of a format returns :class:`cxr.annotations.regions.Annotations`. ``key`` is the
-setting that names the file. Regions are not clipped, mapped or excluded, except for rows with the label "no finding",
-whose images count as annotated.
-"""
+setting that names the file. It returns all regions unclipped, with the labels of the file. Only rows with the label "no
+finding" give no region, but their images count as annotated."""
 
 import ast
 from pathlib import Path

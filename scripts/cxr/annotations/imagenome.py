@@ -28,8 +28,8 @@ class SceneGraph(NamedTuple):
 
 
 def read_graphs(key: str, path: Path) -> Iterator[SceneGraph]:
-    """Yield the scene graphs in a folder or in the folder of a release, sorted by file name. Raises UserError if a
-    graph is damaged or there is none."""
+    """Yield the scene graphs in the folder ``path``, or in its ``silver_dataset/scene_graph``, sorted by file name.
+    Raises UserError, which names the setting ``key``, if a graph is damaged or there is none."""
     inner = path / "silver_dataset" / "scene_graph"
     files = sorted((inner if inner.is_dir() else path).glob(f"*{ENDING}"))
     if not files:

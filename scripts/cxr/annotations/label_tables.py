@@ -25,8 +25,8 @@ def read_columns(
     key: str, path: Path, kind: str, required: Names, besides: Names = (), *, ids: Names, words: Names = ()
 ) -> pl.DataFrame:
     """Return the columns ``required`` and ``besides`` of a table as stripped strings. The columns ``besides`` are
-    optional and "" if absent. ``ids`` are columns of identifiers. ``words`` are columns whose cells are single words.
-    They show whether multi-line texts were split correctly. Raises UserError if a required column is missing."""
+    optional and "" if absent. ``ids``: columns of identifiers. ``words``: columns of single words, in which wrongly
+    split rows are noticed. Raises UserError, with setting ``key`` and dataset ``kind``, for a missing column."""
     table = read_frame(path, key, (*required, *besides), ids=ids, words=words)
     require_columns(table.columns, required, path, key, f"give a file of {kind}")
     more = [pl.lit("").alias(name) for name in besides if name not in table.columns]
@@ -34,7 +34,7 @@ def read_columns(
 
 
 def decode_labels(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> pl.DataFrame:
-    """Decode the label columns of a table to present, absent, uncertain or null."""
+    """Return a table in which label cells 1, 0 and -1 are "present", "absent" and "uncertain", and others are null."""
     return table.with_columns(pl.col(*labels).replace_strict(VALUE_BY_CELL, default=None, return_dtype=pl.String))
 
 
@@ -49,6 +49,6 @@ def normalise_id(column: str) -> pl.Expr:
 
 
 def count_unknown_cells(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> dict[str, int]:
-    """Return {label: number of invalid cells}, without zeros, of a table of strings. Valid are 1, 0, -1 and empty."""
+    """Return {label: number of cells that are not 1, 0, -1 or empty}, without zeros, of a table of strings."""
     counts = table.select((~pl.col(name).is_in([*VALUE_BY_CELL, ""])).sum() for name in labels).row(0, named=True)
     return {name: number for name, number in counts.items() if number}

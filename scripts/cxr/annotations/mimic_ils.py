@@ -13,7 +13,8 @@ JSON, MASKS = "mimic_ils_instruction_answer.json", "lesion_mask"
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read each distinct mask once. Pairs without a mask give no region. Raises UserError for a damaged JSON file."""
+    """Read the masks that instruction-answer pairs name, each mask once. ``key``: the setting that names the folder
+    ``path``. Raises UserError for a damaged JSON file."""
     with refuse_damaged(path / JSON, f"{key} is {str(path)!r}, whose {JSON} is missing or damaged"):
         studies_by_split = json.loads((path / JSON).read_text(encoding="utf-8"))
         distinct_masks = {

@@ -36,8 +36,8 @@ def find_one_file(key: str, folder: Path, pattern: str) -> Path:
 
 
 def read(key: str, path: Path) -> Annotations:
-    """Read the sentences' boxes, in pixels. Images whose size is unknown give no boxes. Raises UserError if a file is
-    missing or damaged."""
+    """Read the boxes of the reports' sentences, in pixels. An image whose size is unknown counts as annotated, without
+    boxes. Raises UserError if a file is missing or damaged."""
     images = {row["image_id"]: row for row in read_images(key, find_one_file(key, path, TABLE)).iter_rows(named=True)}
     split_by_image = dict(read_master(key, find_one_file(key, path, MASTER)).iter_rows())
     regions, image_names = [], set()
@@ -91,7 +91,7 @@ def read_images(key: str, path: Path) -> pl.DataFrame:
 
 
 def read_master(key: str, path: Path) -> pl.DataFrame:
-    """Return ``image_id`` and ``split`` of the master table, a row per image. Raises UserError for a missing column."""
+    """Return a table of ``image_id`` and ``split``, a row per image. Raises UserError for a missing column."""
     table = read_columns(key, path, "PadChest-GR", ("ImageID", "split"), ids=("ImageID",))
     return table.select(image_id="ImageID", split="split").unique("image_id", keep="first", maintain_order=True)
 

@@ -91,9 +91,9 @@ def polygon_mask(flat_polygons: list[list[float]], shape: tuple[int, int]) -> np
 
 
 def format_module(kind: str) -> ModuleType:
-    """Return the module of one of :data:`cxr.annotations.formats.FORMATS`. Raises ValueError for any other name."""
+    """Return the module of the annotation format ``kind``, such as ``coco``. Raises ValueError for an unknown name."""
     if kind not in FORMATS:
-        raise ValueError(f"there is no format {kind!r}: choose one of {', '.join(FORMATS)}")
+        raise ValueError(f"there is no annotation format {kind!r}: choose one of {', '.join(FORMATS)}")
     return importlib.import_module(f"cxr.annotations.{kind}")
 
 
@@ -105,5 +105,5 @@ def read_annotations(key: str, path: str | Path, kind: str) -> Annotations:
 
 
 def lesion_by_label(kind: str) -> dict[str, str]:
-    """Return {label: lesion type} for the labels of a format that have a lesion type."""
+    """Return {label: ILS lesion type that it means}, without other labels, of the annotation format ``kind``."""
     return getattr(format_module(kind), "LESIONS", {})

@@ -14,7 +14,7 @@ NO_FINDING = ("no finding", "normal", "no lung opacity / not normal")  # labels 
 
 def read_rows(key: str, path: Path, kind: str, required: Sequence[str], besides: Sequence[str] = ()) -> Iterator[dict]:
     """Yield the rows of a table, {column: text}. The first column of ``required`` has the image's id. The columns
-    ``besides`` are optional. Raises UserError if a column of ``required`` is missing."""
+    ``besides`` are optional. Raises UserError, with setting ``key`` and format ``kind``, for a missing column."""
     table = read_frame(path, key, (*required, *besides), ids=required[:1])
     require_columns(table.columns, required, path, key, f"give a file of the format {kind}")
     return table.iter_rows(named=True)
@@ -31,7 +31,7 @@ Box = tuple[float, float, float, float]
 
 @contextmanager
 def refuse_damaged(path: Path, fault: str) -> Iterator[None]:
-    """Raise UserError with ``fault`` and the cause if the code in the context cannot read the content of a file."""
+    """Raise UserError with the text ``fault`` and the cause if the code of a ``with`` block cannot read a file."""
     try:
         yield
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -40,7 +40,7 @@ def refuse_damaged(path: Path, fault: str) -> Iterator[None]:
 
 
 def parse_numbers(cells: Iterable[Any]) -> tuple[float, ...] | None:
-    """Return the numbers in cells, None if a cell is not a number."""
+    """Return the numbers in cells, or None if any cell is not a number."""
     try:
         return tuple(float(cell) for cell in cells)
     except (TypeError, ValueError):

@@ -41,8 +41,8 @@ def read(key: str, path: Path) -> Annotations:
 
 
 def read_labels(key: str, path: Path) -> pl.DataFrame:
-    """Return a table of image labels as strings: image_id, rad_id ("" in a test file), and the labels, named as in the
-    training file. Raises UserError for a file without image_id or labels."""
+    """Return a table of strings: image_id, rad_id (reader, "" in a test file), and a column of "0" and "1" per label,
+    named as in the training file. Raises UserError for a file without image_id or labels."""
     table = read_frame(path, key, ("image_id", *BESIDES, *LABELS, *SAME_LABEL), ids=("image_id", *BESIDES))
     table = table.rename({old: new for old, new in SAME_LABEL.items() if old in table.columns})
     labels = [name for name in table.columns if name not in ("image_id", *BESIDES)]

@@ -26,8 +26,7 @@ def mask_annotation(mask: np.ndarray) -> dict:
 class CocoWriter:
     """Writer of a split's COCO file, for use inside ``with``. ``kinds`` are categories by :func:`make_categories`.
 
-    A second file buffers the annotations until all images are written.
-    """
+    A second file buffers the annotations until all images are written."""
 
     def __init__(self, path: Path, info: dict, kinds: list[dict]):
         self._path, self._info, self._kinds = path, info, kinds
@@ -51,7 +50,7 @@ class CocoWriter:
         return self._images
 
     def add_annotation(self, image: int, target: str, mask_fields: dict, **facts: object) -> None:
-        """Add to an image an annotation of the category ``target``, with fields by :func:`mask_annotation`."""
+        """Add an annotation of the category ``target``, with these fields, to the image with the id ``image``."""
         self._annotations += 1
         numbers = {"id": self._annotations, "image_id": image, "category_id": self._numbers[target]}
         text = json.dumps(numbers | mask_fields | facts, ensure_ascii=False)
@@ -70,11 +69,10 @@ class CocoWriter:
 
 
 def write_refs(path: Path, references: Iterable[tuple[str, str, Sequence[int], Mapping]]) -> None:
-    """Write referring expressions, numbered in order. Each has one sentence, so ``sent_id`` equals ``ref_id``.
+    """Write ``refs.json`` of RefCOCO. Each reference has one sentence, so ``sent_id`` equals ``ref_id``.
 
     A reference is (query id, text, ids of the annotations to which the text refers, {``image_id``, ``category_id``,
-    ``split``, ``file_name``}). It may have several annotations, as in gRefCOCO.
-    """
+    ``split``, ``file_name``}). It may have several annotations, as in gRefCOCO."""
     ref_rows = []
     for number, (query_id, text, annotations, place) in enumerate(references):
         marks = ".,;:?!"

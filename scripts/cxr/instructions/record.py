@@ -26,12 +26,11 @@ class Turn:
 class Record:
     """A sample: one image, with questions and answers about it.
 
-    Raises ValueError if there is no turn, the split is unknown, or a box is empty or extends beyond the image.
-    """
+    Raises ValueError if there is no turn, the split is unknown, or a box is empty or extends beyond the image."""
 
     sample_id: str  # unique among the samples of a system, such as ILS or RadVLM
-    task: str  # kind of sample
-    source: str  # origin of the facts in the answers
+    task: str  # kind of sample, such as report generation
+    source: str  # origin of the facts in the answers, such as a dataset
     split: str
     subject_id: str
     study_id: str
@@ -43,7 +42,7 @@ class Record:
 
     def __post_init__(self) -> None:
         if not self.turns:
-            raise ValueError(f"{self.sample_id} has no turn")
+            raise ValueError(f"{self.sample_id} has no turn: a record needs a question and its answer")
         if self.split not in SPLITS:
             raise ValueError(f"{self.sample_id} has the split {self.split!r}: use one of {', '.join(SPLITS)}")
         for name, boxes in self.boxes.items():
@@ -56,7 +55,8 @@ class Record:
 def open_split_files(
     paths: Mapping[str, str | Path], line_of: Callable[[Record], dict]
 ) -> Iterator[Callable[[Record], None]]:
-    """Yield a function that writes ``line_of(record)`` to the file of its split. The files appear when complete."""
+    """Yield a function that writes a record, as the dictionary ``line_of(record)``, to the file of the record's split.
+    ``paths``: {split: path}. The files appear when complete."""
     with ExitStack() as stack:
         temporaries = {split: stack.enter_context(atomic_file(path)) for split, path in paths.items()}
         files = {

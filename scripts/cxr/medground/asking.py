@@ -39,7 +39,7 @@ MARKED = (230, 159, 0)  # RGB colour of an answer's outline
 
 @dataclass(frozen=True, kw_only=True)
 class AskingOptions(ModelOptions):
-    """Options of a language model. ``shard_sources`` names the source of each shard that the job reads."""
+    """Options of a language model. ``shard_sources``: name of the source of each shard that the job reads."""
 
     shard_sources: Sequence[str] = ()
 
@@ -50,7 +50,7 @@ class AskingOptions(ModelOptions):
 
 @dataclass(frozen=True)
 class Prompts:
-    """Prompts and word lists of the YAML file ``path``. Keys that the file lacks have the default texts."""
+    """Prompts and word lists of the YAML file ``path``. Keys that the file lacks get their default texts."""
 
     wordings: Mapping
     path: str
@@ -64,11 +64,11 @@ class Prompts:
         return cls({**defaults, **wordings}, str(path or PROMPTS))
 
     def prompt(self, name: str, domain: str, user: str = "user") -> dict[str, str]:
-        """Return {"system": text, "user": text} of the prompt ``name``, with the note on images of this ``domain``. The
-        file has the user text under the key ``user``. Raises UserError if it lacks one of the texts."""
+        """Return {"system": text, "user": text} of the prompt ``name``, with the note on images of this ``domain``.
+        ``user``: key of the user's text in the file. Raises UserError if the file lacks one of the texts."""
         texts = self.wordings[name]
         if not isinstance(texts, Mapping) or not all(isinstance(texts.get(role), str) for role in ("system", user)):
-            raise UserError(f"{self.path}: the prompt {name} lacks the text system or {user}: give both texts")
+            raise UserError(f"{self.path}: the prompt {name} lacks the text system or {user}: write both texts there")
         notes = self.wordings["domain_notes"]
         system = fill_slots(texts["system"], domain_note=notes.get(domain, notes["other"]))
         return {"system": system, "user": texts[user]}
@@ -89,7 +89,7 @@ def _read_yaml(path: str) -> Mapping:
 
 class Subject(NamedTuple):
     """An image to ask about. ``source``: name of its source. ``image``: its row in the table of images. ``rows``: the
-    table rows of its regions. ``facts``: facts about the source. ``picture``: its pixels, uint8 (S, S, 3)."""
+    rows of its regions. ``facts``: facts about the source. ``picture``: its pixels, uint8 (S, S, 3)."""
 
     source: str
     image: Mapping
@@ -121,8 +121,8 @@ class ModelSession:
         self.generate = cache_replies(generate, folder=folder, digest=answer_digest(options, code))
 
     def list_shards(self, sources: Sequence[str], images: Sequence[str], regions: Sequence[str]) -> list[tuple]:
-        """Return (source, paths of a shard, of its source's table of images, of its table of regions) for each
-        shard."""
+        """Return (source, path of the shard, path of the source's table of images, path of the shard's table of
+        regions) for each shard. ``sources``: paths of the shards."""
         names = self.options.shard_sources
         table_by_source = dict(zip(dict.fromkeys(names), images, strict=True))
         return list(zip(names, sources, map(table_by_source.__getitem__, names), regions, strict=True))
@@ -131,8 +131,8 @@ class ModelSession:
         self, files: tuple, build: Callable[[Subject], Iterable[Request]], image_ids: Sequence[str] | None = None
     ) -> Iterator[dict]:
         """Ask the questions that ``build`` returns for each image of a shard, and yield an output line per answer.
-        ``files``: a tuple of :meth:`list_shards`. ``image_ids``: None for all images with regions. Raises Broken if no
-        answer is usable."""
+        ``files``: a tuple of :meth:`list_shards`. ``image_ids``: the images, None for all with regions. Raises Broken
+        if no answer is usable."""
         source, shard_path, images, regions = files
         row_by_image, rows_by_image = read_images(images), read_regions(regions)
         image_ids = sorted(rows_by_image) if image_ids is None else image_ids
@@ -153,7 +153,7 @@ class ModelSession:
 
 
 def draw_boxes(picture: np.ndarray, rows: Sequence[Mapping], *, is_numbered: bool) -> PromptImage:
-    """Draw the boxes of the regions ``rows`` on an image uint8 (S, S, 3), with their numbers or as mere outlines."""
+    """Draw the boxes of the regions ``rows`` on an image uint8 (S, S, 3). If ``is_numbered``, add their numbers."""
     boxes = {row["region"] + 1: [row[side] for side in CORNERS] for row in rows}
     colours = {} if is_numbered else dict.fromkeys(boxes, MARKED)
     side = max(SIDE, *picture.shape[:2])
@@ -161,7 +161,8 @@ def draw_boxes(picture: np.ndarray, rows: Sequence[Mapping], *, is_numbered: boo
 
 
 def measurement_table(rows: Sequence[Mapping], classes: Mapping[str, Mapping], domain: str) -> str:
-    """Return a text for a prompt with one line per region, such as "3: nucleus, area 0.52 % of the picture, …"."""
+    """Return a text for prompts with one line per region, such as "3: nucleus, area 0.52 % of the picture, …".
+    ``classes``: {class: its words}. Contrast and texture are left out if the ``domain`` is cxr."""
     words, text = parse_class_words(classes), ""
     formats = {"elongation": ".2f", "solidity": ".2f"}
     formats |= {} if domain in DOMAINS_WITHOUT_APPEARANCE else {"contrast": "+.1f", "texture": ".2f"}

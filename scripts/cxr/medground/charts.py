@@ -48,8 +48,8 @@ def _draw_bars(axes: Axes, bars: Sequence[tuple[Sequence[Mapping], dict]], sprea
 
 
 def draw_language(table: pl.DataFrame) -> Figure:
-    """Return a figure with a row of panels per split, a panel per measure, and in each panel a group of bars per image
-    domain. The colours are the sets of texts, which are the queries and the baselines of class names."""
+    """Return a figure with a row of panels per split, and in it a panel per measure. A panel has a group of bars per
+    image domain. Each colour stands for a set of texts: the queries, or a baseline whose texts are class names."""
     domains = [name for name in table["domain"].unique(maintain_order=True) if name != "total"]
     sets = table["set"].unique(maintain_order=True).to_list()
     figure = Figure(figsize=(10, 5.4), layout="constrained")
@@ -70,7 +70,7 @@ def draw_language(table: pl.DataFrame) -> Figure:
 
 def draw_scores(table: pl.DataFrame) -> Figure:
     """Return a figure with a panel per measure. Each source has a bar per run (model) and per blind baseline, which
-    never reads the query. The paper's values are left out, because they belong to other sources."""
+    answers without reading the query. The paper's values are left out, because its sources differ."""
     figure = Figure(figsize=(10, 7), layout="constrained")
     for axes, (name, label) in zip(figure.subplots(len(SCORES), 1), SCORES.items(), strict=True):
         part = table.filter(pl.col("table") == name, pl.col("by") != "paper")
@@ -94,7 +94,6 @@ def draw_scores(table: pl.DataFrame) -> Figure:
 
 
 def _bar_style(by: str, model: str, runs: Sequence[str], at: int) -> dict:
-    """Return a bar's style. A run has a colour, its own baseline is hatched in it, and other baselines are grey."""
     if by == "ours":
         return {"color": RUN_COLOURS[runs.index(model) % len(RUN_COLOURS)], "label": model}
     label, run = f"blind: {model}", model.partition(": ")[0]

@@ -13,30 +13,30 @@ from cxr.medground.stage_settings import (
 
 
 class MedgroundSettings(Section):
-    """Settings of MedGround, which writes referring queries about masked regions and verifies them."""
+    """Settings of MedGround, which writes and verifies referring queries, sentences that select regions of an image."""
 
     sources: SourcesSettings = key(SourcesSettings, "Images and masks.")
-    regions: RegionsSettings = key(RegionsSettings, "Boxes and attributes of regions.")
+    regions: RegionsSettings = key(RegionsSettings, "Regions, with their boxes and attributes.")
     llm: ModelsSettings = key(ModelsSettings, "Requests to the models that write and judge queries (vllm).")
     queries: QueriesSettings = key(QueriesSettings, "Referring queries.")
     verification: VerificationSettings = key(VerificationSettings, "Verification of the queries.")
     dataset: DatasetSettings = key(DatasetSettings, "The dataset and its exports.")
     scoring: ScoringSettings = key(ScoringSettings, "Scores of models.")
-    audit: str = key("", "File audit.parquet of a review; only queries that experts accepted are scored; empty: all.")
+    audit: str = key("", "Path of a review's audit.parquet, to score only queries that experts accepted; empty: all.")
 
     @constraint
     def _engines_have_their_input(self) -> None:
         queries, verification = self.queries, self.verification
         remedy = "give a model that takes images"
         if queries.engine == "table" and not queries.table:
-            raise ValueError("queries.table is empty, but queries.engine is table: name the file of your queries")
+            raise ValueError("queries.table is empty, but queries.engine is table: name the file of your queries there")
         if queries.engine == "vllm" and not queries.llm.model:
             raise ValueError(f"queries.llm.model is empty, but queries.engine is vllm: {remedy}")
         if verification.judge == "vllm" and not verification.llm.model:
             raise ValueError(f"verification.llm.model is empty, but verification.judge is vllm: {remedy}")
         if queries.llm.form == "question_answer" and queries.selection == "ours":
             raise ValueError(
-                "queries.llm.form is question_answer, in which a model chooses targets: set queries.selection to model"
+                "queries.llm.form is question_answer, so the model chooses regions: set queries.selection to model"
             )
 
     @constraint

@@ -10,10 +10,10 @@ from cxr.llm.settings import LanguageModel
 class RegionsSettings(Section):
     """Regions, which are the connected components of masks, with their boxes and attributes."""
 
-    min_px: int = key(20, "Area below which a component is dropped; sources of kind ils: always 64.", unit="px", ge=1)
+    min_px: int = key(20, "Area below which a component is dropped; always 64 for the kind `ils`.", unit="px", ge=1)
     outline_px: int = key(
         1,
-        "Shift of outlines, outwards and inwards, after which robust queries keep their answers; 0: no test.",
+        "Distance by which outlines are shifted, out and in, to find queries whose answer changes; 0: no test.",
         unit="px",
         ge=0,
         le=10,
@@ -21,7 +21,7 @@ class RegionsSettings(Section):
 
 
 class ModelsSettings(Section):
-    """Requests to the models that write queries and judge them."""
+    """Requests to the language models that write queries and judge them."""
 
     max_tokens: int = redefine(LanguageModel, "max_tokens", 2048)
     picture_tokens: int = key(1600, "Maximum tokens per image in the model's input.", unit="tokens", ge=1)
@@ -59,14 +59,14 @@ class QueriesSettings(Section):
         "rules", "Writer of the queries. rules: a grammar; vllm: a model that sees the image; table: the file `table`."
     )
     selection: Literal["ours", "model"] = key(
-        "ours", "How the regions to ask for are chosen (engine vllm). ours: at random; model: by the model (paper)."
+        "ours", "Choice of the regions to ask for (engine `vllm`). ours: at random; model: by the model (paper)."
     )
-    llm: GeneratorSettings = key(GeneratorSettings, "The language model of the engine vllm.")
+    llm: GeneratorSettings = key(GeneratorSettings, "The language model of the engine `vllm`.")
     table: str = key(
-        "", "Your queries (engine table): JSON Lines (image_id, query, regions or boxes) or a folder of {image_id}.txt."
+        "", "Your queries (engine `table`): JSON Lines (image_id, query, regions or boxes) or folder of {image_id}.txt."
     )
     per_image: int = key(3, "Queries per image; twice as many if more than five regions may be answers.", ge=1, le=100)
-    fragile: Share = key(0.25, "Maximum fraction of an image's queries that a shift of outlines makes ambiguous.")
+    fragile: Share = key(0.25, "Maximum fraction of an image's queries that a shift by `outline_px` makes ambiguous.")
     families: list[Family] = key(
         lambda: list(get_args(Family)), "Kinds of attributes that queries may use.", min_length=1
     )
@@ -81,26 +81,26 @@ class VerificationSettings(Section):
         source=PAPER,
     )
     mode: Literal["confirm", "select", "both"] = key(
-        "both", "Task of the judge vllm. confirm: verify the given answer (paper); select: find the answer."
+        "both", "Task of the judge `vllm`. confirm: verify the given answer (paper); select: find the answer."
     )
     same_model: bool = key(False, "Whether the judge may be the model that wrote the queries.")
-    llm: ImageModelSettings = key(ImageModelSettings, "The language model of the judge vllm.")
-    unjudged: Literal["keep", "drop"] = key("keep", "Whether to keep queries on which the judge abstains.")
+    llm: ImageModelSettings = key(ImageModelSettings, "The language model of the judge `vllm`.")
+    unjudged: Literal["keep", "drop"] = key("keep", "What happens to queries on which the judge abstains.")
 
 
 class ProcessorSettings(Section):
-    """Image processor of a Qwen model. Coordinates ``pixels_resized`` count pixels of the image that it has resized."""
+    """Image processor of a Qwen model. It resizes images, to which the coordinates ``pixels_resized`` refer."""
 
     patch: int = key(14, "Side of the model's patches; 14 for Qwen2.5-VL.", unit="px", ge=1)
     max_pixels: int = key(12_845_056, "Maximum area of the resized image.", unit="px", ge=1)
 
 
 class ScispacySettings(Section):
-    """Folders of the engine scispacy. Nothing is downloaded."""
+    """Folders of the value ``scispacy`` of ``entities``. Nothing is downloaded."""
 
     pipeline: str = key("", "Folder of a saved spaCy pipeline that finds entities (`config.cfg` and weights).")
     linker: str = key(
-        "", "Folder of a scispaCy linker and its knowledge base; empty: no linker. Its pickle may run any code."
+        "", "Folder of a scispaCy linker and its knowledge base; empty: no linker. Its pickle file can run any code."
     )
 
 
@@ -108,9 +108,9 @@ class DatasetSettings(Section):
     """The dataset of all sources."""
 
     entities: Literal["lexicon", "scispacy"] = key(
-        "lexicon", "Source of the clinical concepts in `language.tsv`: our lexicon, or a spaCy pipeline (scispacy)."
+        "lexicon", "Finder of clinical concepts for `language.tsv`. lexicon: our word list; scispacy: a spaCy pipeline."
     )
-    scispacy: ScispacySettings = key(ScispacySettings, "Settings of the engine scispacy.")
+    scispacy: ScispacySettings = key(ScispacySettings, "Folders, if `entities` is scispacy.")
     tokenizer: str = key("", "Folder of a model whose tokenizer counts tokens (tokens.tsv); empty: no token counts.")
     export: list[Literal["messages", "sharegpt", "swift", "coco", "refcoco", "hf"]] = key(
         lambda: ["messages"], "Export formats: OpenAI (messages), LLaVA (sharegpt), swift, coco, refcoco, Parquet (hf)."
@@ -119,10 +119,12 @@ class DatasetSettings(Section):
         "grid1000",
         "Unit of boxes in texts: 1/1000 of a side, original pixels, or pixels of the resized image (`resized`).",
     )
-    resized: ProcessorSettings = key(ProcessorSettings, "Image processor that resizes images for pixels_resized.")
+    resized: ProcessorSettings = key(ProcessorSettings, "Image processor, if `coordinates` is pixels_resized.")
     withhold: list[Literal["pixels"]] = key(list, "Content that exports omit. pixels: the images; empty: nothing.")
     allow_nd: bool = key(False, "Whether exports with pixels include sources whose licence forbids derivatives (ND).")
-    audited: bool = key(False, "Whether exports' test split has only queries that experts accepted (medground.audit).")
+    audited: bool = key(
+        False, "If true, exported test splits have only queries that experts accepted (medground.audit)."
+    )
 
     @constraint
     def _a_pipeline_is_given(self) -> None:
@@ -138,6 +140,6 @@ class ScoringSettings(Section):
 
 
 class ScoringOptions(ScoringSettings):
-    """Settings that affect the scores, and the number of bootstrap replicates for their intervals."""
+    """Settings that affect the scores, and the number of bootstrap replicates for the scores' intervals."""
 
     replicates: int = 1000

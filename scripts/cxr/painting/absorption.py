@@ -27,7 +27,7 @@ def crop_around(mask: np.ndarray) -> tuple[slice, slice]:
 
 
 def extract_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return how much brighter than their surroundings narrow structures are, mainly vessels, float32 (H, W). They are
+    """Return the brightness that narrow structures, mainly vessels, add to their surroundings, float32 (H, W). They are
     the structures that a median filter removes from ``image``, float32 (H, W) in 0..1. Grain is ignored. Only pixels
     where ``mask``, bool (H, W), is True are filtered."""
     at = crop_around(mask)
@@ -46,8 +46,8 @@ def brighten(image: np.ndarray, density: np.ndarray, white: float) -> np.ndarray
 
 def add_absorption(image: np.ndarray, density: np.ndarray, white: float, flat: float, lost: float) -> np.ndarray:
     """Return the image, float32 (H, W), with a lesion of ``density``, float (H, W), whose brightness approaches
-    ``white``. At the densest pixel, all detail fades by the fraction ``flat``, and vessels by the fraction ``lost`` in
-    addition."""
+    ``white``. At the densest pixel, the contrast of all detail falls by the fraction ``flat``, and the contrast of
+    vessels in addition by the fraction ``lost``."""
     weight = np.abs(density) / max(float(np.abs(density).max(initial=0.0)), 1e-6)
     base = cv2.GaussianBlur(image, (0, 0), BASE)
     detail = cv2.GaussianBlur(image, (0, 0), GRAIN) - base

@@ -17,8 +17,8 @@ EDGE = 0.10  # fraction of the highest density from which a pixel belongs to the
 def draw_envelope(
     window: Window, soft: float, exponent: float, ragged: float, random: np.random.Generator
 ) -> np.ndarray:
-    """Return weights that fill the box, float32 (h, w): 1 in the core, 0 outside a superellipse with ``exponent``.
-    ``soft``: width of its edge; ``ragged``: SD of irregular shifts of the edge; both in half box sizes."""
+    """Return weights, float32 (h, w), of a lesion that fills the window's box: 1 in the core, 0 outside a superellipse
+    with ``exponent``. ``soft``: width of the edge. ``ragged``: SD of its irregular shifts. Both in half box sizes."""
     u, v = window.box_coordinates(BEYOND)
     r = (np.abs(u) ** exponent + np.abs(v) ** exponent) ** (1 / exponent)
     coarse = noise(window.shape, max(window.size) / 3, random, 2)
@@ -29,7 +29,7 @@ def draw_envelope(
 
 
 def draw_patches(window: Window, base: float, cores: int, random: np.random.Generator) -> np.ndarray:
-    """Return the density of ``cores`` dense cores, up to 1, in a haze of the density ``base``, float32 (h, w)."""
+    """Return the density, float32 (h, w), of a haze with the density ``base`` and ``cores`` cores of up to 1 in it."""
     u, v = window.box_coordinates()
     core_density = np.zeros(window.shape, np.float32)
     for _ in range(cores):
@@ -104,8 +104,8 @@ def draw_density(window: Window, request: PaintRequest, random: np.random.Genera
 
 
 def bound_by_fissure(chest: Chest, window: Window, words: str) -> np.ndarray | None:
-    """Return weights, float32 (h, w), that end the lesion at the minor fissure, the only fissure seen edge-on. Return
-    None unless ``words`` name the right upper or middle lobe. At most a quarter of the box is cut off."""
+    """Return weights, float32 (h, w), that cut off a lesion at the minor fissure, the only fissure seen edge-on. Return
+    None unless the prompt ``words`` names the right upper or middle lobe. At most a quarter of the box is cut off."""
     upper, middle = "upper lobe" in words, "middle lobe" in words
     if "right" not in words or not (upper or middle):
         return None
@@ -119,7 +119,7 @@ def bound_by_fissure(chest: Chest, window: Window, words: str) -> np.ndarray | N
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint an opacity, a consolidation or a nodule into each place. They differ only in ``request.ranges``."""
+    """Paint an opacity, a consolidation or a nodule into each place, depending only on ``request.ranges``."""
     white = water_brightness(chest.image, chest.heart)
     total, parts, lesion = np.zeros(chest.image.shape, np.float32), [], np.zeros(chest.image.shape, bool)
     for place in request.places:

@@ -61,7 +61,7 @@ def draw_wedge(window: Window, soft: float, random: np.random.Generator) -> np.n
 
 
 def draw_upper_lobe(window: Window, random: np.random.Generator) -> np.ndarray:
-    """Return the density of a collapsed upper lobe, float32 (h, w), at most 1, with a sharp, concave lower edge."""
+    """Return the density, float32 (h, w), of a collapsed upper lobe: at most 1, with a sharp, concave lower edge."""
     u, v = window.box_coordinates()
     lateral = np.clip((window.lateral * u + 1) / 2, 0, 1)
     fissure = 0.85 - random.uniform(0.3, 0.7) * lateral - random.uniform(0.3, 0.6) * lateral * (1 - lateral)

@@ -27,8 +27,8 @@ def _row_ends(mask: np.ndarray, last: bool) -> np.ndarray:
 
 
 def row_borders(chest: Chest) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return four arrays with a column for each row, float32 (H,): right chest wall, right and left heart border, left
-    chest wall. Below its outermost point, a heart border goes straight down, as the diaphragm hides the lower edge."""
+    """Return four arrays, float32 (H,), with the column of a border in each row: right chest wall, right heart border,
+    left heart border, left chest wall. Heart borders go straight down below their outermost points."""
     first, last = _row_ends(chest.heart, False), _row_ends(chest.heart, True)
     at, to = int(first.argmin()), int(last.argmax())
     first[at:], last[to:] = first[at], last[to]
@@ -99,7 +99,8 @@ def _widen_heart(chest: Chest, goal: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Widen the heart to ``request.ratio``. With ``request.measure``, measure the result and correct the width once."""
+    """Widen the heart to the cardiothoracic ratio ``request.ratio``. If ``request.measure`` is given, measure the ratio
+    in the result and correct the width once."""
     if request.ratio is None or not (chest.heart.any() and chest.right.any() and chest.left.any()):
         return PaintedImage(chest.image, np.zeros(chest.image.shape, bool), {})
     goal, parameters = request.ratio, {"ratio": request.ratio}

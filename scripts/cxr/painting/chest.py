@@ -87,7 +87,7 @@ def window_mask(chest: Chest, windows: Iterable["Window"]) -> np.ndarray:
 
 class Window:
     """The crop of an X-ray around a place, with a margin. Its boxes and arrays (h, w) are in pixels of the crop.
-    ``place_box`` is the place's box, and ``box`` the bounding box of the lung in it. ``empty``: no lung is in it."""
+    ``place_box``: the place's box. ``box``: bounding box of the lung inside. ``empty``: whether no lung is inside."""
 
     def __init__(self, chest: Chest, place: Place, margin: int = 2 * RIM):
         shape = chest.image.shape
@@ -143,7 +143,7 @@ class Window:
 
     def fade_weights(self, soft: float = 0.12) -> np.ndarray:
         """Return weights for a lesion's density, float32 (h, w): 1 in the part of the lung inside the place, 0 outside.
-        They fall gradually at the lung's border, and over ``soft`` half box sizes at the sides of the place."""
+        They fall gradually at the lung's border, and at the sides of the place over ``soft`` half box sizes."""
         x1, y1, x2, y2 = self.place_box
         y, x = np.mgrid[: self.shape[0], : self.shape[1]].astype(np.float32) + 0.5
         across, along = np.minimum(x - x1, x2 - x) / (x2 - x1), np.minimum(y - y1, y2 - y) / (y2 - y1)
@@ -169,7 +169,7 @@ class Window:
 
 
 def smoothstep(t: np.ndarray) -> np.ndarray:
-    """Return 3 t^2 - 2 t^3, a smooth step from 0 to 1, for values in 0..1."""
+    """Return the smooth step 3 t^2 - 2 t^3, which rises from 0 to 1, for values ``t`` in 0..1."""
     return t * t * (3 - 2 * t)
 
 

@@ -13,7 +13,7 @@ HILUM = (0.22, 0.48)  # distance of the hilum from medial edge and top of the lu
 
 
 def draw_septal_lines(window: Window, number: int, random: np.random.Generator) -> np.ndarray:
-    """Return a drawing of short lines from the lateral pleura of the lower lung inwards, float32 (h, w), 1 on lines."""
+    """Return a drawing of ``number`` short lines inwards from the lower lateral pleura, float32 (h, w), 1 on lines."""
     canvas = np.zeros(window.shape, np.uint8)
     _x1, y1, _x2, y2 = window.box
     for _ in range(number):
@@ -32,9 +32,9 @@ def draw_septal_lines(window: Window, number: int, random: np.random.Generator) 
 def draw_cuffs(
     window: Window, u: np.ndarray, v: np.ndarray, number: int, size: tuple, random: np.random.Generator
 ) -> np.ndarray:
-    """Draw thickened bronchi in cross-section, bright rings with dark centres near the hilum; return float32 (h, w).
-    ``u``, ``v``: coordinates of the pixels, as fractions of the lung's box from its medial edge and top; ``number``:
-    number of rings; ``size``: limits of their diameter, px."""
+    """Return a drawing, float32 (h, w), of thickened bronchi in cross-section: ``number`` bright rings with dark
+    centres near the hilum. ``u``, ``v``: coordinates of the pixels, as fractions of the lung's box from its medial edge
+    and top. ``size``: limits of the rings' diameter, px."""
     ring, hole = np.zeros((2, *window.shape), np.uint8)
     near = window.lung & window.inside & (np.hypot((u - HILUM[0] - 0.12) / 0.2, (v - HILUM[1]) / 0.18) < 1)
     ys, xs = np.nonzero(near)
@@ -50,7 +50,7 @@ def draw_cuffs(
 
 
 def widen_vessels(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return the brightness that wider vessels add to an image, float32 (H, W), where ``mask`` is True."""
+    """Return the brightness, float32 (H, W), to add to an image so that vessels look wider where ``mask`` is True."""
     bright = np.clip(extract_vessels(image, mask), 0, None)
     grown = cv2.dilate(bright, cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5)))
     return cv2.GaussianBlur(grown, (0, 0), 1.0) - bright

@@ -89,7 +89,7 @@ def rib_contrast(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
 
 
 def draw_fluid(window: Window, request: PaintRequest, parameters: dict, random: np.random.Generator) -> np.ndarray:
-    """Return the density of the fluid, float32 (h, w), as if the heart did not hide a part of it."""
+    """Return the density of the fluid, float32 (h, w), as if no heart hid it. ``parameters``: {name: sampled value}."""
     tall, (x1, _, x2, bottom) = window.size[1], window.box
     lower_columns = window.lung[:, x1 + (x2 - x1) // 6 : x2 - (x2 - x1) // 6].T
     # the top of the diaphragm: the highest row of the lung's lower border in the middle two thirds of the box

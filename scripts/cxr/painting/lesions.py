@@ -36,7 +36,6 @@ def _blur(picture: np.ndarray, sigma: float) -> np.ndarray:
 
 
 def _step(value: np.ndarray, width: float) -> np.ndarray:
-    """Map values to 0..1 by a smooth step, which is centred on the value 0 and ``width`` wide; return float32."""
     t = np.clip(value / width + 0.5, 0.0, 1.0)
     return (t * t * (3.0 - 2.0 * t)).astype(np.float32)
 
@@ -60,7 +59,7 @@ def _point_in(region: np.ndarray, rng: np.random.Generator, depth: float = 0.35)
 
 
 def _blob(shape, centre, radii, angle: float, soft: float, rng, ragged: float = 0.25) -> np.ndarray:
-    """Return an irregular ellipse, float32 (H, W): 1 inside, falling to 0 over ``soft`` radii. ``angle``: radians."""
+    """Return an ellipse with a ``ragged`` edge, float32 (H, W): 1 inside, falling to 0 over ``soft`` radii."""
     x, y = _grid(shape)
     x, y = x - centre[0], y - centre[1]
     c, s = np.cos(angle), np.sin(angle)

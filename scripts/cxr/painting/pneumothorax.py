@@ -22,8 +22,8 @@ DRAWN_RANGES = ("delta", "tail", "share", "line", "width", "denser", "lost")  # 
 
 
 def remove_vessels(chest: Chest, mask: np.ndarray) -> np.ndarray:
-    """Return the image, float32 (H, W), without vessels and grain where ``mask``, bool (H, W), is True. A filter
-    smooths small differences of brightness there and preserves large ones, such as ribs."""
+    """Return the image, float32 (H, W), without vessels and grain where ``mask``, bool (H, W), is True. There, a filter
+    smooths small differences of brightness and preserves large ones, such as the edges of ribs."""
     image = chest.image
     detail = np.abs(cv2.GaussianBlur(image, (0, 0), 1) - cv2.GaussianBlur(image, (0, 0), COARSE))
     alike = EVENED_DIFFERENCE * max(float(np.median(detail[chest.lungs])), 1 / 512)
@@ -55,8 +55,8 @@ def wall_distance(chest: Chest, side: str) -> np.ndarray:
 
 
 def air_depth(window: Window, tail: float, from_apex: bool) -> np.ndarray:
-    """Return the relative thickness of the air in each row, float32 (h, 1), at most 1. With ``from_apex``, the air is
-    thickest at the apex and thins out downwards to about ``tail``. Without it, the air has the shape of a lens."""
+    """Return the relative thickness of the air in each row, float32 (h, 1), at most 1. If ``from_apex``, the air is
+    thickest at the apex and thins out downwards to about ``tail``. Otherwise, it has the shape of a lens."""
     _, y1, _, y2 = window.box
     t = np.clip((np.arange(window.shape[0], dtype=np.float32)[:, None] + 0.5 - y1) / max(1, y2 - y1), 0, 1)
     if from_apex:
@@ -66,8 +66,8 @@ def air_depth(window: Window, tail: float, from_apex: bool) -> np.ndarray:
 
 
 def fade_weights(window: Window) -> np.ndarray:
-    """Return weights for the changes of the image, float32 (h, w): 1 in the lung inside the box, 0 outside, with a ramp
-    at the sides of the box."""
+    """Return weights, float32 (h, w), by which changes of the image are multiplied: 1 in the lung inside the place's
+    box, 0 outside, with a ramp at the sides of the box."""
     x1, y1, x2, y2 = window.place_box
     y, x = np.mgrid[: window.shape[0], : window.shape[1]].astype(np.float32) + 0.5
     wide, tall = (max(4.0, ENDING * size) for size in (x2 - x1, y2 - y1))

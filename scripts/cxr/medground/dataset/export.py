@@ -77,8 +77,8 @@ def run(
     *, lines: list[str], regions: list[str], sources: list[str], folder: str, format: str, options: DatasetSettings,
     source_names: list[str], audit: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write the dataset in one format to ``folder``, which appears only when it is complete. ``audit``: path of the
-    table of experts' votes. With ``options.audited``, the test split has only queries that the experts accepted."""
+    """Write the dataset in one ``format`` to ``folder``, which appears only when it is complete. ``audit``: [table of
+    experts' votes]. If ``options.audited``, the test split has only queries that the experts accepted."""
     lines_by_split = {Path(path).stem: list(read_lines(path)) for path in lines}
     has_pixels = "pixels" not in options.withhold
     num_unaudited = num_nd = 0
@@ -141,7 +141,7 @@ def _read_samples(
 
 
 def to_conversation(sample: ExportedLine, options: DatasetSettings) -> Conversation:
-    """Return a query as a question and an answer, whose boxes are in the unit ``options.coordinates``."""
+    """Return a query as a conversation of a question and an answer, whose boxes have the unit ``coordinates``."""
     line = sample.line
     convention = find_convention("grid1000" if options.coordinates == "grid1000" else "pixels_resized")
     if options.coordinates == "pixels_original":
@@ -181,7 +181,6 @@ def _write_instances(path: Path, samples: Sequence[ExportedLine]) -> dict[tuple[
 
 
 def _write_refcoco(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]]) -> None:
-    """Write instances.json with the boxes of all splits, and refs.json with the queries."""
     refs, numbers = [], _write_instances(folder / "instances.json", list(chain(*samples_by_split.values())))
     for name, split_samples in samples_by_split.items():
         for sample in split_samples:
@@ -216,7 +215,6 @@ def _write_hf(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]], 
 
 
 def _readme(samples_by_split: Mapping[str, list[ExportedLine]], notes: list[str], format: str, coordinates: str) -> str:
-    """Return the README of the folder: counts, licences, coordinates, and ``notes`` on queries that were left out."""
     counts = ", ".join(f"{name} {len(samples)}" for name, samples in samples_by_split.items())
     all_lines = (sample.line for sample in chain(*samples_by_split.values()))
     licences = Counter((line["source"], line["licence"] or "none stated") for line in all_lines)

@@ -1,4 +1,4 @@
-"""Images for people: a gallery of queries and of pairs of queries about one image, and items for expert review."""
+"""Images for people: a gallery of queries, and of pairs of queries about one image, and items for expert review."""
 
 import hashlib
 from collections import defaultdict
@@ -24,18 +24,16 @@ WIDTH = 520  # side of a picture of the gallery, px
 EACH = 3  # images per source (accepted and pairs) and per reason (rejected)
 QUESTION = "Does this query mean exactly the marked boxes?"
 FRAME = 256  # pixels of the image's side for each pixel of a box's line width
-
-
 Case = tuple[str, Sequence[Mapping], Mapping[str, str]]
-"""(kind, query lines, captions) of a gallery image. The kind is ``accepted``, ``rejected`` or ``pair`` (two
-queries)."""
+"""(kind, query lines, captions) of a gallery image. The kind is ``accepted``, ``rejected`` or ``pair`` (of queries)."""
 
 
 def run(
     *, accepted: list[str], queries: list[str], rejected: str, sensitivity: str, regions: list[str], sources: list[str],
     folder: str, source_names: list[str], quality: int, seed: int,
 ) -> None:  # fmt: skip
-    """Write ``gallery.jsonl`` and its images to ``folder``. The images are JPEG files of the given ``quality``."""
+    """Write ``gallery.jsonl`` and its images, JPEG files of this ``quality``, to ``folder``. ``accepted`` and
+    ``queries``: files of accepted and of all queries. ``sensitivity``: file of pairs of queries about one image."""
     accepted_lines = [line for path in accepted for line in read_lines(path)]
     line_by_id = {line["query_id"]: line for path in queries for line in read_lines(path)}
     pairs = list(read_lines(sensitivity))
@@ -86,7 +84,6 @@ def _list_cases(
 
 
 def _describe_checks(checks: Mapping) -> str:
-    """Return a caption with the claims that a query's verification read, and the measurements of its boxes."""
     observed = checks["observed"]
     effects = [f"{each['effect']:+.1f}" for each in observed if each.get("effect") is not None]
     parts = {
@@ -99,7 +96,8 @@ def _describe_checks(checks: Mapping) -> str:
 
 
 def draw_case(image: np.ndarray, rows: Sequence[Mapping], answers: Sequence[Sequence[int]]) -> np.ndarray:
-    """Draw the numbered boxes of the candidates on an image, uint8 (WIDTH, WIDTH, 3), with a colour for each answer."""
+    """Return the image, uint8 (WIDTH, WIDTH, 3), with the numbered boxes of all regions that may be answers. The
+    regions of each of the ``answers`` have a colour. ``rows``: the rows of the image's regions."""
     colours = {region + 1: colour for answer, colour in zip(answers, ANSWERS, strict=False) for region in answer}
     boxes = {row["region"] + 1: [row[side] for side in CORNERS] for row in rows if row["candidate"]}
     return draw_numbered_boxes(image, boxes, colours, WIDTH, show_numbers=True)
@@ -109,8 +107,8 @@ def run_units(
     *, lines: str, images: list[str], regions: list[str], sources: list[str], units: str, source_names: list[str],
     queries: int, seed: int,
 ) -> None:  # fmt: skip
-    """Write the table ``units`` of items that experts review: ``queries`` random test queries, or all if it is 0.
-    Raises UserError if the test split has no query."""
+    """Write the table ``units`` of items that experts review, which are ``queries`` random lines of the file ``lines``,
+    or all if ``queries`` is 0. Raises UserError if the file has no line."""
     all_lines = sorted(read_lines(lines), key=lambda line: stable_hash(seed, "audit", line["query_id"]))
     if not all_lines:
         raise UserError(f"{lines} has no query, so there is nothing to review: add a source with a test split")

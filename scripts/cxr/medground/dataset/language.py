@@ -1,4 +1,4 @@
-"""Variety and clinical content of the queries' language, and of texts that are class names (paper, Section 3.5)."""
+"""Measures of language, such as variety and clinical content, of queries and of class names (paper, Section 3.5)."""
 
 import re
 from collections import Counter, defaultdict
@@ -24,8 +24,8 @@ SLOTS = ("class", "attribute", "number", "order", "place")
 
 
 class Lexicon:
-    """Phrases that are known in the texts of a source. ``phrases``: {phrase: (slot, concept)}. The slot is the phrase's
-    role in a sentence, one of :data:`SLOTS` or "". The concept is its clinical meaning, such as "size:small", or ""."""
+    """Known phrases of a source and image domain. ``phrases``: {phrase: (slot, concept)}. The slot is the phrase's role
+    in a sentence, one of :data:`SLOTS` or "". The concept is its clinical meaning, such as "size:small", or ""."""
 
     def __init__(self, facts: Facts, domain: str):
         logic, language = map(load_resource, RESOURCE_FILES[:2])
@@ -91,7 +91,7 @@ def measure_text(text: str, lexicon: Lexicon, concepts: int | None = None) -> Te
 
 
 def summarise(queries: Sequence[TextMeasures]) -> dict:
-    """Return means and percentages of the measures of a group of queries, by column of :data:`LANGUAGE`."""
+    """Return {column of :data:`LANGUAGE`: mean, percentage or count} of a group of queries."""
     count, words = len(queries), sum(query.words for query in queries)
     common = Counter(query.skeleton for query in queries)
     return {
@@ -112,7 +112,8 @@ def run(
     source_names: list[str],
 ) -> None:  # fmt: skip
     """Write the tables ``language`` (measures of queries and of label baselines, whose texts are class names) and
-    ``words`` (frequent words). ``entities``: [scispaCy's table of concept counts] or []."""
+    ``words`` (frequent words). ``lines`` and ``labels``: files of queries and of baselines. ``sources``: shards.
+    ``entities``: [scispaCy's table of concept counts] or []."""
     concepts_by_query = dict(read_table(entities[0]).iter_rows()) if entities else {}
     facts = {name: Facts.read(paths[0]) for name, paths in paths_by_source(source_names, sources)}
     files = [(QUERIES, path) for path in lines]

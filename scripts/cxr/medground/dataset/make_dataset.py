@@ -24,13 +24,13 @@ STATISTICS = read_columns("medground_dataset", "statistics")
 CONSERVATION = read_columns("medground_dataset", "conservation")
 UNITS = read_columns("medground_dataset", "units")
 LABEL_FIELDS = ("source", "image_id", "subject_id", "split", "domain", "modality")
-"""Fields that lines of the baselines ``generic`` and ``class`` copy from a query about their image."""
+"""Fields that lines of the baselines ``generic`` and ``class`` copy from a query about the same image."""
 PAIR_OVERLAP = 0.1  # largest IoU of the two answers of a sensitivity pair
 PAIRS_PER_IMAGE = 3  # most sensitivity pairs of an image
 
 
 def answer_words(labels: Iterable[str], facts: Facts) -> str:
-    """Return an answer in words, such as "nuclei and rod". ``labels``: the classes of its regions."""
+    """Return the nouns of classes, such as "nuclei and rod". ``labels``: the class of each region of an answer."""
     nouns, counts = parse_class_words(facts.classes), Counter(labels)
     return " and ".join(nouns[name].many if counts[name] > 1 else nouns[name].one for name in sorted(counts))
 
@@ -77,8 +77,8 @@ def sensitivity_pairs(lines: Sequence[Mapping], labels: Mapping[tuple, Mapping],
 
 
 def check_conservation(source: SimpleNamespace, split: str) -> list[dict]:
-    """Return the numbers of images, components and queries that entered the stages and that left them, for one source
-    and split. Raises AssertionError if the two numbers differ."""
+    """Return rows of :data:`CONSERVATION` for one source and split: the numbers of images, components and queries that
+    entered the stages and that left them. Raises AssertionError if two such numbers differ."""
     images, rejected, unasked = (part.filter(split=split) for part in (source.images, source.rejected, source.unasked))
     tables, names = (source.without, source.regions, source.dropped), images.select("image_id")
     without_regions, regions, dropped = (table.join(names, on="image_id", how="semi") for table in tables)

@@ -1,5 +1,5 @@
-"""This dataset compared with the paper's Tables 1, 2, 5 and 6. Sources are counted in images and in pairs of image and
-class, because the paper uses both."""
+"""Comparison of this dataset's numbers with the paper's Tables 1, 2, 5 and 6. Sources are counted in images and in
+pairs (image, class), because the paper uses both."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ def _row(table: str, row: str, column: str, paper: object, ours: object, unit: s
 def count_sources(
     names: Sequence[str], images: Sequence[pl.DataFrame], regions: Sequence[pl.DataFrame], excluded: Sequence[int]
 ) -> list[dict]:
-    """Return the rows of :data:`SOURCE_COUNTS`: one per source and split, for all splits, and for all sources. Each
-    argument has an entry per source: name, table of images, table of regions, number of excluded images."""
+    """Return the rows of :data:`SOURCE_COUNTS`: one per source and split, and sums of all splits and of all sources.
+    Each argument has an entry per source: name, table of images, table of regions, number of excluded images."""
     splits, rows = (*PRINTED_SPLITS.values(), "all"), []
     for name, table, part, num_excluded in zip(names, images, regions, excluded, strict=True):
         split_by_image = dict(table.select("image_id", "split").iter_rows())
@@ -47,7 +47,7 @@ def count_sources(
 
 
 def table1_rows(tables: Mapping, queries: int) -> Iterator[dict]:
-    """Yield the rows of Table 1: numbers of annotations in published datasets and in this one."""
+    """Yield the rows of Table 1: numbers of annotations in published datasets, and of queries in this dataset."""
     for row in tables["table1"]:
         note = tables["totals"]["notes"][0] if row["dataset"] == "MedGround-35K" else ""
         yield _row("Table 1", row["dataset"], "annotations", row["annotations"], None, "annotations", note)
@@ -55,7 +55,7 @@ def table1_rows(tables: Mapping, queries: int) -> Iterator[dict]:
 
 
 def table2_rows(tables: Mapping, statistics: pl.DataFrame, domains: Mapping[str, str]) -> Iterator[dict]:
-    """Yield the rows of Table 2: numbers of images and queries, words per query, and percentages of image domains."""
+    """Yield the rows of Table 2 for train and test: images, queries, words per query, percentages of image domains."""
     printed = tables["table2"]
     total = {row["split"]: row for row in statistics.filter(source="total").to_dicts()}
     for split in ("train", "test"):
@@ -73,7 +73,7 @@ def table2_rows(tables: Mapping, statistics: pl.DataFrame, domains: Mapping[str,
 
 
 def table5_rows(tables: Mapping, rows: Sequence[Mapping]) -> Iterator[dict]:
-    """Yield the rows of Table 5: numbers of images of each source and split."""
+    """Yield the rows of Table 5, numbers of images per source and split. ``rows``: result of :func:`count_sources`."""
     ours = {(row["source"].lower(), row["split"]): row for row in rows if row["split"] in PRINTED_SPLITS.values()}
     for name, printed in tables["table5"]["rows"].items():
         for column, split in PRINTED_SPLITS.items():

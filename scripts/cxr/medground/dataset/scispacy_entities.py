@@ -60,7 +60,8 @@ def load_pipeline(path: str, linker: str = "") -> Callable[[Iterable[str]], Iter
 def run(
     *, lines: list[str], labels: list[str], model: list[str], entities: str, pipeline: str, linker: str = ""
 ) -> None:
-    """Write the number of concepts in each distinct text. ``model``: the pipeline's files; a change reruns this job."""
+    """Write the number of concepts of each distinct text in the files ``lines`` and ``labels`` to ``entities``.
+    ``model``: the pipeline's files, whose change reruns this job. ``pipeline`` and ``linker``: folders."""
     del model
     texts = sorted({line["query"] for path in (*lines, *labels) for line in read_lines(path)})
     counts = [len(concepts) for concepts in load_pipeline(pipeline, linker)(texts)]
@@ -68,7 +69,6 @@ def run(
 
 
 def _linker(path: str, pipeline: "Language", keys: dict) -> Callable[["Doc"], "Doc"]:
-    """Return scispaCy's linker. ``path``: folder of its files. ``keys``: its settings in the pipeline's config.cfg."""
     from scispacy.candidate_generation import CandidateGenerator, LinkerPaths
     from scispacy.linking import EntityLinker
     from scispacy.linking_utils import KnowledgeBase

@@ -43,14 +43,14 @@ class LogicOptions:
 
 
 def atom_family(atom: str) -> str:
-    """Return the family of an atom "family:value". An atom "side:value" (side of the patient) is in the family zone."""
+    """Return the family of an atom, such as "size" for "size:small". "side:left" (of the patient) is in "zone"."""
     name = atom.partition(":")[0]
     return "zone" if name == "side" else name
 
 
 def atom_in_range(value: np.ndarray, low: float, high: float, margins: tuple[float, float]) -> np.ndarray:
-    """Return NO, UNCLEAR or YES for each value, uint8 (N,): whether low <= value < high. NaN, and values within a
-    margin of a finite bound, are UNCLEAR. ``margins``: (margin around ``low``, margin around ``high``)."""
+    """Return for each value, uint8 (N,), YES if low <= value < high, otherwise NO. NaN, and values within a margin of a
+    finite bound, give UNCLEAR. ``margins``: (margin around ``low``, margin around ``high``)."""
     under, over = margins
     sure = (value >= low + under) & (value < high - over)
     ruled_out = (value < low - under) | (value >= high + over)
@@ -63,7 +63,7 @@ def atom_at_least(value: np.ndarray, no: float, yes: float) -> np.ndarray:
 
 
 def evaluate_atoms(scene: Scene, numbers: LogicOptions) -> dict[str, np.ndarray]:
-    """Return {atom: NO, UNCLEAR or YES for each region, uint8 (N,)}, for all atoms about a single region."""
+    """Return {atom: NO, UNCLEAR or YES for each region, uint8 (N,)} for all atoms of a scene, such as "size:small"."""
     words = {word for noun in scene.classes.values() for word in (noun.one, *noun.parents)}
     atoms = {f"class:{word}": np.where(scene.of_class(word), YES, NO).astype(np.uint8) for word in sorted(words)}
     parts = (_size_atoms, _shape_atoms, _place_atoms, _appearance_atoms)

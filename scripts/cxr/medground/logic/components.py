@@ -25,7 +25,7 @@ class Component:
 
     @cached_property
     def points(self) -> tuple[np.ndarray, np.ndarray]:
-        """(rows, columns) of the component's pixels from the upper left corner of the box, two int64 arrays (area,)."""
+        """(rows, columns) of the pixels, counted from the upper left corner of the box, two int64 arrays (area,)."""
         return np.nonzero(self.pixels)
 
     @cached_property
@@ -95,7 +95,7 @@ def find_components(mask: np.ndarray) -> list[Component]:
 
 
 def find_instances(numbers: np.ndarray, mask: np.ndarray) -> list[Component]:
-    """Return the instances with most of their pixels in the mask of a class, ordered by y1, x1, y2, x2. ``numbers``:
+    """Return the instances that lie by more than half in the mask of a class, ordered by y1, x1, y2, x2. ``numbers``:
     number of the instance at each pixel, (H, W), 0 outside."""
     rows, columns = np.nonzero(numbers)
     order = np.argsort(numbers[rows, columns], kind="stable")
@@ -111,7 +111,7 @@ def find_instances(numbers: np.ndarray, mask: np.ndarray) -> list[Component]:
 
 
 def contrast_and_texture(component: Component, grey: np.ndarray, taken: np.ndarray) -> tuple[float, float]:
-    """Return (contrast, texture) of a component compared with a ring of equal area around it; NaN without space for it.
+    """Return (contrast, texture) of a component compared with a ring of equal area around it, NaN if no ring fits.
 
     Contrast is the mean grey level inside minus that of the ring, divided by the pooled SD. Texture is the SD inside
     divided by that of the ring. The ring has the nearest pixels that no component has ``taken``, bool (H, W)."""

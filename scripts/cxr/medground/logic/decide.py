@@ -16,7 +16,7 @@ AXES = {
     "largest": ("area", -1), "smallest": ("area", 1), "leftmost": ("cx", 1), "rightmost": ("cx", -1),
     "topmost": ("cy", 1), "lowest": ("cy", -1),
 }  # fmt: skip
-"""{ordinal: (attribute, sign)}. The sign is 1 if the smallest value comes first, and -1 if the largest value does."""
+"""{ordinal: (attribute, sign)}. The sign is 1 if the smallest value comes first, and -1 if the largest does."""
 NUMBERS = LogicOptions()
 RELATIONS = ("left_of", "right_of", "above", "below", "inside")
 
@@ -70,8 +70,9 @@ def answer_from_values(values: np.ndarray) -> Answer:
 
 
 def nth_region(value: np.ndarray, regions: Sequence[int], sign: int, nth: int, gap: float, ratio: bool) -> int | None:
-    """Return the nth of ``regions`` in the order of ``sign * value``. Return None if there are too few, or if the one
-    before or after it differs by less than ``gap``. With ``ratio``, ``gap`` is a fraction of the smaller value."""
+    """Return the nth of ``regions`` in the order of ``sign * value``. Return None if there are fewer than two or n, or
+    if a neighbour in the order differs by less than ``gap``. If ``ratio``, ``gap`` is a fraction of the smaller value.
+    ``value``: value of each region of the scene."""
     if len(regions) < max(2, nth) or any(math.isnan(value[region]) for region in regions):
         return None
     order = sorted(regions, key=lambda region: (sign * value[region], region))
@@ -90,12 +91,13 @@ class Decider:
         self.atoms: Mapping[str, np.ndarray] = evaluate_atoms(scene, numbers)
 
     def conjunction(self, atoms: tuple[str, ...]) -> np.ndarray:
-        """Return NO, UNCLEAR or YES per region for all atoms, uint8 (N,). Raises KeyError for an unknown atom."""
+        """Return for each region, uint8 (N,), the lowest value (NO, UNCLEAR or YES) of the atoms. Raises KeyError for
+        an atom that the scene lacks."""
         return np.minimum.reduce([np.full(len(self.scene), YES, np.uint8), *(self.atoms[atom] for atom in atoms)])
 
     def is_closed(self, atoms: tuple[str, ...]) -> bool:
-        """Return whether all regions that the atoms may mean are known. This is not the case for an open class, of
-        which some regions were dropped because they are too small."""
+        """Return whether the scene has all regions that the atoms may mean. It lacks some if their class is open: then
+        components of the class were dropped because they are too small."""
         class_names = [atom.partition(":")[2] for atom in atoms if atom.startswith("class:")]
         open_classes = [self.scene.classes[name] for name in self.scene.open_classes]
         return not any(all(map(words.includes, class_names)) for words in open_classes)
@@ -112,7 +114,7 @@ class Decider:
         return nth_region(distance, other_regions, 1, 1, self.numbers.nearest_gap, ratio=True)
 
     def ordinal_region(self, regions: tuple[int, ...], name: str, nth: int) -> int | None:
-        """Return the nth of ``regions`` by the ordinal ``name``, such as leftmost, or None if that is uncertain."""
+        """Return the nth of ``regions`` by the ordinal ``name``, such as leftmost, None if others are nearly equal."""
         if nth > self.numbers.farthest_nth:
             return None
         attribute, direction = AXES[name]
@@ -121,7 +123,7 @@ class Decider:
         return nth_region(getattr(self.scene, attribute), regions, direction, nth, gap, ratio=is_area)
 
     def supports(self, query: Query) -> bool:
-        """Return whether the scene has every atom of a query and of its reference."""
+        """Return whether the scene has a value for every atom of a query and of its reference."""
         return {*query.atoms, *(query.reference.atoms if query.reference else ())} <= self.atoms.keys()
 
     def answer(self, query: Query) -> Answer:
@@ -157,9 +159,9 @@ ANSWER_CHANGES = -1  # grade of a query that has another answer after a shift, a
 
 
 class Outlines:
-    """Robustness of one image's queries: whether their answers stay the same when all outlines are shifted outwards and
-    inwards. ``shifted_rows``: the image's rows in the table of shifted regions. Without them, all queries are
-    robust."""
+    """Test whether answers of queries about one image stay the same when all outlines are shifted outwards and inwards.
+    ``shifted_rows``: the image's rows in the table of shifted regions. Without rows, each query passes. ``side``: side
+    of the frame, px."""
 
     def __init__(self, image: Mapping, shifted_rows: Sequence[Mapping], facts: Facts, side: int):
         self._deciders = []
@@ -170,8 +172,8 @@ class Outlines:
             self._deciders.append((Decider(build_scene(image, rows, facts, side)), twins))
 
     def grade(self, query: Query, target: tuple[int, ...]) -> int:
-        """Return for how many of the two shifts a query still has the answer ``target`` (ROBUST: both), or
-        ANSWER_CHANGES if a shift gives another answer."""
+        """Return for how many of the two shifts a query still has the answer ``target``, a set of regions (ROBUST:
+        both), or ANSWER_CHANGES if a shift gives another answer."""
         grade = self._least
         for decider, twins in self._deciders:
             if not decider.supports(query) or not (answer := decider.answer(query)).decidable:

@@ -68,7 +68,7 @@ def read_planes(shard: Shard, facts: Facts, image_id: str) -> Planes:
 
 
 def count_queries(num_candidates: int, per_image: int) -> int:
-    """Return how many queries an image gets: ``per_image``, or twice as many above :data:`MANY` possible answers."""
+    """Return how many queries an image gets: ``per_image``, or twice as many for more than :data:`MANY` candidates."""
     return 2 * per_image if num_candidates > MANY else per_image
 
 
@@ -99,7 +99,8 @@ def paths_by_source(names: Sequence[str], paths: Sequence[File]) -> Iterator[tup
 def read_pictures(
     names: Sequence[str], regions: Sequence[str], sources: Sequence[str], keys: Container[tuple[str, str]]
 ) -> Iterator[tuple[tuple[str, str], np.ndarray, list[dict]]]:
-    """Yield ((source, image id), pixels, rows of the image's regions) for all images in ``keys``."""
+    """Yield ((source, image id), pixels, rows of its regions) for all images in ``keys``. ``names``: sources.
+    ``regions`` and ``sources``: paths of tables and of shards, equally many per source."""
     for source, files in paths_by_source(names, list(zip(regions, sources, strict=True))):
         for table, path in files:
             rows_by_image = read_regions(table)

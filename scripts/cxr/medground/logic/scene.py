@@ -16,8 +16,8 @@ MEASURES = ("area", "area_ratio", "cx", "cy", "elongation", "solidity", "contras
 
 @dataclass(frozen=True)
 class ClassWords:
-    """Words for a class: its noun as singular and plural, and {broader term: its plural} in ``parents``. ``ask``:
-    whether queries may ask for the class. ``inside``: whether queries may say that it lies inside another region."""
+    """Words for a class: its noun as singular (``one``) and plural, and ``parents``, {broader term: its plural}.
+    ``ask``: whether queries may ask for the class. ``inside``: whether they may say that it lies in another region."""
 
     one: str
     many: str
@@ -92,8 +92,8 @@ def zone_phrases(zone: str) -> tuple[str, ...]:
 
 
 def build_scene(image: Mapping, rows: Sequence[Mapping], facts: Facts, side: int) -> Scene:
-    """Return the scene of an image. ``image``: its row in the table of images. ``rows``: the rows of its regions, by
-    number. ``side``: side of the frame, px."""
+    """Return the scene of an image. ``image``: its row in the table of images. ``rows``: the rows of its regions, in
+    the order of their numbers. ``facts``: facts about the source. ``side``: side of the frame, px."""
 
     def column(name: str) -> np.ndarray:
         return np.array([np.nan if row[name] is None else row[name] for row in rows], np.float64)
@@ -131,6 +131,6 @@ def build_scene(image: Mapping, rows: Sequence[Mapping], facts: Facts, side: int
 
 
 def region_sides(image: Mapping, rows: Sequence[Mapping], side: int) -> list[str]:
-    """Return the patient's side, "left" or "right", of each region. The image's left must be the patient's right."""
+    """Return the patient's side, "left" or "right", of each region, if the image's left is the patient's right."""
     middle = (image["extent"][0] + image["extent"][2]) / 2 / side
     return [patient_side(row["cx"], middle) for row in rows]

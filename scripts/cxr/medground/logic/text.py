@@ -3,8 +3,7 @@
 Two forms of descriptions are understood. LViT's datasets have "(bilateral|unilateral) pulmonary infection, NUMBER
 infected area(s), PLACE[, PLACE]* [and PLACE].", where PLACE is "all", or one or more of "upper", "middle" and "lower",
 followed by "left lung" or "right lung". LViT's copy of MoNuSeg has sentences such as "The nuclei density in the upper
-right is high."
-"""
+right is high"."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -105,8 +104,8 @@ _INVISIBLE = re.compile(r"[\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
 def clean_description(text: str) -> tuple[str, str]:
-    """Return (text that is safe in a prompt, state). The state is "none" (empty), "refused" (the text gives a model
-    instructions), "read" (it has a known form) or "unread"."""
+    """Return (text that is safe in a prompt, state) of a description. The state is "none" (empty), "refused" (it gives
+    instructions to a model), "read" (:func:`parse_description` understands it) or "unread"."""
     plain = " ".join(neutralize(_INVISIBLE.sub("", text)).split())
     if not plain:
         return "", "none"
@@ -117,7 +116,8 @@ def clean_description(text: str) -> tuple[str, str]:
 
 
 def sides_disagree(text: str, masks: Mapping[str, np.ndarray], radiological: bool) -> bool | None:
-    """Return whether a description names other sides of the patient than those with masks, or None if it names none."""
+    """Return whether a description names other sides of the patient than ``masks``, {class: mask}, have. Return None if
+    it names none. ``radiological``: whether the image's left is the patient's right."""
     statement, sides = parse_statement(text, radiological), set()
     if statement is None:
         return None

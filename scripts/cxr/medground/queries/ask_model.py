@@ -1,9 +1,9 @@
 """Ask a language model that sees images to write the queries of shards, with one question per image.
 
 The output has a JSON line per image. ``wanted``: number of requested queries. ``targets``: [[number of the query, its
-regions]], or null if the model chose the regions. ``lost``: [[number of the query, reason]] without regions to ask for.
-``described``: whether the image's description was sent. ``answer``: null if none is usable; then ``problem`` says why,
-and ``raw`` is the last answer. ``attempts``: how often the model was asked. ``model``: its name."""
+regions]], or null if the model chose the regions. ``lost``: [[number of the query, reason]] of queries for which no
+regions were found. ``described``: whether the image's description was sent. ``answer``: the model's reply, null if no
+reply is usable; then ``problem`` says why, and ``raw`` is the last reply. ``attempts``: number of requests."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ TRIES = 12  # draws until a target is new
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionOptions(asking.AskingOptions):
-    """Options of the model, and the settings ``medground.queries`` that the questions depend on."""
+    """Options of the model, and those settings of ``medground.queries`` on which the questions depend."""
 
     per_image: int
     families: Sequence[str]
@@ -86,8 +86,8 @@ def build_request(subject: asking.Subject, options: QuestionOptions, prompts: as
 
 
 def answer_schema(numbers: list[int], targets: Sequence[tuple[int, Sequence[int]]] | None, num_queries: int) -> dict:
-    """Return the JSON schema of an answer, a list of texts, each with the numbers of its boxes. The numbers are those
-    of ``targets``, in this order. If it is None, the model chooses any of ``numbers``. An answer has no coordinates."""
+    """Return the JSON schema of an answer, a list of texts, each with the numbers of its boxes. The boxes are those of
+    ``targets``, in this order. If ``targets`` is None, the model chooses them from ``numbers``."""
     text = {"type": "string", "maxLength": asking.MAX_CHARACTERS}  # empty if the model declines
     if targets is None:
         regions = {"type": "array", "items": {"enum": numbers}, "minItems": 1, "maxItems": len(numbers)}
@@ -125,8 +125,8 @@ def run(
     options: QuestionOptions, execution: dict, code: str = "", compute: dict | None = None,
     prompts: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write the model's answers about every image with regions. The model is loaded once for all shards. Raises
-    UserError if the model cannot be reached, and Broken if none of its answers can be used."""
+    """Write the model's answers about every image with regions to the files ``answers``, one per shard. The model is
+    loaded once. Raises UserError if it cannot be reached, and Broken if none of its answers can be used."""
     session = asking.ModelSession(options, execution, answers, code, compute, prompts)
     for files, output in zip(session.list_shards(sources, images, regions), answers, strict=True):
         lines = session.ask(files, lambda subject: [build_request(subject, options, session.prompts)])

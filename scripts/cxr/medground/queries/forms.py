@@ -26,8 +26,8 @@ Target = tuple[int, ...]
 
 
 def find_references(decider: Decider, draw: random.Random) -> list[tuple[Reference, int]]:
-    """Return up to :data:`REFERENCES` pairs (reference, region). A reference describes one region by its class and at
-    most one ordinal, such as "the largest nucleus"."""
+    """Return up to :data:`REFERENCES` random pairs (reference, region). A reference describes one region by its class
+    and at most one ordinal, such as "the largest nucleus"."""
     words = [atom for atom in decider.atoms if atom.startswith("class:") and _may_name(atom, decider)]
     reference_by_region: dict[int, Reference] = {}
     options = [Reference((word,), name) for word in words for name in ("", *AXES)]
@@ -45,8 +45,8 @@ def _may_name(atom: str, decider: Decider) -> bool:
 
 
 class FormSearch:
-    """Search that adds atoms family by family, and drops a conjunction of atoms as soon as it selects no region.
-    ``by_target``: {target: its logical forms}. ``spent``: whether :data:`BUDGET` ended the search."""
+    """Search for an image's logical forms. It adds atoms such as "size:small" to a form, and drops the form as soon as
+    no region fits. ``by_target``: {target: its forms}. ``spent``: whether :data:`BUDGET` ended the search."""
 
     def __init__(self, decider: Decider, families: Sequence[str], draw: random.Random, max_atoms: int = MAX_ATOMS):
         self.decider, self.max_atoms, self.families, self.draw = decider, max_atoms, families, draw
@@ -183,8 +183,8 @@ def mirror_query(query: Query) -> Query:
 
 
 def target_kind(target: Target, decider: Decider) -> str:
-    """Return the kind of a target, ``single``, ``subset`` or ``all``. Return "" if the target has all candidates of a
-    class, but "all" would include further regions that may not be answers or were dropped."""
+    """Return the kind of a target: ``single``, ``subset``, or ``all`` regions of its classes or of the image. Return ""
+    for all candidates if the word "all" would include regions that may not be answers or were dropped."""
     scene = decider.scene
     if len(target) == 1:
         return "single"

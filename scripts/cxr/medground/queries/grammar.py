@@ -30,7 +30,7 @@ AGREEMENT = {
 
 @dataclass
 class QueryWriter:
-    """Writer of queries about one scene. ``draw`` chooses synonyms and sentence patterns at random."""
+    """Writer of queries about one scene. ``draw``: random generator that chooses synonyms and sentence patterns."""
 
     scene: Scene
     draw: random.Random
@@ -83,7 +83,7 @@ class QueryWriter:
         return self.draw.choice(self.grammar["among"]).format(group=group_phrase, which=which)
 
     def phrase(self, query: Query, many: bool, places: Sequence[str], *, image: bool) -> str:
-        """Return a query's noun phrase with its ``places``, as plural if ``many``. ``image``: add "on the image"."""
+        """Return a query's noun phrase and ``places``, plural if ``many``. If ``image``, it contains "on the image"."""
         adjectives, clause = self._adjectives(query), ""
         if adjectives and not query.ordinal and self.draw.random() < 0.2:
             clause = self.draw.choice(self.grammar["predicate"]["many" if many else "one"])
@@ -134,7 +134,6 @@ class QueryWriter:
         return next(filter(None, plurals)) if many else words[0]
 
     def _places(self, query: Query) -> list[str]:
-        """Return the query's positions and zones in words, in random order."""
         halves = [atom.partition(":")[2] for atom in query.atoms if atom.startswith("position:")]
         templates, phrases = self.grammar["places"], []
         of_phrase = self.draw.choice(self.grammar["of"])

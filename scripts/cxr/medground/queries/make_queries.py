@@ -31,7 +31,7 @@ Made = tuple[list[dict], list[dict]]
 
 
 def query_id(image_id: str, query: str, regions: Iterable[int]) -> str:
-    """Return the id of a query, a digest of its image, text and answer."""
+    """Return the id of a query, a digest of its image, text and answer ``regions``."""
     key = "\x1f".join([image_id, query, *map(str, regions)])
     return "q" + hashlib.blake2b(key.encode()).hexdigest()[:16]
 
@@ -50,7 +50,7 @@ class ImageQueries:
 
     @cached_property
     def decider(self) -> Decider:
-        """The logic that finds the answers of queries about the image."""
+        """Logic that finds the answer of any query about the image."""
         return Decider(build_scene(self.image, self.rows, self.facts, self.side))
 
     @property
@@ -59,7 +59,7 @@ class ImageQueries:
         return sum(row["candidate"] for row in self.rows)
 
     def sample(self, shifted_rows: list[dict], options: QueriesSettings, seed: int) -> Made:
-        """Return queries that are sampled and worded by rules. ``shifted_rows``: regions with shifted outlines."""
+        """Return queries that rules sample and word. ``shifted_rows``: rows of regions after shifts of outlines."""
         outlines = Outlines(self.image, shifted_rows, self.facts, self.side)
         key = seed, self.source, self.image["image_id"]
         forms = FormSearch(self.decider, options.families, make_rng(*key, "forms")).run()
@@ -75,7 +75,8 @@ class ImageQueries:
         return lines, unasked
 
     def write(self, requests: Iterable[written_queries.Request], is_described: bool = False) -> Made:
-        """Return the queries that a user or a model wrote. ``is_described``: whether the model saw the description."""
+        """Return lines of the queries that a user or a model wrote. ``is_described``: whether the model saw the image's
+        description."""
         lines, missing = [], []
         for number, query, reason in requests:
             if query is None:
@@ -118,7 +119,6 @@ class ImageQueries:
         return line | {"families": sorted(query.query.families()), "logic": asdict(query.query)}
 
     def _line(self, name: str, text: str, kind: str, regions: list[int]) -> dict:
-        """Return the output line of a query with the id ``name``. The fields have a fixed order."""
         image, region_rows = self.image, [self.rows[region] for region in regions]
         frame_boxes = np.array([[row[corner] for corner in CORNERS] for row in region_rows], np.float64)
         original_boxes = boxes_to_original(frame_boxes, np.reshape(image["to_original"], (2, 3))).tolist()
@@ -137,9 +137,9 @@ def run_shard(
     source: str, seed: int, statements: bool = False, text_files: list[str] | None = None,
     model_answers: list[str] | None = None,
 ) -> None:  # fmt: skip
-    """Write the queries of one shard (JSON Lines) and the requested queries that could not be made. ``statements``:
-    whether the images' descriptions are the queries. ``text_files``: [the user's file] for the engine ``table``.
-    ``model_answers``: [file of the model's answers] for ``vllm``. Raises UserError if an answer is missing."""
+    """Write the queries of one shard to ``output``, and the requested queries that could not be made to ``unasked``.
+    ``statements``: whether the images' descriptions are the queries. ``text_files``: [the user's file] for the engine
+    ``table``. ``model_answers``: [file] for the engine ``vllm``. Raises UserError if a model's answer is missing."""
     queries_by_image = written_queries.read_written_queries(text_files[0]) if text_files else {}
     answers = {line["image_id"]: line for line in read_lines(model_answers[0])} if model_answers else {}
     rows_by_image, shifted_by_image, row_by_image = read_regions(regions), read_regions(shifted), read_images(images)

@@ -1,5 +1,5 @@
-"""Sampling of an image's queries by kind of answer and by family of atoms, such as size or position. Robust queries,
-whose answer stays the same when outlines are shifted, come before fragile ones."""
+"""Sampling of an image's queries by kind of answer and by family of attributes, such as size or position. Queries whose
+answer stays the same when outlines are shifted (robust) are preferred to other queries (fragile)."""
 
 import random
 from collections import Counter
@@ -52,8 +52,8 @@ class QuerySampler:
         self._ranks: dict[tuple[Target, Query], tuple[int, bool]] = {}
 
     def draw(self, number: int) -> SampledQuery | None:
-        """Return a new query, robust if possible. Return None if no form is left, or if one more fragile query would
-        exceed the fraction ``fragile``. ``number``: number of the query, part of the seed."""
+        """Return a new query, whose answer survives a shift of outlines if possible. Return None if no form is left, or
+        if it would exceed the fraction ``fragile`` of other queries. ``number``: number of the query, for the seed."""
         draw = make_rng(*self.key, number)
         best: tuple[tuple[int, bool], str, Target, Query] | None = None
         for kind, target, form in self._tried(draw):
@@ -91,8 +91,8 @@ class QuerySampler:
                     yield kind, target, form
 
     def _rank(self, target: Target, form: Query) -> tuple[int, bool]:
-        """Return (grade, is_specific) of a form. It is specific unless it names left or right, but would have the same
-        answer with both exchanged. The grade is that of :meth:`Outlines.grade`."""
+        """Return (grade, is_specific) of a form. The grade is that of :meth:`Outlines.grade`. A form is not specific if
+        it names left or right, but has the same answer with both exchanged."""
         if (target, form) not in self._ranks:
             mirrored_form = mirror_query(form)
             says = mirrored_form == form or self.decider.answer(mirrored_form).selected != target
@@ -100,8 +100,8 @@ class QuerySampler:
         return self._ranks[target, form]
 
     def _worded(self, form: Query, target: Target, kind: str, draw: random.Random) -> tuple[Query, str]:
-        """Return (form, text). Atoms that change neither the answer nor the grade are added to the form until the text
-        has a random length."""
+        """Return (form, text) with a text of a random length. To reach it, atoms that change neither the answer nor the
+        grade are added to the form."""
         speaker = QueryWriter(self.decider.scene, draw)
         length = draw.gauss(NUM_WORDS, SPREAD)
         grade = self.outlines.grade(form, target)
@@ -126,7 +126,7 @@ class QuerySampler:
         return _drop_all(form), text
 
     def _counted(self, form: Query, target: Target, kind: str, draw: random.Random) -> Query:
-        """Return the form, perhaps with the number of its regions. The number -1 stands for the word "all"."""
+        """Return the form, at random with the number of its regions, or with -1 for the word "all"."""
         may_state_number = "number" in self.options.families and self.decider.is_closed(form.atoms)
         if len(target) == 1 or not may_state_number or form.ordinal:
             return form
@@ -151,7 +151,6 @@ def _drop_all(form: Query) -> Query:
 
 
 def _closest_wording(speaker: QueryWriter, form: Query, count: int, length: float) -> str:
-    """Word a form several times, and return the text whose number of words is nearest to ``length``."""
     return min((speaker.say(form, count) for _ in range(WORDINGS)), key=lambda text: _length_error(text, length))
 
 

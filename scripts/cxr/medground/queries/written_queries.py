@@ -26,7 +26,7 @@ _RAW = re.compile(r"Question:\s*(.+?)\s*\n\s*Answer:\s*(.+?)\s*(?=\n\s*Question:
 
 
 class WrittenQuery(NamedTuple):
-    """A text with its answer: numbers of regions, or, if they are None, boxes on the grid of 1000."""
+    """A text with its answer: numbers of regions, or, if they are None, boxes in 1/1000 of the frame's side."""
 
     text: str
     regions: tuple[int, ...] | None
@@ -71,8 +71,8 @@ def parse_raw_queries(text: str) -> Iterator[WrittenQuery]:
 
 
 def match_regions(query: WrittenQuery, rows: Sequence[Mapping]) -> tuple[tuple[int, ...], list[list[int]]]:
-    """Return (numbers of the regions, boxes on the grid of 1000) of a query's answer. There are no regions if one of
-    its boxes is not exactly that of a region that may be an answer. ``rows``: the rows of the image's regions."""
+    """Return (numbers of the regions, boxes in 1/1000 of the side) of a query's answer. There are no regions if a box
+    does not equal the box of a region that may be an answer. ``rows``: the rows of the image's regions."""
     if query.regions is not None:
         row_by_region = {row["region"]: row for row in rows}
         region_rows = [row_by_region[region] for region in query.regions if region in row_by_region]
@@ -85,8 +85,8 @@ def match_regions(query: WrittenQuery, rows: Sequence[Mapping]) -> tuple[tuple[i
 def run_unused(
     *, text_files: list[str], queries: Sequence[str], images: Sequence[str], excluded: Sequence[str], unused: str
 ) -> None:
-    """Write the user's texts about images without queries, each with a reason, and log their number. Raises
-    AssertionError if only some texts about an image became queries."""
+    """Write the user's texts about images without queries to ``unused``, each with a reason, and log their number.
+    ``queries``, ``images``, ``excluded``: files of all sources. Raises AssertionError if an image lost some texts."""
     queries_by_image = read_written_queries(text_files[0])
     texts_by_image: dict[str, set[str]] = defaultdict(set)
     for line in chain.from_iterable(map(read_lines, queries)):
@@ -115,8 +115,8 @@ def run_unused(
 
 
 def parse_answer(line: Mapping) -> Iterator[Request]:
-    """Yield a request for each query that a model was asked for, and for each further one that it wrote. ``line``: a
-    line of the file of :mod:`cxr.medground.queries.ask_model`."""
+    """Yield a request for each query that a model was asked for, and for each query that it wrote in addition.
+    ``line``: a line that :mod:`cxr.medground.queries.ask_model` wrote."""
     for number, reason in line["lost"]:
         yield number, None, reason
     numbers = range(line["wanted"]) if line["targets"] is None else [at for at, _ in line["targets"]]

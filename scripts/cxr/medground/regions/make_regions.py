@@ -30,8 +30,6 @@ SHIFTED = read_columns("medground_regions", "shifted") | {
         "zones", "within", "open_class",
     )
 }  # fmt: skip
-
-
 Rows = list[dict]
 MAX_BOXES = 60  # most regions per image that may be answers (candidates); all other regions are distractors
 OPEN_FRACTION = 0.01  # a class is open if more than this fraction of its area was dropped as too small
@@ -47,8 +45,8 @@ def box_on_grid(box: Sequence[int], side: int) -> tuple[int, int, int, int]:
 
 
 def measure_image(row: Mapping, planes: Planes, options: RegionsSettings, seed: int) -> tuple[Rows, Rows, Rows]:
-    """Return three lists of rows: an image's regions, its components that are too small, and its regions after a shift
-    of all outlines. ``row`` is the image's row in the table of images."""
+    """Return three lists of rows: an image's regions, its components that are too small, and its regions after shifts
+    of all outlines. ``row``: the image's row in the table of images. ``planes``: the image's arrays."""
     rows, dropped_rows, components = _measure(row, planes, options, seed)
     shifted_rows = []
     for px in (options.outline_px, -options.outline_px) if options.outline_px else ():
@@ -74,8 +72,8 @@ def _number_planes(components: Components, side: int) -> dict[str, np.ndarray]:
 
 
 def _match_twins(before: Components, after: Components, side: int) -> dict[int, int]:
-    """Return {index in ``after``: index in ``before``} of components of an image before and after a shift of the
-    outlines. Only pairs that overlap no other component of their class are matched."""
+    """Return {index in ``after``: index in ``before``} of the components that match after a shift of the outlines. They
+    match if they overlap each other and no other component of their class. ``side``: side of the frame, px."""
     planes, nothing = _number_planes(before, side), np.zeros((side, side), np.int32)
     pixels = (planes.get(label, nothing)[component.window][component.pixels] for label, component in after)
     overlaps = [np.setdiff1d(values, [0]).tolist() for values in pixels]
@@ -166,8 +164,8 @@ def _shape(component: Component, grey: np.ndarray, taken: np.ndarray) -> dict:
 
 
 def _overlaps(label: str, component: Component, planes: Mapping[str, np.ndarray]) -> list[dict]:
-    """Return {region, share} for each region of another class that overlaps a component. The share is the fraction of
-    the component's pixels inside that region. ``planes``: result of :func:`_number_planes`."""
+    """Return [{region, share}] of the regions of other classes than ``label`` that overlap a component. The share is
+    the fraction of the component's pixels inside the region. ``planes``: result of :func:`_number_planes`."""
     overlaps = []
     for other_label, plane in sorted(planes.items()):
         if other_label != label:
@@ -181,8 +179,8 @@ def run_shard(
     *, sources: str, images: str, output: str, dropped: str, shifted: str, excluded: str, options: RegionsSettings,
     seed: int,
 ) -> None:  # fmt: skip
-    """Write four tables of one shard: its regions, its regions with shifted outlines, its dropped components, and its
-    images without a region."""
+    """Write four tables of one shard: its regions (``output``), its regions with shifted outlines, its dropped
+    components, and its images without a region (``excluded``)."""
     cv2.setNumThreads(1)
     files, ledger = ((output, REGIONS), (dropped, DROPPED), (shifted, SHIFTED)), Ledger("medground_regions")
     all_rows: tuple[Rows, ...] = tuple([] for _ in files)
@@ -218,7 +216,6 @@ def shift_outlines(row: Mapping, planes: Planes, px: int) -> tuple[dict, Planes]
 
 
 def _shift_box(box: Mapping, extent: tuple[int, int, int, int], px: int) -> dict:
-    """Return a box with its edges shifted outwards by ``px``, within the image; an edge at the image's edge stays."""
     shifted_box = dict(box)
     for name, edge, way, limit in zip(CORNERS, extent, (-1, -1, 1, 1), (max, max, min, min), strict=True):
         shifted_box[name] = edge if box[name] == edge else limit(box[name] + way * px, edge)

@@ -114,8 +114,8 @@ def _read_answer_line(line: Mapping | None) -> dict:
 
 
 def scores(table: pl.DataFrame, options: ScoringOptions, seed: int) -> Iterator[dict]:
-    """Yield rows of :data:`SCORES` for each source and for all sources together: one for each part of the queries in
-    :data:`PARTS` that is not empty."""
+    """Yield rows of :data:`SCORES` for each source and for all sources together, one for each part of the queries in
+    :data:`PARTS` that is not empty. ``table``: rows of :func:`score_queries`."""
     columns = ["iou", "acc", "matched", "paper", "unreadable", *BLIND]
     table = table.with_columns(
         acc=(pl.col("iou") > options.tau).cast(pl.Float64),
@@ -145,7 +145,7 @@ def sensitivity(
     pairs: Sequence[Mapping], table: pl.DataFrame, truth: Mapping[str, np.ndarray], options: ScoringOptions, seed: int
 ) -> Iterator[dict]:
     """Yield a row of :data:`SENSITIVITY` for each source, kind of pair (:data:`CLASSES`) and threshold. Semantic
-    Sensitivity is the percentage of pairs of which both answers are correct. ``truth``: {query id: its true boxes}."""
+    Sensitivity is the percentage of pairs with two correct answers. ``truth``: {query id: its true boxes}."""
     rows = {row["query_id"]: row for row in table.iter_rows(named=True)}
     ious = {query_id: row["iou"] for query_id, row in rows.items() if row["iou"] is not None}
     scored_pairs = [pair for pair in pairs if {pair["first"], pair["second"]} <= ious.keys()]
@@ -177,7 +177,7 @@ def run_scores(
 ) -> None:  # fmt: skip
     """Score the ``answers`` to the test ``lines``, and write tables of queries, scores and Semantic Sensitivity.
     ``train``: training lines, for the mean box. ``audit``: [experts' votes]; only accepted queries are scored.
-    ``sampled``: [the queries that were asked], if not all were. Raises UserError for answers to queries of no line."""
+    ``sampled``: [the queries that were asked], if not all were. Raises UserError for an answer to an unknown query."""
     refuse_empty(lines, "to score")
     test_lines = list(read_lines(lines))
     answer_by_id = {line["sample_id"]: line for line in read_lines(answers)}
@@ -209,7 +209,7 @@ def mean_with_interval(
     values: np.ndarray, subjects: Sequence[str], *, replicates: int, level: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (means, lower ends, upper ends) of the columns of ``values`` (N, K), three arrays (K,). NaN is ignored.
-    The ends are those of a bootstrap interval over ``subjects``, which has the subject of each row."""
+    The ends are those of a bootstrap interval of coverage ``level``. ``subjects``: subject of each row, to resample."""
     has_value = ~np.isnan(values)
     _, subject = np.unique(np.asarray(subjects, str), return_inverse=True)
     count = int(subject.max(initial=-1)) + 1
@@ -221,7 +221,7 @@ def mean_with_interval(
 
 
 def both_correct(pairs: Sequence[Mapping], ious: Mapping[str, float], tau: float) -> np.ndarray:
-    """Return 1 for each pair of queries of which both IoUs exceed ``tau``, otherwise 0, float64 (N,)."""
+    """Return for each pair of queries, float64 (N,), 1 if both IoUs exceed ``tau``, otherwise 0."""
     return np.array([float(min(ious[pair["first"]], ious[pair["second"]]) > tau) for pair in pairs])
 
 
@@ -230,7 +230,8 @@ def _row(by: str, table: str, model: str, source: str, number: int | None, *valu
 
 
 def run_rows(run: str, scores: pl.DataFrame, pairs: pl.DataFrame, tau: float) -> Iterator[dict]:
-    """Yield a run's rows of the comparison: mean IoU and Semantic Sensitivity at ``tau``, each with blind baselines."""
+    """Yield a run's rows of the comparison from its tables ``scores`` and ``pairs``: mean IoU and Semantic Sensitivity
+    at the IoU threshold ``tau``, each with blind baselines."""
     for row in scores.filter(part="all").iter_rows(named=True):
         yield _row("ours", "iou", run, row["source"], row["queries"], row["iou"], row["iou_low"], row["iou_high"])
         for name in (name for name in BLIND if row[name] is not None):
@@ -256,7 +257,7 @@ def paper_rows() -> Iterator[dict]:
 
 
 def read_declared(path: str | Path, columns: Columns) -> pl.DataFrame:
-    """Read a table. A column without values gets its declared type, because a text file does not store types."""
+    """Read a table. A column without values gets its type in ``columns``, because a text file does not store types."""
     table = read_table(path)
     empty = [name for name in table.columns if table[name].dtype == pl.String and columns[name].kind != pl.String]
     return table.with_columns(pl.lit(None, columns[name].kind).alias(name) for name in empty)

@@ -11,7 +11,7 @@ from cxr.medground.sources.image import Image, ImageReader
 
 SIDE = 256
 SPLIT_ENDS = {"train": 600, "validate": 701, "test": 1000}
-"""{split: upper limit}. An image is in the first split whose limit exceeds the hash of the image's id modulo 1,000."""
+"""{split: limit}. An image is in the first split whose limit exceeds the hash of the image's id modulo 1,000."""
 KINDS = {"nucleus": (6.0, 17.0), "rod": (11.0, 24.0)}  # {class: smallest and largest major half axis, px}
 
 

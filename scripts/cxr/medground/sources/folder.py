@@ -31,7 +31,7 @@ PATHS = ("image_path", "mask_path")
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the manifest. ``line``: its line number. ``files``: {path column: the path, resolved}."""
+    """A row of the manifest. ``line``: line number. ``cells``: {column: text}. ``files``: {path column: file}."""
 
     line: int
     cells: Mapping[str, str]
@@ -49,8 +49,8 @@ class Row:
 
 
 def read_manifest(name: str, kind: str, path: Path) -> dict[str, list[Row]]:
-    """Return {image id: rows of the image} from a manifest, sorted by id. ``name`` is the name of the source. Raises
-    UserError for an invalid manifest."""
+    """Return {image id: rows of the image} from the manifest ``path``, sorted by id. ``name`` is the name of the
+    source, and ``kind`` is ``folder`` or ``boxes``. Raises UserError for an invalid manifest."""
     key = f"medground.sources.sets.{name}.manifest"
     columns = (*REQUIRED[kind], *OPTIONAL)
     sheet = read_sheet(path, key, columns, ids=IDS, words=WORDS, single_lines=columns[:-1])

@@ -23,17 +23,21 @@ from cxr.medground.sources.image import Image, ImageReader
 
 PROPORTIONS = 0.01  # largest relative difference between the aspect ratios of an image and of the one in the results
 MIN_CORRELATION = 0.95  # correlation of two images' pixels from which they are the same radiograph
-ANATOMY_FOUND, ABSENT, DIFFERENT = "found", "absent", "different"  # states of an image's anatomy, as in IMAGES
+ANATOMY_FOUND, ABSENT, DIFFERENT = (
+    "found",
+    "absent",
+    "different",
+)  # values of ``Image.anatomy``, from a comparison of the images
 
 
 def finding_class(word: str, certainty: str) -> str:
-    """Return the class of a finding: its word, with "possible" in front unless the finding is definitive."""
+    """Return the class of a finding, such as "edema", or "possible edema" unless ``certainty`` is definitive."""
     return word if certainty == "definitive" else f"possible {word}"
 
 
 def read_ils(cohort: str, findings: str, **shards: Sequence[str]) -> Iterator[tuple[str, ImageReader]]:
-    """Yield (image id, function that reads the image) for every image with lung zones. ``cohort`` and ``findings`` are
-    tables, and ``shards`` has the paths of the stages frames, organs, anatomy and masks."""
+    """Yield (image id, function that reads the image) for every image with lung zones. ``cohort`` and ``findings``:
+    paths of tables. ``shards``: {stage: paths of its shards} for the stages frames, organs, anatomy and masks."""
     row_by_image, all_findings = read_images(cohort), read_table(findings).iter_rows(named=True)
     findings_by_image = group_by_image(row for row in all_findings if row["mask_id"] and row["word"])
     for paths in zip(*(shards[name] for name in ("frames", "organs", "anatomy", "masks")), strict=True):
@@ -76,9 +80,9 @@ class IlsResults:
                     self._image_by_path.setdefault(os.path.realpath(path), image_id)
 
     def add_anatomy(self, image: Image, shape: tuple[int, int]) -> Image:
-        """Return an image with zones, organs and anomaly map of the same radiograph, resampled to the image's frame. If
-        ILS has none, only the field ``anatomy`` is set, to ABSENT or DIFFERENT. ``shape``: (rows, columns) before the
-        image was fitted to the frame."""
+        """Return the image with zones, organs and anomaly map of the ILS results, resampled to the image's frame. If
+        they lack this radiograph, only the field ``anatomy`` is set, to ABSENT or DIFFERENT. ``shape``: (rows, columns)
+        before the image was fitted to the frame."""
         name = self._image_by_path.get(os.path.realpath(image.path), image.image_id)
         if name not in self._shards_by_image:
             return replace(image, anatomy=ABSENT)

@@ -41,7 +41,7 @@ class Image:
     extent: tuple[int, int, int, int] = (0, 0, 0, 0)
 
 
-ImageReader = Callable[[], Image]  # reads one image; raises Rejected to exclude it
+ImageReader = Callable[[], Image]  # reads one image, or raises Rejected with the reason to exclude the image
 
 
 def to_grey8(values: np.ndarray) -> np.ndarray:
@@ -71,7 +71,7 @@ def cut_tiles(image: Image, side: int) -> list[Image]:
             masks={name: mask[cut] for name, mask in image.masks.items()},
             instances=None if image.instances is None else image.instances[cut],
             inner=(x_min > 0, y_min > 0, x_max < width, y_max < height),
-            description="" if rows * columns > 1 else image.description,  # it is about the complete image
+            description="" if rows * columns > 1 else image.description,  # describes the complete image
             to_original=to_original,
         )
 
@@ -79,8 +79,8 @@ def cut_tiles(image: Image, side: int) -> list[Image]:
 
 
 def fit_to_frame(image: Image, side: int, *, is_tile: bool = False) -> Image:
-    """Place an image in a square frame of ``side`` pixels and set its ``extent``. A whole image is scaled and centred.
-    A tile keeps its scale and is placed at the upper left."""
+    """Return the image in a square frame of ``side`` × ``side`` pixels, with its ``extent``. A whole image is scaled
+    and centred. A tile keeps its scale and is placed at the upper left."""
     height, width = image.picture.shape[:2]
     scale = side / max(height, width)
     new = (width, height) if is_tile else (max(1, round(width * scale)), max(1, round(height * scale)))

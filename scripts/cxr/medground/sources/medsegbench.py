@@ -23,7 +23,7 @@ SPLITS = {"train": "train", "val": "validate", "test": "test"}
 
 
 def read_flag_facts(flag: str) -> dict:
-    """Return the facts about the published set ``flag``, such as fhpsaop. Raises UserError for an unknown set."""
+    """Return {domain, classes, md5, …} of the published set ``flag``, such as fhpsaop. Raises UserError if unknown."""
     facts_by_flag = load_resource(RESOURCE_FILES[0])["medsegbench"]
     if flag not in facts_by_flag:
         raise UserError(f"there is no MedSegBench set {flag!r}: choose one of {', '.join(sorted(facts_by_flag))}")
@@ -79,7 +79,8 @@ class Member:
 
 
 def read_npz(path: str, flag: str, facts: Mapping) -> Iterator[tuple[str, ImageReader]]:
-    """Yield (image id, function that reads the image), split by split. Raises UserError for a damaged file."""
+    """Yield (image id, function that reads the image), split by split. ``flag``: name of the set, for the ids.
+    ``facts``: settings of the source with the facts about the set. Raises UserError for a damaged file."""
     with refuse_unreadable(path, f"{Path(path).name} is not an npz file", "download it again", zipfile.BadZipFile):
         archive = zipfile.ZipFile(path)
     with archive:
@@ -89,7 +90,7 @@ def read_npz(path: str, flag: str, facts: Mapping) -> Iterator[tuple[str, ImageR
                 raise pictures.fault(f"has the shape {pictures.shape}, not that of images", "give the published file")
             if pictures.shape[:3] != labels.shape[:3] or labels.shape[3:] not in ((), (1,)):
                 raise labels.fault(
-                    f"has the shape {labels.shape}, but the images have {pictures.shape}", "give another file"
+                    f"has the shape {labels.shape}, but the images have {pictures.shape}", "give the published file"
                 )
             for at, (picture, label) in enumerate(zip(pictures.rows(), labels.rows(), strict=True)):
                 image_id = f"{flag}_{split}_{at:05d}"

@@ -27,8 +27,8 @@ MOST_INSTANCES = np.iinfo(np.uint16).max
 
 
 def read_array(path: Path) -> np.ndarray:
-    """Return the stored pixels of a PNG, JPEG, TIFF or NPY file, with colours in the order R, G, B, A. Raises Rejected
-    if the file is missing or cannot be decoded."""
+    """Return the stored pixels of a PNG, JPEG, TIFF or NPY file, (H, W) or (H, W, C) with channels R, G, B, A. Raises
+    Rejected if the file is missing or cannot be decoded."""
     if not path.is_file():
         raise Rejected("missing_file")
     is_array = path.suffix.lower() == ".npy"
@@ -49,11 +49,11 @@ def read_array(path: Path) -> np.ndarray:
 
 
 def read_mask(path: Path) -> np.ndarray:
-    """Return the values (H, W) of a mask file. The background is 0. Raises Rejected for several pages, frames or
+    """Return the values (H, W) of a mask file, 0 in the background. Raises Rejected for several pages, frames or
     colours.
 
-    A file with a palette gives the palette's indices, and a DICOM file its stored values. If transparency varies, the
-    visible pixels are the foreground."""
+    For a file with a palette, the values are the palette's indices. For DICOM, they are the stored values. If the
+    transparency varies, the visible pixels are the foreground."""
     if is_dicom(path):
         return _plane_from_colours(read_dicom_values(path))
     is_image = path.suffix.lower() != ".npy" and path.is_file()
@@ -64,8 +64,9 @@ def read_mask(path: Path) -> np.ndarray:
 def _palette_indices(path: Path) -> np.ndarray | None:
     """Return the palette's index at each pixel, with 0 for background, or None if the image has no palette.
 
-    If a palette has black and one other colour, and black is not index 0, either may be the background. The one with
-    which the mask does not look inverted is chosen. Raises Rejected if both or none qualify, or for several pages."""
+    If a palette has black and one other colour, and black is not index 0, either colour may be the background. The
+    colour with which the mask does not look inverted is chosen. Raises Rejected if that is both or none of them, or if
+    the file has several pages."""
     indices = None
     try:
         with PillowImage.open(path) as picture:
@@ -93,8 +94,8 @@ def _palette_indices(path: Path) -> np.ndarray | None:
 
 
 def _plane_from_colours(values: np.ndarray) -> np.ndarray:
-    """Reduce a mask file's pixels to one plane (H, W). Equal colour channels give their value. If a mask has black and
-    one other colour, the visible pixels of that colour are foreground. Raises Rejected for more colours."""
+    """Reduce a mask file's pixels to one plane (H, W). If all colour channels are equal, the plane is one of them. If a
+    mask has black and one other colour, visible pixels of that colour are foreground. Raises Rejected otherwise."""
     if values.ndim == 2:
         return values
     if values.shape[2] == 4:
@@ -114,13 +115,13 @@ def _plane_from_colours(values: np.ndarray) -> np.ndarray:
 
 
 def match_image_size(values: np.ndarray, shape: tuple[int, int], resize: str) -> np.ndarray:
-    """Return a mask in the size ``shape`` of its image. A mask of another size is resized if ``resize`` is "nearest"
-    and the aspect ratios agree. Otherwise Rejected is raised."""
+    """Return a mask in the size ``shape`` of its image. Resize it if ``resize`` is "nearest" and the aspect ratios
+    agree within 1 %. Raises Rejected for any other mask of another size."""
     if values.shape == shape:
         return values
     same = abs(values.shape[1] * shape[0] / (values.shape[0] * shape[1]) - 1) <= PROPORTIONS
     if resize != "nearest" or not same:
-        raise Rejected("shape_mismatch", f"the mask is {values.shape[::-1]}, its image {shape[::-1]}")
+        raise Rejected("shape_mismatch", f"the mask has {values.shape[::-1]} pixels, its image {shape[::-1]}")
     plain = values.astype(np.float64) if values.dtype.kind not in "u" or values.dtype.itemsize > 2 else values
     return cv2.resize(plain, shape[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
 
@@ -132,8 +133,8 @@ def looks_inverted(mask: np.ndarray) -> bool:
 
 
 def binary_mask(values: np.ndarray, threshold: float, most_foreground: float) -> np.ndarray:
-    """Return the foreground of a mask with one class, bool (H, W). Raises Rejected for more than two values without a
-    threshold, or for a mask that looks inverted.
+    """Return the foreground of a mask with one class, bool (H, W). Raises Rejected if ``threshold`` is 0 and the mask
+    has more than two values, or if the mask looks inverted.
 
     Values above ``threshold`` are foreground. In a mask without values above 1, values above 0 are foreground.
     ``most_foreground``: largest fraction of foreground; 1: no limit."""
@@ -169,8 +170,8 @@ def instance_numbers(values: np.ndarray) -> np.ndarray:
 
 
 def read_class_masks(path: Path, shape: tuple[int, int], label: str, options: Mapping) -> dict[str, np.ndarray]:
-    """Return {class: mask} of a file. Without the option ``mask_values``, all foreground is of the class ``label``.
-    Raises Rejected if the mask cannot be used."""
+    """Return {class: mask} of a file, for an image of this ``shape``. ``options``: settings of the source. Without
+    ``mask_values`` in them, all foreground is of the class ``label``. Raises Rejected if the mask cannot be used."""
     values = match_image_size(read_mask(path), shape, options["resize_masks"])
     if options["mask_values"]:
         return masks_by_value(values, options["mask_values"])
@@ -208,7 +209,7 @@ def _decoding() -> Iterator[None]:
 
 
 def read_dicom_values(path: Path) -> np.ndarray:
-    """Return the stored values of a DICOM mask, (H, W) or (H, W, 3). They are inverted if low values stand for white.
+    """Return the values of a DICOM mask, (H, W) or (H, W, 3). They are inverted if low stored values stand for white.
     Raises Rejected if the file cannot be used."""
     with _decoding():
         dataset = files.read_dicom(path)

@@ -45,8 +45,8 @@ IMAGES = read_columns("medground_sources", "images")
 
 
 def _labels_and_words(source: Mapping) -> tuple[list[str], dict[str, dict]]:
-    """Return the classes of a source in the order of its mask planes, and {class: {one, many, parents}}, which are its
-    singular noun, its plural noun and {broader term: its plural}."""
+    """Return the classes of a source in the order of its mask planes, and {class: {one, many, parents, …}}, which are
+    the singular noun, the plural noun, {broader term: its plural} and further settings of the class."""
     if source["kind"] not in EMBEDDED:
         return list(source["classes"]), source["classes"]
     vocabulary = load_resource(RESOURCE_FILES[0])
@@ -64,8 +64,8 @@ def _labels_and_words(source: Mapping) -> tuple[list[str], dict[str, dict]]:
 def _list_readers(
     name: str, source: Mapping, manifest: Mapping[str, list[Row]], options: SourcesSettings, seed: int, inputs: Mapping
 ) -> Iterator[tuple[str, ImageReader]]:
-    """Return (image id, function that reads the image) for each image of a source. ``source``: the settings of the
-    source, with the settings that hold for the masks of all sources."""
+    """Return (image id, function that reads the image) for each image of the source ``name``. ``source``: its settings,
+    with the settings that hold for the masks of all sources. ``inputs``: {name of an input: its path or paths}."""
     if source["kind"] == "cells":
         return read_cells(options.cells, seed)
     if source["kind"] == "ils":
@@ -150,7 +150,7 @@ def run(
     *, shards: Sequence[str], images: str, excluded: str, options: SourcesSettings, name: str, source: dict,
     attrs: dict, seed: int = 0, burned_in: str = KEEP, scrub: bool = False, **inputs: object,
 ) -> None:  # fmt: skip
-    """Write the shards, the table of images and the table of excluded images of one source, or of one of its shards.
+    """Write ``shards``, the table of ``images`` and the table of ``excluded`` images of the source ``name``.
     ``burned_in``: treatment of text in the pixels. ``scrub``: whether identifiers are removed from descriptions. Raises
     UserError for an invalid manifest and StoreError for a damaged input."""
     kind, tile = source["kind"], source["tile"]
@@ -201,7 +201,7 @@ def run(
     _warn(name, source["anatomy"], rows)
     absent = [label for label in writer.labels if label not in writer.present_labels]
     if absent and kind not in EMBEDDED:
-        log.warning("%s: no image has a region of the class %s", name, ", ".join(absent))
+        log.warning("%s: no image has a region of the class %s: check the source's masks", name, ", ".join(absent))
     write_rows(images, rows, IMAGES)
     ledger.finish(excluded, image_ids)
 

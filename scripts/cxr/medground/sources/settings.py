@@ -10,7 +10,7 @@ EMBEDDED = ("ils", "cells")  # kinds that need no file from the user
 
 
 class ClassSettings(Section):
-    """Nouns of a class, and what queries may say about it."""
+    """Nouns of a class of regions, and limits on what queries may say about it."""
 
     one: str = key("", "Singular noun of the class; empty: its name.")
     many: str = key("", "Plural noun of the class; empty: the singular with an s.")
@@ -35,11 +35,11 @@ class SourceSet(Section):
     npz: str = key("", "MedSegBench file with its published name, such as fhpsaop_256.npz (kind `medsegbench`).")
     folder: str = key("", "Folder that contains Train_Folder, Val_Folder or Test_Folder (kind `lvit`).")
     use: Literal["dataset", "zero_shot"] = key(
-        "dataset", "dataset: queries are in their split's file; zero_shot: all are in zero_shot.jsonl, for tests only."
+        "dataset", "dataset: queries go to their split's file; zero_shot: all go to zero_shot.jsonl, only for tests."
     )
     queries: Literal["engine", "statements"] = key(
         "engine",
-        "engine: queries are generated; statements: they are the images' descriptions (only with use: zero_shot).",
+        "engine: queries are generated; statements: images' descriptions are the queries (only if `use` is zero_shot).",
         source=PAPER,
     )
     anatomy: str = key("", "Folder of ILS results for the same radiographs (domain cxr); empty: no lung zones.")
@@ -48,16 +48,16 @@ class SourceSet(Section):
     )
     thresholds: str = key("default", "Name of the threshold set whose lesion masks are used (kind `ils`).")
     domain: Domain = key("other", "Image domain, if the manifest has no column domain.", source=PAPER)
-    modality: str = key("", "Name of the imaging modality.")
+    modality: str = key("", 'Imaging modality in words, such as "abdominal CT", for prompts and datasets.')
     licence: str = key("", "Licence of images and masks, if the manifest has no column licence.")
     orientation: Literal["radiological", "unknown"] = key(
-        "radiological", "radiological: image left is patient right (cxr, ct); unknown: queries do not name sides."
+        "radiological", "radiological: image left is patient right (cxr, ct); unknown: queries name no patient's side."
     )
     mask_kind: Literal["semantic", "instances"] = key(
         "semantic", "semantic: connected components are regions; instances: each mask value is one region."
     )
     mask_values: dict[str, str] = key(dict, "{mask value: class}; empty: foreground has the class in the manifest.")
-    classes: dict[str, ClassSettings] = key(dict, "{class: its nouns} of the manifest; empty: the class `region`.")
+    classes: dict[str, ClassSettings] = key(dict, "{class: its nouns}; empty: all regions have the class `region`.")
     tile: int | None = key(None, "Side of tiles into which images are cut; null: no tiles.", unit="px", ge=32, le=4096)
     allow: list[str] = key(list, "Words that queries may use although they belong to another image domain.")
 
@@ -65,7 +65,7 @@ class SourceSet(Section):
     def _values_have_classes(self) -> None:
         for value, name in self.mask_values.items():
             if not re.fullmatch(r"\d+", value):
-                raise ValueError(f"mask_values names {value!r}, which is not a whole number: change the key")
+                raise ValueError(f"mask_values has the key {value!r}, which is not a whole number: give a mask's value")
             if name not in (self.classes or {"region": None}):
                 raise ValueError(f"mask_values names the class {name!r}, which is not in classes: add it there")
 
@@ -84,29 +84,29 @@ class SourceSet(Section):
         for name, allowed in needs.items():
             if getattr(self, name) not in allowed:
                 choices = " or ".join("null" if value is None else value for value in allowed)
-                raise ValueError(f"{reason}, but {name} is {getattr(self, name)!r}: use {choices}")
+                raise ValueError(f"{reason}, but {name} is {getattr(self, name)!r}: set {name} to {choices}")
 
 
 class SourcesSettings(Section):
     """Sources of images and masks."""
 
-    sets: dict[str, SourceSet] = key(dict, "Sources by name; empty: `ils`; with cohort.source embedded also `cells`.")
-    size: int = key(512, "Side of frames, a multiple of 8; cells and tiles have their own.", unit="px", ge=64, le=2048)
+    sets: dict[str, SourceSet] = key(dict, "{name: source}; empty: `ils`, and if cohort.source is embedded, `cells`.")
+    size: int = key(512, "Side of the square frames, a multiple of 8; not for cells, tiles.", unit="px", ge=64, le=2048)
     shards: int | None = key(
         None,
-        "Shards per source. null: as the cohort, if a source is of kind ils; 1 if all are of kind cells; else 8.",
+        "Shards per source. null: the cohort's number if a source is of kind `ils`, 1 if all are `cells`, otherwise 8.",
         ge=1,
         le=1024,
     )
     mask_threshold: float = key(0, "Value above which a mask pixel is foreground; 0: masks must be binary.", ge=0)
     most_foreground: Share = key(0.8, "Maximum fraction of an image that a binary mask may cover; 1: no limit.")
     resize_masks: Literal["none", "nearest"] = key(
-        "none", "Masks whose size is not their image's. nearest: they are resized; none: the image is excluded."
+        "none", "Masks of another size than their image. nearest: they are resized; none: the image is excluded."
     )
-    cells: int = key(48, "Number of synthetic microscopy images.", ge=1, le=100_000)
+    cells: int = key(48, "Number of synthetic microscopy images (kind `cells`).", ge=1, le=100_000)
 
     def in_use(self, cohort_source: str) -> dict[str, SourceSet]:
-        """Return {name: source}: the configured sources, or the default ones for this ``cohort.source``."""
+        """Return {name: source}, the sources in ``sets``, or the default sources for this value of ``cohort.source``."""
         cell_sources = {"cells": SourceSet(kind="cells", domain="nuclei")} if cohort_source == "embedded" else {}
         return self.sets or {"ils": SourceSet(kind="ils")} | cell_sources
 
@@ -116,7 +116,7 @@ class SourcesSettings(Section):
             if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
                 raise ValueError(f"sets has the name {name!r}: use a letter, then letters, digits and _")
             if source.kind in EMBEDDED and source.manifest:
-                raise ValueError(f"sets.{name}.manifest is {source.manifest!r}, but {source.kind} needs none: clear it")
+                raise ValueError(f"sets.{name}.manifest is {source.manifest!r}, but {source.kind} needs none: empty it")
         refuse_equal_names("medground.sources.sets", self.sets)
         if self.size % 8:
-            raise ValueError(f"size is {self.size}, which is not a multiple of 8: change it")
+            raise ValueError(f"size is {self.size}, which is not a multiple of 8: give one, such as 512")

@@ -59,7 +59,7 @@ def zone_fractions(film: Anatomy, box: Sequence[int], least: float) -> dict[str,
 
 def excess_anomaly(film: Anatomy, boxes: Sequence[Sequence[int]], level: float) -> list[float | None]:
     """Return for each box the fraction of its lung pixels that are anomalous, minus that of the lung outside all boxes.
-    Pixels are anomalous if the anomaly map is at least ``level``. The value is None if unknown."""
+    Pixels are anomalous if the anomaly map is at least ``level``. Without a map or lung pixels, the value is None."""
     lungs = film.lungs
     windows, outside = [np.s_[y1:y2, x1:x2] for x1, y1, x2, y2 in boxes], lungs.copy()
     for window in windows:
@@ -82,7 +82,7 @@ def measure_boxes(
     film: Anatomy, decider: Decider, boxes: Sequence[Sequence[int]], regions: Sequence[int], claims: Claims,
     thresholds: JudgeThresholds,
 ) -> tuple[dict[str, int], tuple[dict, ...]]:  # fmt: skip
-    """Return {check: verdict} for the regions of an answer, and the measurements of each region.
+    """Return {check: verdict} for an answer, the numbers ``regions``, and the measurements of each region.
 
     The check ``place`` tests whether the boxes lie where the text says, ``organ`` whether they match an organ's box,
     and ``anomaly`` whether the anomaly map is brighter inside. A verdict is NO, UNCLEAR or YES, the lowest of all
@@ -117,7 +117,7 @@ def measure_boxes(
 
 
 def claimed_places(claims: Claims) -> list[str]:
-    """Return the zones, lungs and organs in which a text places its answer, also by a relation ("in the left lung")."""
+    """Return the zones, lungs and organs in which a text places its answer, as in "the opacity in the left lung"."""
     query, places = claims.query, []
     for atom in claims.atoms:
         family, _, value = atom.partition(":")

@@ -40,8 +40,8 @@ Views = Callable[..., PromptImage]  # takes a task and regions; returns the imag
 
 
 def make_views(picture: np.ndarray, rows: Mapping[int, Mapping]) -> Views:
-    """Return a function that draws the image with some boxes, as a task needs it. It draws each view once, so that
-    questions about the same view share the beginning of their prompt."""
+    """Return a function that draws boxes of regions on the image, numbered for the task ``select``. It draws each view
+    once, so that questions about one view share the beginning of their prompt. ``rows``: {region: its row}."""
 
     @cache
     def draw(way: str, *regions: int) -> PromptImage:
@@ -83,7 +83,8 @@ def select_schema(regions: Sequence[int]) -> dict:
 def build_question(
     way: str, line: Mapping, views: Views, subject: asking.Subject, options: JudgeOptions, prompts: asking.Prompts
 ) -> asking.Request:
-    """Return the request to judge a query by the task ``way``. No model is asked if the query instructs a model."""
+    """Return the request to judge the query of ``line`` by the task ``way``, ``confirm`` or ``select``. No model is
+    asked if the query contains instructions to a model."""
     regions, facts, domain = list(line["regions"]), subject.facts, subject.image["domain"]
     if way == "select":
         regions = candidates_to_show(regions, {row["region"]: row for row in subject.rows})
@@ -109,14 +110,13 @@ def run(
     answers: Sequence[str], options: JudgeOptions, execution: dict, code: str = "", compute: dict | None = None,
     prompts: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write the model's judgements of all queries that pass stage I. The model is loaded once for all shards.
-    ``answers``: output files, a file per shard for the first of ``options.ways``, then for the second. Raises UserError
-    if the model cannot be reached, and Broken if none of its answers can be used."""
+    """Write the model's judgements of all queries that pass stage I, the check of their form. The model is loaded once
+    for all shards. ``answers``: output files, one per shard for the first of ``options.ways``, then for the second.
+    Raises UserError if the model cannot be reached, and Broken if none of its answers can be used."""
     session = asking.ModelSession(options, execution, answers, code, compute, prompts)
     shards, outputs = session.list_shards(sources, images, regions), iter(answers)
 
     def build(way: str, lines_by_image: Mapping[str, list], subject: asking.Subject) -> Iterator[asking.Request]:
-        """Yield the requests about those queries of an image that pass stage I."""
         views = make_views(subject.picture, {row["region"]: row for row in subject.rows})
         for line in lines_by_image[subject.image["image_id"]]:
             if find_form_fault(line, subject.rows) is None:
@@ -131,7 +131,7 @@ def run(
 
 def find_contradiction(answer: Mapping, affirms: Sequence[str], denies: Sequence[str]) -> str | None:
     """Return why an answer {observed, grounded, unambiguous, reason} contradicts itself, or None if it does not.
-    ``affirms``, ``denies``: phrases that speak for or against a query. A reason with both kinds is no contradiction."""
+    ``affirms`` and ``denies``: phrases for and against a query. A reason with both kinds is no contradiction."""
     if not answer["observed"].strip():
         return "observed is blank"
     accepted = answer["grounded"] and answer["unambiguous"]

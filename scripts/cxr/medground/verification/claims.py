@@ -1,5 +1,5 @@
-"""Parser of stage II of the verification. It turns the text of a query into atoms, by the words of the file
-resources/medground/logic.yaml and of the source's classes, and lists the words that it does not understand."""
+"""Parser of query texts for stage II of the verification. It turns a text into statements such as "size:small", by the
+words of resources/medground/logic.yaml and of the source's classes, and lists words that it does not understand."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -65,8 +65,8 @@ load_lexicon = partial(load_resource, RESOURCE_FILES[0])  # returns the words of
 
 
 def _token_by_phrase(scene: Scene) -> dict[str, Token]:
-    """Return {phrase: token} of all phrases that are understood in texts about a scene. If two entries have the same
-    phrase, the first one is kept."""
+    """Return {phrase: token} of all phrases that are understood in texts about a scene. If a phrase has two meanings,
+    the first one is kept."""
     vocabulary, token_by_phrase = load_lexicon(), {}
 
     def add(words: str, kind: str, value: str, plural: bool | None = None) -> None:
@@ -103,7 +103,7 @@ def _invert(words_by_value: Mapping[str, Iterable[str]]) -> dict[str, str]:
 
 
 def tokenize(text: str, scene: Scene) -> list[Token]:
-    """Split a text into tokens. Longer known phrases are preferred."""
+    """Split a text about a scene into tokens, which are the longest phrases with a known meaning, and single words."""
     token_by_phrase = _token_by_phrase(scene)
     longest = max(len(words.split()) for words in token_by_phrase)
     parts, tokens = re.findall(r"[\w&'-]+|[,.?;:!]", text.lower()), []
@@ -114,7 +114,7 @@ def tokenize(text: str, scene: Scene) -> list[Token]:
 
 
 def read_claims(text: str, scene: Scene) -> Claims:
-    """Return the claims of a text about its answer in a scene."""
+    """Return what a text claims about the regions of a scene that it asks for."""
     tokens = _resolve_relations(_merge_both_sides(tokenize(text, scene)))
     main_tokens, reference_tokens, name = _split_reference(tokens)
     imaged = any(token.kind == "image" for token in (*main_tokens, *(reference_tokens or ())))

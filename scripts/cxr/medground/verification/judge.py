@@ -29,8 +29,8 @@ Answers = Mapping[str, Mapping[str, Mapping]]  # {confirm or select: {query_id: 
 
 
 class Judgement(NamedTuple):
-    """Judgement of a query. ``verdict``: grounded (passed), rejected, unjudged or not_run. ``reason``: code of a
-    rejection, with more in ``detail``. ``observed``: measurements of each region, or observations of a model."""
+    """Judgement of a query. ``verdict``: grounded (passed), rejected, unjudged (the judge abstains) or not_run.
+    ``reason``: code of a rejection; ``detail``: more about it. ``observed``: measurements, or answers of a model."""
 
     verdict: str
     reason: str = ""
@@ -39,7 +39,7 @@ class Judgement(NamedTuple):
 
 
 def measure_box(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Sequence[int] | None = None) -> dict:
-    """Return {effect, texture, blob_iou, blob} of a box, by a crop around it.
+    """Return the measurements {effect, texture, blob_iou, blob} of a box in ``grey``, by a crop around the box.
 
     ``effect`` is the difference of the mean grey levels inside and outside the box, divided by the pooled SD.
     ``texture`` is the SD inside divided by the SD outside. ``blob`` is the component of the crop after Otsu's threshold
@@ -71,7 +71,8 @@ def measure_box(grey: np.ndarray, box: Sequence[int], enlarge: float, extent: Se
 
 
 def _find_blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -> tuple[float, Component | None]:
-    """Threshold a crop by Otsu. Return (IoU, component) of the component whose box has the largest IoU with ``box``."""
+    """Find the component of a crop after Otsu's threshold whose box has the largest IoU with ``box``. Return (IoU,
+    component). ``bright``: whether components are brighter than their surroundings, not darker."""
     grey = cv2.GaussianBlur(np.clip(crop, 0, 255).astype(np.uint8), (3, 3), 0)
     mode = cv2.THRESH_BINARY if bright else cv2.THRESH_BINARY_INV
     _, mask = cv2.threshold(grey, 0, 1, mode + cv2.THRESH_OTSU)
@@ -82,8 +83,8 @@ def _find_blob(crop: np.ndarray, bright: bool, box: tuple[int, int, int, int]) -
 
 
 class ImageJudge:
-    """Measurements of one image by the judge. ``grey``: uint8 (S, S). ``boxes``: boxes of all regions, (N, 4), px, each
-    measured once. ``film``: anatomy of a radiograph. ``extent``: the part of ``grey`` without padding."""
+    """Measurements of one image by the judge. ``grey``: uint8 (S, S). ``boxes``: boxes of all regions, (N, 4), px.
+    ``decider``: logic of the image. ``film``: anatomy of a radiograph. ``extent``: part of ``grey`` without padding."""
 
     def __init__(
         self, grey: np.ndarray, boxes: Sequence[Sequence[int]], decider: Decider,
@@ -94,7 +95,7 @@ class ImageJudge:
         self._measurements: dict[int, dict] = {}
 
     def measurement(self, region: int) -> dict:
-        """Return :func:`measure_box` for a region. A ``blob`` that does not fit the box well enough becomes None."""
+        """Return :func:`measure_box` for a region. If ``blob_iou`` is below its threshold, ``blob`` becomes None."""
         if region not in self._measurements:
             measurement = measure_box(self.grey, self.boxes[region], self.thresholds.enlarge, self.extent)
             blob_fits = measurement["blob_iou"] >= self.thresholds.blob_iou
@@ -102,7 +103,7 @@ class ImageJudge:
         return self._measurements[region]
 
     def observed(self, region: int) -> dict:
-        """Return the measurements of a region as plain values, for the field ``checks`` of the query's line."""
+        """Return the measurements of a region as values that JSON can store, with those of the blob, if any."""
         observation = dict(self.measurement(region))
         if blob := observation.pop("blob"):
             x, y = (round(value / self.grey.shape[0], 3) for value in blob.centroid)
@@ -112,8 +113,8 @@ class ImageJudge:
 
     @cached_property
     def remeasured(self) -> Decider:
-        """The decider of the image with the judge's measurements in place of those of masks. Size and shape are unclear
-        for regions that may not be answers, and for regions without a blob."""
+        """The image's logic with measurements by the judge in place of measurements of masks. Size and shape are
+        unclear for regions that may not be answers, and for regions without a blob."""
         scene, side, slack = self.decider.scene, self.grey.shape[0], self.thresholds.slack
         measures = ("area", "elongation", "solidity", "contrast", "texture")
         values = {name: np.full(len(scene), np.nan) for name in measures}
@@ -162,7 +163,6 @@ def judge_query(image_judge: ImageJudge, regions: Sequence[int], claims: Claims)
 
 
 def _judge_anatomy(image_judge: ImageJudge, film: Anatomy, regions: Sequence[int], claims: Claims) -> Judgement:
-    """Return the judgement on a radiograph: rejected if a check fails, grounded if all pass, otherwise unjudged."""
     details = regions, claims, image_judge.thresholds
     verdicts, observed = measure_boxes(film, image_judge.decider, image_judge.boxes, *details)
     if NO in verdicts.values():
@@ -204,7 +204,8 @@ def measured_plane(picture: np.ndarray, domain: str, extent: Sequence[int]) -> n
 
 
 def judge_from_answers(query_id: str, regions: Sequence[int], answers: Answers) -> Judgement:
-    """Return a query's judgement from a language model's answers. Raises UserError if an answer is missing."""
+    """Return a query's judgement from a language model's ``answers``. ``regions``: the query's answer. Raises UserError
+    if a model's answer is missing."""
     observed = []
     for way, line_by_query in sorted(answers.items()):
         line = find_answer(line_by_query, "query", query_id, "verification")

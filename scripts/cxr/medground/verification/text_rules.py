@@ -1,5 +1,5 @@
-"""Stages I and II of the verification: the form of a query, and its text compared with the regions' measurements. The
-logical form from which the text was made is never used."""
+"""Stages I and II of the verification, which check a query's form, and its text against the regions' measurements. The
+logical form from which rules made the text is never used."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ GROUPS = ("among ", "of ", "from ", "out of ")  # beginnings of a sentence that 
 
 def find_denied_word(text: str, domain: str, allowed: Sequence[str]) -> Fault | None:
     """Return (reason, word) of the first word that belongs to another image domain or that no image shows, or None.
-    ``allowed``: exempt words."""
+    ``allowed``: words that are not checked."""
     plain = text.lower()
     for words in sorted(allowed, key=len, reverse=True):
         plain = _word_pattern(words.lower()).sub(" ", plain)
@@ -45,8 +45,8 @@ def allowed_words(decider: Decider, allow: Sequence[str], description: str = "")
 
 
 def check_text(text: str, regions: Sequence[int], decider: Decider, allowed: list[str]) -> tuple[Fault | None, Claims]:
-    """Return (fault, claims) of a text. The fault is (reason, detail) if the text has a denied word, contradicts its
-    answer ``regions`` or selects another answer, and otherwise None."""
+    """Return (fault, claims) of a query's text. The fault is (reason, detail) if the text has a denied word,
+    contradicts its answer ``regions`` or selects others, otherwise None. ``allowed``: words that are never denied."""
     claims = read_claims(text, decider.scene)
     fault = find_denied_word(text, decider.scene.domain, allowed) or _find_contradiction(claims, regions, decider)
     fault = fault or _find_number_fault(text, claims, regions) or _find_selection_fault(claims, regions, decider)

@@ -33,8 +33,8 @@ def verify_line(
     is_statement: bool = False, description: str = "", answers: judge.Answers | None = None,
 ) -> tuple[tuple[str, str, str] | None, dict]:  # fmt: skip
     """Return (fault, checks) for the line of a query. The fault is (stage, reason, detail), or None if the query is
-    accepted. A statement, which is an image's description used as a query, is always accepted. Its faults become part
-    of its checks."""
+    accepted. An image's description that is used as a query (``is_statement``) is always accepted, and its faults are
+    listed in ``checks``. ``rows``: the rows of the image's regions. ``answers``: the judge model's answers."""
     wrong = ("I", *fault) if (fault := find_form_fault(line, rows)) else None
     if wrong and not is_statement:
         return wrong, {}
@@ -103,7 +103,7 @@ def run_shard(
                     rejected_rows.append((*names, *fault))
     num_queries = sum(map(len, lines.values()))
     if num_queries != len(accepted_lines) + len(rejected_rows):
-        raise AssertionError(f"{num_queries} queries in, {len(accepted_lines)} accepted, {len(rejected_rows)} rejected")
+        raise AssertionError(f"of {num_queries} queries, {len(accepted_lines)} passed, {len(rejected_rows)} failed")
     write_lines(output, accepted_lines)
     write_rows(rejected, rejected_rows, REJECTED)
 
@@ -111,7 +111,8 @@ def run_shard(
 def run_rates(
     *, queries: list[str], accepted: list[str], parts: list[str], rates: str, grouped: str, rejected: str
 ) -> None:
-    """Write the pass rates of all sources, the pass rates by kind and family, and a table of all rejected queries."""
+    """Write pass rates of all sources, pass rates by kind of answer and by family of attributes, and a table of all
+    rejected queries. ``parts``: tables of rejected queries, one per shard."""
     rejected_table = read_tables(parts).sort("source", "image_id", "query_id")
     write_table(rejected, rejected_table, REJECTED)
     accepted_lines = [line for path in accepted for line in read_lines(path)]
@@ -128,7 +129,8 @@ def run_rates(
 def count_by_group(
     candidate_lines: Iterable[Mapping], accepted_lines: Iterable[Mapping], rejected_rows: Iterable[Mapping]
 ) -> list[dict]:
-    """Return the rows of :data:`GROUPED`: the numbers of queries before and after each stage, by kind and by family."""
+    """Return the rows of :data:`GROUPED`: numbers of queries before and after each stage, by kind of answer (single,
+    subset, all) and by family of attributes (size, position, …)."""
     ends = {(row["source"], row["query_id"]): STAGES.index(row["stage"]) for row in rejected_rows}
     verdicts = {(line["source"], line["query_id"]): line["checks"]["verdict"] for line in accepted_lines}
     counts_by_group: dict[tuple[str, str], np.ndarray] = defaultdict(lambda: np.zeros(2 + len(STAGES), np.int64))
@@ -143,7 +145,6 @@ def count_by_group(
 
 
 def _rate_rows(group: tuple[str, str], accepted_lines: list[dict], rejected_rows: list[dict]) -> Iterator[tuple]:
-    """Yield the rows of :data:`PASSED`, one per stage, for ``group``, which is (source, split)."""
     total = before = len(accepted_lines) + len(rejected_rows)
     for stage in STAGES:
         reasons = Counter(row["reason"] for row in rejected_rows if row["stage"] == stage)
