@@ -53,7 +53,7 @@ Family = Literal["class", "size", "shape", "position", "zone", "ordinal", "relat
 
 
 class QueriesSettings(Section):
-    """Referring queries."""
+    """Generation of referring queries, which are sentences that select regions of an image."""
 
     engine: Literal["rules", "vllm", "table"] = key(
         "rules", "Writer of the queries. rules: a grammar; vllm: a model that sees the image; table: the file `table`."
@@ -96,7 +96,7 @@ class ProcessorSettings(Section):
 
 
 class ScispacySettings(Section):
-    """Folders of the value ``scispacy`` of ``entities``. Nothing is downloaded."""
+    """Folders that ``scispacy`` as the value of ``entities`` needs. Nothing is downloaded."""
 
     pipeline: str = key("", "Folder of a saved spaCy pipeline that finds entities (`config.cfg` and weights).")
     linker: str = key(
@@ -105,7 +105,7 @@ class ScispacySettings(Section):
 
 
 class DatasetSettings(Section):
-    """The dataset of all sources."""
+    """The dataset, which has the queries of all sources, and its exports."""
 
     entities: Literal["lexicon", "scispacy"] = key(
         "lexicon", "Finder of clinical concepts for `language.tsv`. lexicon: our word list; scispacy: a spaCy pipeline."
@@ -122,9 +122,7 @@ class DatasetSettings(Section):
     resized: ProcessorSettings = key(ProcessorSettings, "Image processor, if `coordinates` is pixels_resized.")
     withhold: list[Literal["pixels"]] = key(list, "Content that exports omit. pixels: the images; empty: nothing.")
     allow_nd: bool = key(False, "Whether exports with pixels include sources whose licence forbids derivatives (ND).")
-    audited: bool = key(
-        False, "If true, exported test splits have only queries that experts accepted (medground.audit)."
-    )
+    audited: bool = key(False, "If true, exported test splits have only queries that were accepted in medground.audit.")
 
     @constraint
     def _a_pipeline_is_given(self) -> None:

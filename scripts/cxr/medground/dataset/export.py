@@ -141,7 +141,7 @@ def _read_samples(
 
 
 def to_conversation(sample: ExportedLine, options: DatasetSettings) -> Conversation:
-    """Return a query as a conversation of a question and an answer, whose boxes have the unit ``coordinates``."""
+    """Return a query as a question and an answer. ``options.coordinates`` is the unit of boxes in the answer."""
     line = sample.line
     convention = find_convention("grid1000" if options.coordinates == "grid1000" else "pixels_resized")
     if options.coordinates == "pixels_original":

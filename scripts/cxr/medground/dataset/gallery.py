@@ -107,8 +107,8 @@ def run_units(
     *, lines: str, images: list[str], regions: list[str], sources: list[str], units: str, source_names: list[str],
     queries: int, seed: int,
 ) -> None:  # fmt: skip
-    """Write the table ``units`` of items that experts review, which are ``queries`` random lines of the file ``lines``,
-    or all if ``queries`` is 0. Raises UserError if the file has no line."""
+    """Write the table ``units`` of queries that experts review. ``lines``: file of test queries. ``queries``: number of
+    queries that are drawn from it at random, or 0 for all. Raises UserError if the file has no query."""
     all_lines = sorted(read_lines(lines), key=lambda line: stable_hash(seed, "audit", line["query_id"]))
     if not all_lines:
         raise UserError(f"{lines} has no query, so there is nothing to review: add a source with a test split")

@@ -37,8 +37,8 @@ def answer_words(labels: Iterable[str], facts: Facts) -> str:
 
 def make_baseline_lines(source: SimpleNamespace, kind: str) -> Iterator[dict]:
     """Yield the lines of a label baseline, whose texts are class names in place of queries. ``kind`` is ``generic``
-    (per image one text "region" for all candidates), ``class`` (per image one text for the candidates of each class) or
-    ``replaced`` (per query the class names of its answer)."""
+    (per image the text "region" for all regions that may be answers), ``class`` (per image and class one text for such
+    regions of the class) or ``replaced`` (per query the class names of its answer)."""
     rows_by_image = group_by_image(source.regions.filter("candidate").iter_rows(named=True))
     for line in source.accepted if kind == "replaced" else ():
         labels = {row["region"]: row["label"] for row in rows_by_image[line["image_id"]]}
@@ -57,7 +57,7 @@ def make_baseline_lines(source: SimpleNamespace, kind: str) -> Iterator[dict]:
 
 def sensitivity_pairs(lines: Sequence[Mapping], labels: Mapping[tuple, Mapping], seed: int) -> Iterator[dict]:
     """Yield pairs of test queries about the same image, for the measure Semantic Sensitivity. Each query selects one
-    region, and the two boxes hardly overlap. ``labels``: {(source, image id): {region: its class}}."""
+    region, and the boxes' IoU is at most :data:`PAIR_OVERLAP`. ``labels``: {(source, image id): {region: class}}."""
     by_image: dict[tuple[str, str], list] = defaultdict(list)
     for line in lines:
         if line["split"] == "test" and line["kind"] == "single" and not line["trivial"]:

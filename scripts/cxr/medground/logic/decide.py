@@ -23,7 +23,7 @@ RELATIONS = ("left_of", "right_of", "above", "below", "inside")
 
 @dataclass(frozen=True)
 class Reference:
-    """The region to which a relation refers, such as "the largest nucleus": its atoms and at most one ordinal."""
+    """The region to which a relation refers, such as "the largest nucleus": atoms ("class:nucleus") and an ordinal."""
 
     atoms: tuple[str, ...]
     ordinal: str = ""
@@ -31,7 +31,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Query:
-    """A query in logical form: a conjunction of atoms, at most one relation to a reference, and at most one ordinal.
+    """A query in logical form: atoms such as "size:small", at most one relation to a reference, at most one ordinal.
 
     ``ordinal``: a key of :data:`AXES`, or "nearest" for the region nearest to ``reference``, without a ``relation``.
     ``nth``: 2 in "the second from the left". ``number``: number of regions that the text states, or 0."""
@@ -96,8 +96,8 @@ class Decider:
         return np.minimum.reduce([np.full(len(self.scene), YES, np.uint8), *(self.atoms[atom] for atom in atoms)])
 
     def is_closed(self, atoms: tuple[str, ...]) -> bool:
-        """Return whether the scene has all regions that the atoms may mean. It lacks some if their class is open: then
-        components of the class were dropped because they are too small."""
+        """Return whether the scene has all regions that the atoms may mean. It lacks regions of an open class, of which
+        components were dropped because they are too small."""
         class_names = [atom.partition(":")[2] for atom in atoms if atom.startswith("class:")]
         open_classes = [self.scene.classes[name] for name in self.scene.open_classes]
         return not any(all(map(words.includes, class_names)) for words in open_classes)

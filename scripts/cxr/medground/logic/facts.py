@@ -68,7 +68,7 @@ def read_planes(shard: Shard, facts: Facts, image_id: str) -> Planes:
 
 
 def count_queries(num_candidates: int, per_image: int) -> int:
-    """Return how many queries an image gets: ``per_image``, or twice as many for more than :data:`MANY` candidates."""
+    """Return how many queries an image gets: ``per_image``, or twice as many if over five regions may be answers."""
     return 2 * per_image if num_candidates > MANY else per_image
 
 

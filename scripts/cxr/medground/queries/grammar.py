@@ -16,7 +16,7 @@ MIN_WORDS = 4  # fewest words of a query
 FRAMES = (("imperatives", 0.5), ("questions", 0.26), ("phrases", 0.24))
 BARE = 0.5  # probability that a position omits "of the image", in images without sides of the patient
 FRONTED = (0.15, 0.4)
-"""Probabilities that a sentence begins with a position, without and with an ordinal that counts within the position."""
+"""Probabilities that a sentence begins with a position: in general, and if an ordinal counts within the position."""
 AMONG = 0.2  # probability that a query with an ordinal names the group first although it need not
 COMPARING = ("higher", "lower than", "nearest", "closest", "contained")
 """Beginnings of relations that follow "is", as in "is higher than", in place of "lies"."""
@@ -25,7 +25,7 @@ AGREEMENT = {
     "is": ("is", "are"), "box": ("box", "boxes"), "a_box": ("a box", "boxes"), "position": ("position", "positions"),
     "extent": ("extent", "extents"), "Position": ("Position", "Positions"), "Extent": ("Extent", "Extents"),
 }  # fmt: skip
-"""{slot of a sentence pattern: (its word for one region, its word for several)}."""
+"""{placeholder in a sentence pattern: (word for one region, word for several)}."""
 
 
 @dataclass

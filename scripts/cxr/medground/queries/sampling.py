@@ -52,8 +52,8 @@ class QuerySampler:
         self._ranks: dict[tuple[Target, Query], tuple[int, bool]] = {}
 
     def draw(self, number: int) -> SampledQuery | None:
-        """Return a new query, whose answer survives a shift of outlines if possible. Return None if no form is left, or
-        if it would exceed the fraction ``fragile`` of other queries. ``number``: number of the query, for the seed."""
+        """Return a new query, whose answer survives shifts of outlines if possible. Return None if no form is left, if
+        a shift changes the answer, or if too many queries are uncertain after a shift. ``number``: part of the seed."""
         draw = make_rng(*self.key, number)
         best: tuple[tuple[int, bool], str, Target, Query] | None = None
         for kind, target, form in self._tried(draw):

@@ -38,8 +38,8 @@ Request = tuple[int, WrittenQuery | None, str]
 
 
 def read_written_queries(path: str | Path) -> dict[str, list[WrittenQuery]]:
-    """Return {image id: queries} of a JSON Lines file, or of a folder with the paper's raw form. Raises UserError for a
-    line that cannot be read."""
+    """Return {image id: queries} of a JSON Lines file, or of a folder of text files with ``Question:`` and ``Answer:``
+    lines. Raises UserError for a line that cannot be read."""
     path = Path(path)
     if path.is_dir():
         texts = {clean_id(file.stem): read_text(file, KEY) for file in sorted(path.glob("*.txt"))}
@@ -86,7 +86,7 @@ def run_unused(
     *, text_files: list[str], queries: Sequence[str], images: Sequence[str], excluded: Sequence[str], unused: str
 ) -> None:
     """Write the user's texts about images without queries to ``unused``, each with a reason, and log their number.
-    ``queries``, ``images``, ``excluded``: files of all sources. Raises AssertionError if an image lost some texts."""
+    ``queries``, ``images``, ``excluded``: files of all sources. Raises AssertionError if texts were lost."""
     queries_by_image = read_written_queries(text_files[0])
     texts_by_image: dict[str, set[str]] = defaultdict(set)
     for line in chain.from_iterable(map(read_lines, queries)):
@@ -115,8 +115,8 @@ def run_unused(
 
 
 def parse_answer(line: Mapping) -> Iterator[Request]:
-    """Yield a request for each query that a model was asked for, and for each query that it wrote in addition.
-    ``line``: a line that :mod:`cxr.medground.queries.ask_model` wrote."""
+    """Yield (number, query or None, reason) for each query that a model was asked for, and for each query that it wrote
+    in addition. ``line``: a line that :mod:`cxr.medground.queries.ask_model` wrote."""
     for number, reason in line["lost"]:
         yield number, None, reason
     numbers = range(line["wanted"]) if line["targets"] is None else [at for at, _ in line["targets"]]

@@ -100,7 +100,7 @@ def score_queries(
 
 
 def _read_answer_line(line: Mapping | None) -> dict:
-    """Return the content of a model's answer. ``found``: its boxes, with coordinates in the model's own convention.
+    """Return the content of a model's answer. ``found``: its boxes, read in the coordinate convention of the model.
     ``paper``: its boxes if every number is read as 1/1000 of a side, as in the paper."""
     if line is None or line["failure"]:
         reason, convention = (line["failure"], line["convention"]) if line else ("not_given", "")
@@ -176,7 +176,7 @@ def run_scores(
     pairs_scored: str, options: ScoringOptions, seed: int, audit: Sequence[str] = (), sampled: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Score the ``answers`` to the test ``lines``, and write tables of queries, scores and Semantic Sensitivity.
-    ``train``: training lines, for the mean box. ``audit``: [experts' votes]; only accepted queries are scored.
+    ``train``: training lines, whose mean box is a baseline. ``audit``: [votes]; only accepted queries are scored.
     ``sampled``: [the queries that were asked], if not all were. Raises UserError for an answer to an unknown query."""
     refuse_empty(lines, "to score")
     test_lines = list(read_lines(lines))

@@ -23,11 +23,7 @@ from cxr.medground.sources.image import Image, ImageReader
 
 PROPORTIONS = 0.01  # largest relative difference between the aspect ratios of an image and of the one in the results
 MIN_CORRELATION = 0.95  # correlation of two images' pixels from which they are the same radiograph
-ANATOMY_FOUND, ABSENT, DIFFERENT = (
-    "found",
-    "absent",
-    "different",
-)  # values of ``Image.anatomy``, from a comparison of the images
+ANATOMY_FOUND, ABSENT, DIFFERENT = "found", "absent", "different"  # values of ``Image.anatomy``
 
 
 def finding_class(word: str, certainty: str) -> str:

@@ -151,7 +151,7 @@ def run(
     attrs: dict, seed: int = 0, burned_in: str = KEEP, scrub: bool = False, **inputs: object,
 ) -> None:  # fmt: skip
     """Write ``shards``, the table of ``images`` and the table of ``excluded`` images of the source ``name``.
-    ``burned_in``: treatment of text in the pixels. ``scrub``: whether identifiers are removed from descriptions. Raises
+    ``burned_in``: setting privacy.burned_in. ``scrub``: whether identifiers are removed from descriptions. Raises
     UserError for an invalid manifest and StoreError for a damaged input."""
     kind, tile = source["kind"], source["tile"]
     mask_names = ("mask_threshold", "most_foreground", "resize_masks")

@@ -106,7 +106,7 @@ class SourcesSettings(Section):
     cells: int = key(48, "Number of synthetic microscopy images (kind `cells`).", ge=1, le=100_000)
 
     def in_use(self, cohort_source: str) -> dict[str, SourceSet]:
-        """Return {name: source}, the sources in ``sets``, or the default sources for this value of ``cohort.source``."""
+        """Return {name: source}, which is ``sets``, or the default sources for this value of ``cohort.source``."""
         cell_sources = {"cells": SourceSet(kind="cells", domain="nuclei")} if cohort_source == "embedded" else {}
         return self.sets or {"ils": SourceSet(kind="ils")} | cell_sources
 
