@@ -194,7 +194,7 @@ def test_a_value_without_a_class_is_refused_and_a_class_that_never_occurs_is_tol
     values[50, 50] = 7
     keys = manifest(made, [_as(made, values, "npy") | {"class": ""}]) | {"mask_values": {"1": "dot", "2": "bar"}}
     assert reasons(made, keys) == {"a": "unknown_label"}
-    assert read_table(made / "sources/excluded.parquet")["detail"].to_list() == ["the value 7 has no class"]
+    assert read_table(made / "sources/excluded.parquet")["detail"].to_list() == ["the mask value 7 has no class"]
     keys = manifest(made, [_as(made, PLANE, "npy") | {"class": ""}]) | {"mask_values": {"1": "dot", "2": "bar"}}
     with caplog.at_level(logging.WARNING, "cxr"):
         assert reasons(made, keys) == {}

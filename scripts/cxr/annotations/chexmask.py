@@ -2,7 +2,7 @@
 
 A row has dicom_id, estimated Dice, 120 landmarks (x, y), run lengths of each organ, Height and Width, in pixels of the
 original image. Run lengths are pairs "start length" in row order, and the first pixel is 1. The table is 15 GB of text,
-so it is streamed, and only the requested images are kept. No human drew the masks, so they are no annotations."""
+so it is streamed, and only the requested images are kept. No human drew its masks, so it is no annotation format."""
 
 import math
 import re

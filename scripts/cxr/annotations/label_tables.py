@@ -49,6 +49,6 @@ def normalise_id(column: str) -> pl.Expr:
 
 
 def count_unknown_cells(table: pl.DataFrame, labels: Sequence[str] = LABELS) -> dict[str, int]:
-    """Return {label: number of cells that are not 1, 0, -1 or empty}, without zeros, of a table of strings."""
+    """Return {label: number of cells that are not 1, 0, -1 or empty} of a table of strings, without counts of 0."""
     counts = table.select((~pl.col(name).is_in([*VALUE_BY_CELL, ""])).sum() for name in labels).row(0, named=True)
     return {name: number for name, number in counts.items() if number}

@@ -1,4 +1,4 @@
-"""Paint cardiomegaly: a smooth warp along the rows moves the heart's borders outwards. Spine and chest walls stay."""
+"""Paint cardiomegaly: a smooth warp along the rows widens the heart. Spine and chest walls do not move."""
 
 import cv2
 import numpy as np
@@ -20,7 +20,7 @@ GAP = 4.0  # minimum distance between two knots of the warp, px
 
 
 def _row_ends(mask: np.ndarray, last: bool) -> np.ndarray:
-    """Return the column where a mask begins (or, if ``last``, ends) in each row, float64 (H,), without gaps."""
+    """Return the column where a mask begins, or ends if ``last``, in each row, float64 (H,), also in empty rows."""
     rows = np.flatnonzero(mask.any(axis=1))
     ends = mask.shape[1] - mask[rows, ::-1].argmax(axis=1) if last else mask[rows].argmax(axis=1)
     return np.interp(np.arange(len(mask)), rows, ends)

@@ -113,4 +113,4 @@ def parse_flag(path: str) -> tuple[str, int]:
     if match := re.fullmatch(r"([a-z0-9]+)_(128|256|512)", Path(path).stem):
         return match[1], int(match[2])
     problem = "does not have the name of a MedSegBench file"
-    raise UserError(f"{Path(path).name} {problem}: use a name such as fhpsaop_256.npz")
+    raise UserError(f"{Path(path).name} {problem}: give its published name, such as fhpsaop_256.npz")

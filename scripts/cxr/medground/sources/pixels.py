@@ -154,7 +154,7 @@ def masks_by_value(values: np.ndarray, names: Mapping) -> dict[str, np.ndarray]:
     class. ``names``: {value, as number or text: class}. Several values may stand for one class."""
     class_by_value = {float(value): name for value, name in names.items()}
     if unknown := sorted(set(np.unique(values).tolist()) - class_by_value.keys() - {0}):
-        raise Rejected("unknown_label", f"the value {unknown[0]} has no class")
+        raise Rejected("unknown_label", f"the mask value {unknown[0]} has no class")
     masks: dict[str, np.ndarray] = {}
     for value, name in class_by_value.items():
         masks[name] = masks.get(name, np.zeros(values.shape, bool)) | (values == value)

@@ -116,7 +116,7 @@ class SourcesSettings(Section):
             if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
                 raise ValueError(f"sets has the name {name!r}: use a letter, then letters, digits and _")
             if source.kind in EMBEDDED and source.manifest:
-                raise ValueError(f"sets.{name}.manifest is {source.manifest!r}, but {source.kind} needs none: empty it")
+                raise ValueError(f"sets.{name}.manifest is {source.manifest!r}, but {source.kind} uses none: remove it")
         refuse_equal_names("medground.sources.sets", self.sets)
         if self.size % 8:
             raise ValueError(f"size is {self.size}, which is not a multiple of 8: give one, such as 512")

@@ -103,7 +103,7 @@ def run_shard(
                     rejected_rows.append((*names, *fault))
     num_queries = sum(map(len, lines.values()))
     if num_queries != len(accepted_lines) + len(rejected_rows):
-        raise AssertionError(f"of {num_queries} queries, {len(accepted_lines)} passed, {len(rejected_rows)} failed")
+        raise AssertionError(f"{num_queries} queries, but {len(accepted_lines)} passed, {len(rejected_rows)} failed")
     write_lines(output, accepted_lines)
     write_rows(rejected, rejected_rows, REJECTED)
 
