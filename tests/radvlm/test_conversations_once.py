@@ -117,5 +117,5 @@ def test_answers_that_lack_a_question_are_refused(files, loads, tmp_path):
     first, *_ = ask_once(files, tmp_path)
     short = tmp_path / "short.jsonl"
     write_lines(str(short), list(read_lines(first))[1:], checked=True)
-    with pytest.raises(UserError, match=r"has answers to only 3 of 4 questions: ask again with .*--forcerun radvlm_"):
+    with pytest.raises(UserError, match=r"have answers to only 3 of 4 questions: make .*--forcerun radvlm_"):
         parts(files, tmp_path / "parts", [[str(short)]] * len(WORKS))

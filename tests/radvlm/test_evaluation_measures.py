@@ -412,7 +412,7 @@ def test_annotations_are_scored_only_where_every_sample_has_them():
     )  # fmt: skip
     # no GREEN: the second report has none
     assert reports.annotation_measures(["1"], [False], "original", notes, reports.ANNOTATION_METRICS, NAMES) == []
-    with pytest.raises(UserError, match="line 1: give metric"):
+    with pytest.raises(UserError, match="line 1: give 'metric'"):
         reports.read_notes("notes.jsonl", [note("meteor", "1", "answer")])
 
 

@@ -25,8 +25,8 @@ MAX_LINES = 2048  # maximum number of replies in a file
 
 
 def answer_digest(options: ModelOptions, code: str) -> str:
-    """Return a digest of everything that an answer depends on. ``code`` is a digest of the code. Of a model in a
-    folder, the names and sizes of the files count."""
+    """Return a digest of everything that an answer depends on. ``code`` is a digest of the project's code. If the model
+    is a folder, the digest covers the names and sizes of its files."""
     facts = describe_files(options.model) if Path(options.model).is_dir() else b""
     settings = {field.name: getattr(options, field.name) for field in fields(ModelOptions)}
     settings_json = json.dumps(settings | {"code": code}, sort_keys=True).encode()
@@ -74,7 +74,8 @@ def record_replies(generate: Generate, lines: list[dict]) -> Generate:
 
 
 def replay_replies(paths: Sequence[str], rule: str) -> Generate:
-    """Return a function that replays the replies that a rule's jobs stored. It raises UserError for a new question."""
+    """Return a function that looks up replies in files written by jobs of the workflow rule ``rule``. It raises
+    UserError for a question without a stored reply."""
     replies = {(line["question"], line["attempt"]): _reply_of(line) for path in paths for line in read_lines(path)}
 
     def replay_generate(questions: list[Question], attempt: int) -> list[Reply]:
@@ -82,8 +83,8 @@ def replay_replies(paths: Sequence[str], rule: str) -> Generate:
         missing = sum(key not in replies for key in keys)
         if missing:
             raise UserError(
-                f"{rule} has answers to only {len(keys) - missing} of {len(keys)} questions: ask again with "
-                f"`snakemake --forcerun {rule}`"
+                f"the files of rule {rule} have answers to only {len(keys) - missing} of {len(keys)} questions: "
+                f"make them again with `snakemake --forcerun {rule}`"
             )
         return [replies[key] for key in keys]
 

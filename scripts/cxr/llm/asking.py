@@ -48,8 +48,8 @@ Generate = Callable[[list[Question], int], list[Reply]]
 def ask(
     questions: list[Question], generate: Generate, options: ModelOptions, compute: dict | None = None
 ) -> list[Answer]:
-    """Ask questions and return their answers, in order. Raises Broken if no answer is usable and there are at least
-    ``compute["failures_in_row"]`` answers."""
+    """Ask questions, repeat those with an invalid answer, and return all answers in order. Raises Broken if all answers
+    are invalid and there are at least ``compute["failures_in_row"]`` of them."""
     room = options.context - options.max_tokens
     fits = [_max_tokens(question.messages, options) <= room for question in questions]
     answers = [Answer(problem=None if is_short else TOO_LONG) for is_short in fits]

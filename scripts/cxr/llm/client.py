@@ -14,7 +14,7 @@ from cxr.llm.replies import Reply
 
 
 def connect_stand_in(options: ModelOptions, execution: Execution) -> Generate:
-    """Return a function that asks the Python function ``model`` (module:function). Only tests use this transport."""
+    """Return a function that asks the Python function ``options.model``, written module:function. It is for tests."""
     del execution
     try:
         answer = resolve_name(options.model)
@@ -48,7 +48,7 @@ def connect_lazily(options: ModelOptions, settings: Mapping) -> Generate:
 
 
 def connect_resumably(options: ModelOptions, execution: Mapping) -> Generate:
-    """Return the function of :func:`connect_lazily`, with a cache in the folder ``execution["answers"]``, if given."""
+    """Connect like :func:`connect_lazily`. If ``execution["answers"]`` names a folder, replies are cached in it."""
     generate = connect_lazily(options, execution)
     if not execution.get("answers"):
         return generate

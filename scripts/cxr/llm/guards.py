@@ -46,7 +46,7 @@ def fill_slots(template: str, **slots: str) -> str:
 
 
 def addresses_the_model(text: str, fields: tuple[str, ...] = ()) -> bool:
-    """Return whether a text gives orders to a model, or contains chat-template marks or an answer's ``fields``."""
+    """Return whether a text gives orders to a model, or has chat-template marks or the JSON keys ``fields``."""
     return _order_pattern(fields).search(_normalize(text)) is not None
 
 

@@ -62,7 +62,7 @@ class Execution:
 
     @classmethod
     def from_settings(cls, settings: Mapping, model: str) -> "Execution":
-        """Return the options for running ``model``. Its address in ``servers`` takes precedence over ``server``."""
+        """Return the options for running ``model``. An address in ``settings["servers"]`` replaces ``server``."""
         address = settings.get("servers", {}).get(model)
         server = {"server": address, "server_key": "llm.servers"} if address else {}
         names = [field.name for field in fields(cls) if field.name in settings]

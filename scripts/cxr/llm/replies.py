@@ -94,7 +94,7 @@ def _shorten(text: str) -> str:
 
 
 def without_reasoning(text: str) -> str:
-    """Remove closed blocks of reasoning from an answer. The first block has no start mark if the prompt contains it."""
+    """Remove closed blocks of reasoning from an answer. The first block of the answer may lack its start mark."""
     if not re.search(_CLOSING, text, re.IGNORECASE):
         return text
     return _BEFORE.sub("", _BLOCK.sub("", text)).strip()

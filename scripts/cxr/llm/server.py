@@ -29,7 +29,8 @@ PRIVATE_NETWORKS = tuple(map(ip_network, _NETWORKS.split()))  # networks that ro
 
 
 def connect(options: ModelOptions, execution: Execution) -> Generate:
-    """Return a function that asks the server. Raises UserError if it does not answer, is remote or lacks the model."""
+    """Return a function that asks the server. Raises UserError if it does not answer, lacks the model, or is outside
+    the private network although this is not allowed."""
     import openai
 
     key, address = execution.server_key, execution.server
@@ -126,7 +127,8 @@ def _user_error(key: str, address: str, error: Exception) -> UserError:
 
 
 def refuse_remote(key: str, address: str, allow: str) -> None:
-    """Raise UserError unless all addresses of a server's host are private. The message names the setting ``allow``."""
+    """Raise UserError unless the host of the URL ``address`` has only private IP addresses. The message names two
+    settings: ``key`` contains the address, and ``allow`` permits servers outside the private network."""
     host = urlsplit(address).hostname or ""
     try:
         addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None)} if host else set()

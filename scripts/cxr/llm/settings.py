@@ -17,7 +17,7 @@ class LlmSettings(Section):
         16384, "Maximum length of prompt plus answer. A change repeats requests.", unit="tokens", ge=1024, le=1_000_000
     )
     gpus: int = key(
-        1, "GPUs per job (transport offline). They share the model; 0: it runs on the CPU.", unit="GPUs", ge=0, le=64
+        1, "GPUs per job (transport offline), which share the model; 0: CPU only.", unit="GPUs", ge=0, le=64
     )
     gpu_memory: Share = key(0.9, "Fraction of each GPU's memory that vLLM uses (transport offline).")
     server: Address = key(
@@ -45,7 +45,7 @@ class LanguageModel(Section):
 
 
 class ModelOverride(Section):
-    """A language model that replaces the model in the system's section ``llm``."""
+    """A language model that replaces the model of ``radvlm.llm``."""
 
-    model: str = key("", "Hugging Face id or folder of another model; empty: the model in the system's section llm.")
+    model: str = key("", "Hugging Face id or folder of another model; empty: the model of `radvlm.llm`.")
     revision: str = redefine(LanguageModel, "revision", "")

@@ -19,7 +19,7 @@ HEADS = (
     "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices", NO_FINDING,
 )  # fmt: skip
 """Label of each output head, in the order of the network's outputs."""
-CLASSES = (None, PRESENT, ABSENT, UNCERTAIN)  # label value of each class; None: not mentioned; No Finding has two
+CLASSES = (None, PRESENT, ABSENT, UNCERTAIN)  # value of each class; None: not mentioned; NO_FINDING has the first two
 
 
 class CheXbert(torch.nn.Module):
@@ -46,9 +46,7 @@ class Labeller:
 
     def __call__(self, texts: Sequence[str]) -> list[dict[str, str]]:
         """Return {label: present, absent or uncertain} for each text, without labels that the text does not mention.
-
-        No Finding always has a value. A text that is longer than the model's input is truncated.
-        """
+        The label "No Finding" always has a value. A text that is longer than the model's input is truncated."""
         report_labels = []
         for text in texts:
             encoded = self.words(" ".join(text.split()), truncation=True, max_length=self.longest, return_tensors="pt")
@@ -60,7 +58,8 @@ class Labeller:
 
 
 def load_labeller(weights: str | Path, model: str, revision: str) -> Labeller:
-    """Load CheXbert with the BERT ``model`` (folder or hub id). Raises UserError for missing or unsuitable files."""
+    """Load CheXbert from its file ``weights`` and the folder or hub id of its BERT, ``model``. Raises UserError for
+    missing or unsuitable files."""
     folder = find_downloaded_model(KEY, model, revision)
     problem, remedy = f"{KEY}.model: {folder} lacks config.json or a tokenizer", "give bert-base-uncased's folder"
     with refuse_unreadable(folder, problem, remedy):
@@ -72,7 +71,8 @@ def load_labeller(weights: str | Path, model: str, revision: str) -> Labeller:
 
 
 def label_shard(*, reports: str, weights: str, labels: str, model: str, revision: str) -> None:
-    """Write the labels of each study with a text in the shard ``reports``. Raises UserError for unsuitable weights."""
+    """Write the CheXbert labels of each study that has a text to the file ``labels``. ``reports``: reports of a shard.
+    Raises UserError for unsuitable weights."""
     texts = {line["study_id"]: line["section_text"] for line in read_lines(reports) if line["section_text"].strip()}
     unique_texts = sorted(set(texts.values()))
     labels_by_text = dict(zip(unique_texts, load_labeller(weights, model, revision)(unique_texts), strict=True))

@@ -26,7 +26,7 @@ class LabelNames:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """The twelve labels of findings, which are all but No Finding and Support Devices."""
+        """The twelve labels of findings, which are all labels but "No Finding" and "Support Devices"."""
         return tuple(name for name in self.names if name not in (self.no_finding, self.device))
 
 
@@ -48,7 +48,7 @@ def label_report(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[st
     ``tuples``: findings from the rules engine; ``sentences``: sentences of the report, searched for devices. Affirmed
     findings are present, including confident interpretations ("opacity consistent with pneumonia"). Weakly hedged
     findings ("possible") are uncertain. Findings that are denied and never affirmed are absent. Findings that the
-    report does not mention have no label. No Finding and Support Devices always have a value.
+    report does not mention have no label. "No Finding" and "Support Devices" always have a value.
     """
     label_resource, stated = load_label_names(), {}
     for finding in tuples:
@@ -69,7 +69,7 @@ def label_report(tuples: Iterable[Mapping], sentences: Iterable[str]) -> dict[st
 def resolve_uncertain(stated: Mapping[str, str], uncertain: str) -> dict[str, str]:
     """Replace the value "uncertain" by the argument ``uncertain``, unless this is "left_out". Return {label: value}.
 
-    ``stated``: {label: value} of the source. If it has No Finding, this value is derived from the other labels.
+    ``stated``: {label: value} of the source. If it contains "No Finding", its value is derived from the other labels.
     """
     label_resource, replacements = load_label_names(), {UNCERTAIN: uncertain} if uncertain in VALUES else {}
     value_by_label = {label: replacements.get(value, value) for label, value in stated.items()}
@@ -79,7 +79,7 @@ def resolve_uncertain(stated: Mapping[str, str], uncertain: str) -> dict[str, st
 
 
 def finding_labels(lesion: str | None, entity: str) -> frozenset[str]:
-    """Return the labels of a finding. They come from its lesion type or, if that has none, from its entity."""
+    """Return the labels of a finding's lesion type or, if it has none, of ``entity``, its name in the lexicon."""
     label_names = load_label_names()
     return frozenset(label_names.lesions.get(lesion or "") or label_names.entities.get(entity) or ())
 

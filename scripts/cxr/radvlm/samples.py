@@ -20,7 +20,8 @@ DECIMALS = 2  # decimals of a written coordinate (paper)
 
 
 def unit_boxes(boxes: np.ndarray, rows: ArrayLike, columns: ArrayLike) -> np.ndarray:
-    """Return boxes (N, 4) in px as fractions, clipped to 0–1. ``rows``, ``columns``: image size in px, one or (N,)."""
+    """Return boxes (N, 4) in px as fractions of the image, clipped to 0–1. ``rows``, ``columns``: image size in px, as
+    a number or per box (N,)."""
     sides = np.stack([columns, rows, columns, rows], axis=-1).astype(np.float64)
     return np.clip(np.asarray(boxes, np.float64).reshape(-1, 4) / sides, 0.0, 1.0)
 
@@ -31,7 +32,7 @@ def round_coordinate(value: float) -> float:
 
 
 def survive_rounding(boxes: np.ndarray) -> np.ndarray:
-    """Return whether each of the boxes (N, 4) still has an area after its coordinates are rounded, bool (N,)."""
+    """Return whether each box (N, 4), in fractions, still has an area when its coordinates are rounded, bool (N,)."""
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     sides = boxes[:, 2:] - boxes[:, :2]
     has_area = (sides > 1.01 * 10.0**-DECIMALS).all(axis=1)  # such corners always round to different values
@@ -60,10 +61,8 @@ class NamedBoxes:
 
 
 def group_boxes(facts: pl.DataFrame, sizes: Mapping[str, tuple[int, int]], kind: str) -> Iterator[NamedBoxes]:
-    """Yield the boxes of facts of ``kind``, grouped by image and name. Boxes of single annotators are skipped.
-
-    ``sizes``: {image_id: (rows, columns)}. Other images are skipped too.
-    """
+    """Yield the boxes of facts of ``kind``, grouped by image and name. ``sizes``: {image_id: (rows, columns)}. Boxes of
+    single annotators (column ``reader``) and boxes of images that are not in ``sizes`` are skipped."""
     fact_table = facts.filter(pl.col("reader").is_null(), pl.col("image_id").is_in(list(sizes)), kind=kind)
     fact_table = fact_table.sort("image_id", "name", "group", "fact_id")
     shapes = np.array([sizes[image_id] for image_id in fact_table["image_id"]]).reshape(-1, 2)
@@ -111,7 +110,7 @@ def format_boxes(boxes: Sequence[Sequence[float]]) -> str:
 
 
 def write_slots(text: str, boxes: Mapping[str, Sequence[Sequence[float]]]) -> str:
-    """Return a text in which the boxes replace their slots, written by :func:`format_boxes`."""
+    """Return a text with each slot replaced by its boxes (:func:`format_boxes`). ``boxes``: {slot name: boxes}."""
     return _SLOT.sub(lambda slot: format_boxes(boxes.get(slot[1], ())), text)
 
 
@@ -126,12 +125,10 @@ def make_line(
     labels: Sequence[str] | None = None, mask_ids: Sequence[str] = (), facts: Sequence[str] = (), engine: str = "",
     number: int = 0, target: str | None = None,
 ) -> dict:  # fmt: skip
-    """Return the JSON line of a sample.
-
-    ``image``: row with the ids of the image; ``labels``: labels that are present in it, None if the source has no
-    labels of it; ``engine``: engine that wrote the text; ``number``: number of the pass over the questions, from 0;
-    ``target``: region, finding or phrase that is asked about.
-    """
+    """Return the JSON line of a sample. ``image``: row with the image's ids and split; ``boxes``: {slot name: boxes};
+    ``labels``: labels present in the image, None if unknown; ``facts``: ids of the facts used; ``engine``: engine that
+    wrote the text; ``number``: number of the pass over the questions, from 0; ``target``: region, finding or phrase
+    that is asked about."""
     return {
         "sample_id": sample_id,
         "task": task,

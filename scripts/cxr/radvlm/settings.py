@@ -99,8 +99,8 @@ class FilteredTexts(Section):
 
     engine: Literal["rules", "vllm", "both", "none"] = key(
         "rules",
-        "Method of editing. rules: patterns; vllm: a language model; both: vllm, with a table of its agreement "
-        "with rules; none: the texts stay unchanged.",
+        "Method of editing. rules: patterns; vllm: a language model; both: as vllm, and a table compares it with "
+        "rules; none: the texts stay unchanged.",
     )
     phrases: bool = key(True, "Whether to filter the phrases that have boxes too; false: as in the paper.")
     resolved: Literal["drop", "state_absence"] = key(
@@ -135,7 +135,7 @@ class Passes(Section):
     """How often a mix uses one task of one source."""
 
     repeat: int = key(
-        1, "Number of passes over the samples in train, each in new wordings; 0: the source is not used.", ge=0, le=1000
+        1, "Number of passes over train samples, each in new wordings; 0: the task skips this source.", ge=0, le=1000
     )
     most: int | None = key(
         None,
@@ -145,12 +145,12 @@ class Passes(Section):
 
 
 class Mix(Section):
-    """An instruction mix: a preset, and changes to it."""
+    """An instruction mix (the samples on which a model is tuned): a preset, and changes to it."""
 
     preset: Literal["own", "paper", "code", "paper_plus_ils"] = key(
         "own",
         "Starting point. own: all tasks, from the cohort; paper, code: mix of the paper or of its authors' code; "
-        "paper_plus_ils: paper, and ILS pairs of the cohort.",
+        "paper_plus_ils: as paper, plus the cohort's ILS questions.",
     )
     tasks: dict[Task, dict[str, Passes]] = key(dict, "Changes to the preset: {task: {source: {repeat, most}}}.")
     thresholds: str = key(
@@ -255,7 +255,7 @@ class Evaluation(Section):
         dict, "Files of annotations of reports and references that you made elsewhere, {run or external model: file}."
     )
     reference: Literal["filtered", "original", "both"] = key(
-        "filtered", "Text that reports are compared with: the edited one (filtered), original or both.", source=PAPER
+        "filtered", "Reference text of report metrics: edited (filtered), unedited (original) or both.", source=PAPER
     )
     judge: Literal["facts", "vllm"] = key(
         "facts", "Judge of conversations. facts: rules that compare findings, zones and boxes; vllm: a language model."
@@ -266,7 +266,7 @@ class Evaluation(Section):
         "Source of masks for runs without a mask head. none: no masks; rosalia:<run>: ROSALIA of training.runs.<run>.",
     )
     failed: Literal["wrong", "leave_out"] = key(
-        "wrong", "Samples with an unanswered turn. wrong: they count as wrong; leave_out: not at all (published code)."
+        "wrong", "Samples with an unanswered turn. wrong: counted as wrong; leave_out: not counted (published code)."
     )
 
     @constraint

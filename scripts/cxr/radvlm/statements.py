@@ -99,7 +99,8 @@ def load_patterns() -> Patterns:
 
 
 def read_digests(code: str, **resources: str) -> dict[str, str]:
-    """Return {name: digest} of code, files in ``resources/`` and lexicon, for output lines. ``code``: its digest."""
+    """Return {name: digest} for output lines. ``code``: digest of the code; ``resources``: {name: resource file}. The
+    lexicon's digest is added."""
     contents = {name: (Path(RESOURCES) / file).read_bytes() for name, file in resources.items()}
     digests = {name: hashlib.blake2b(content, digest_size=8).hexdigest() for name, content in contents.items()}
     return {"code": code} | digests | {"lexicon": digest_lexicon()}
@@ -122,7 +123,7 @@ def read_statements(sentence_texts: Sequence[str]) -> list[Statement]:
 
 
 def read_phrase(text: str) -> list[Statement]:
-    """Return the statements of a phrase, each of whose sentences is parsed alone."""
+    """Return the statements of a text. Each of its sentences is parsed without the others."""
     return [statement for sentence in split_sentences(text) for statement in read_sentence(sentence)]
 
 
@@ -168,7 +169,8 @@ def _find_place(finding: Mapping, text: str) -> tuple[frozenset[str], frozenset[
 
 
 def _find_qualifiers(text: str, name: str) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return (sizes, words that limit a denial) that occur in a finding's ``name`` or before it in the same clause."""
+    """Return (sizes, words that limit a denial). They stand in a finding's ``name``, or in the last clause of ``text``,
+    which is the sentence before the name."""
     clause = _CLAUSE.split(text.lower())[-1]
     nearby_words = _SIZED.findall(f"{clause} {name.lower()}")[-8:]
     sizes, limits = load_patterns().sizes, load_patterns().limits

@@ -80,10 +80,8 @@ def gather_evidence(facts: ImageFacts, parsed: Sequence[Statement] | None = None
 
 @lru_cache(maxsize=CACHE_SIZE)
 def find_normal_structures(sentence: str) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
-    """Return (structure, sides, whether there are exceptions) for each structure that a sentence calls normal.
-
-    A structure is lungs, heart or all. A word such as "otherwise" makes exceptions.
-    """
+    """Return (structure, sides, whether there are exceptions) for each structure that a sentence calls normal. A
+    structure is lungs, heart or all. A word such as "otherwise" makes exceptions."""
     words, low = statements.load_patterns(), sentence.lower()
     apart = bool(words.apart.search(low))
     normal_structures = []
@@ -96,10 +94,8 @@ def find_normal_structures(sentence: str) -> tuple[tuple[str, tuple[str, ...], b
 
 
 def find_fault(messages: Sequence[Mapping[str, str]], evidence: Evidence, grounded: bool) -> Fault | None:
-    """Return the first fault of a conversation, or None if it has no fault.
-
-    ``messages``: dicts {role, text}, with boxes written to two decimals; ``grounded``: whether an answer needs a box.
-    """
+    """Return the first fault of a conversation, or None if it has no fault. ``messages``: dicts {role, text}, in which
+    boxes are written to two decimals; ``grounded``: whether an answer needs a box."""
     texts = [message["text"].strip() for message in messages]
     turns = list(zip(texts[::2], texts[1::2], strict=False))
     if [message["role"] for message in messages] != [*ROLES] * len(turns):

@@ -87,10 +87,8 @@ def write_part(
 
 
 def run_source(**files) -> None:
-    """Join the files of a source's parts. Raises AssertionError if a request is lost.
-
-    ``files``: {name: files of the parts, ``<name>_out``: joined file}.
-    """
+    """Join the files of a source's parts. ``files``: {name: files of the parts, ``<name>_out``: joined file}. Raises
+    AssertionError if a request is lost."""
     lines = [line for path in files["lines"] for line in read_lines(path)]
     lines.sort(key=lambda line: (line["image_id"], line["grounded"], line["number"]))
     write_lines(files["lines_out"], lines, checked=True)
@@ -106,9 +104,9 @@ def run_source(**files) -> None:
 def read_requests(*, part: str, options: ConversationOptions, **files) -> Iterator[Request]:
     """Yield the requests for conversations about a part of a source, as :func:`select_requests` selects them.
 
-    ``files``: images, phrases and pairs of the ILS dataset (for masks); facts and texts, if the source annotates images
-    of another source, also of that source; elsewhere: phrases of sources that annotate this source's images, which get
-    the conversations about these images.
+    ``files``: files of the source's images, phrases, facts and texts; ``pairs``: ILS questions, which name masks;
+    ``elsewhere``: phrases of sources that annotate images of this source and get the conversations about them. If the
+    source annotates images of another source, ``facts`` and ``texts`` also have that source's files.
     """
     image_ids_elsewhere = {line["image_id"] for path in files["elsewhere"] for line in read_lines(path)}
     image_table = read_table(files["images"]).filter(pl.col("split").is_in(PARTS[part]))
@@ -122,11 +120,9 @@ def read_requests(*, part: str, options: ConversationOptions, **files) -> Iterat
 def select_requests(
     images: Iterable[ImageFacts], elsewhere: set[str], options: ConversationOptions
 ) -> Iterator[Request]:
-    """Yield requests for grounded conversations about images with phrases, and for standard conversations.
-
-    Images in ``elsewhere`` (image ids) get no standard conversation, because another source has conversations about
-    them. In train, a hash selects at most ``options.most`` images for standard conversations.
-    """
+    """Yield requests for grounded conversations about images with phrases, and for standard conversations. Images in
+    ``elsewhere`` (image ids) get no standard conversation, because another source has conversations about them. In
+    train, a hash selects at most ``options.most`` images for standard conversations."""
     all_facts = list(images)
     standard = [facts for facts in all_facts if facts.image_id not in elsewhere] if STANDARD in options.kinds else []
     train = [facts for facts in standard if facts.split == "train"]

@@ -45,11 +45,8 @@ class ImageFacts:
 def gather_facts(
     images: pl.DataFrame, facts: pl.DataFrame, texts: Iterable[Mapping], phrases: Iterable[Mapping], masks: Mapping
 ) -> Iterator[ImageFacts]:
-    """Yield the facts of each image, sorted by image.
-
-    ``facts``, ``texts``: those of the source and, if it annotates images of another source, also those of that source;
-    ``phrases``: edited phrases; ``masks``: from :func:`index_masks`.
-    """
+    """Yield the facts of each image, sorted by image. ``phrases``: edited phrases; ``masks``: from :func:`index_masks`.
+    If the source annotates images of another source, ``facts`` and ``texts`` also contain those of that source."""
     images = images.sort("image_id")
     stated: dict[str, dict[str, str]] = {}
     ids: dict[str, dict[str, str]] = {}
@@ -85,7 +82,7 @@ def gather_facts(
 
 
 def index_masks(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
-    """Return {image_id: {lesion type: mask_id}} of ILS pairs. Pairs that name no location (global) take precedence."""
+    """Return {image_id: {lesion type: mask_id}} of ILS questions. Those without a location (global) take precedence."""
     masks_by_image: dict[str, dict[str, str]] = {}
     masked = [pair for pair in pairs if pair["seg"] and pair["mask_id"]]
     for pair in sorted(masked, key=lambda pair: (pair["type"] != "global", pair["pair_id"])):

@@ -1,6 +1,6 @@
 """Moves of the engine ``rules``: questions with their answers that may come next in a conversation.
 
-Templates are drawn when a move is proposed. They are filled in only if it is chosen, because four of five are not.
+Templates are drawn when a move is proposed. They are filled in only if the move is chosen: four of five moves are not.
 """
 
 import re
@@ -50,10 +50,8 @@ class Move(NamedTuple):
 
 
 class PresenceBalance:
-    """Keeps the answers yes and no to questions of presence equally frequent, for each finding in each split.
-
-    Otherwise the name of a finding would tell the answer without the image. One instance serves all conversations.
-    """
+    """Keeps the answers yes and no to questions of presence equally frequent, for each finding in each split. Otherwise
+    the name of a finding would tell the answer without the image. One instance serves all conversations."""
 
     def __init__(self) -> None:
         self._excess_of_yes: Counter[tuple[str, str]] = Counter()
@@ -64,7 +62,7 @@ class PresenceBalance:
         return excess <= 0 if is_there else excess >= 0
 
     def count(self, split: str, moves: Iterable["Move"]) -> None:
-        """Count the questions of a finished conversation."""
+        """Count the yes and no answers of a finished conversation."""
         for move in moves:
             if move.presence_of:
                 self._excess_of_yes[split, move.presence_of] += -1 if move.denies else 1
@@ -109,10 +107,8 @@ class MoveGenerator:
         self.name_slots = [self._fill_names(*numbered_topic) for numbered_topic in enumerate(subjects.topics)]
 
     def opening(self) -> Move:
-        """Return the first move: a question of presence, or a general one.
-
-        The answer to a general question lists the main findings or says that there are none.
-        """
+        """Return the first move: a question of presence, or a general one. The answer to a general question lists the
+        main findings or says that there are none."""
         topics = self.subjects.topics
         presence = [*self._introductions(DialogueState()), *self._denials(DialogueState())]
         if presence and self.rng.random() < OPENING_PRESENCE:

@@ -1,7 +1,7 @@
 """The engine ``rules`` draws each question at random among those that the facts can answer, without a model.
 
-In a conversation, a question must refer to an earlier answer. An answer must deny a finding if the facts do, and an
-answer must give a box if the conversation is grounded. A conversation that misses a requirement is drawn again.
+At least one question of a conversation must refer to an earlier answer. At least one answer must deny a finding if the
+facts do, and give a box if the conversation is grounded. Otherwise the conversation is drawn again.
 """
 
 import gc
@@ -57,9 +57,7 @@ def walk(
     request: Request, about: Subjects, draw: Random, balance: PresenceBalance
 ) -> tuple[list[Move], Conversation] | None:
     """Draw a conversation at random. Return (its moves, the conversation); a move is a question with its answer.
-
-    Return None if it is too short or misses a requirement. ``about``: subjects of the image; ``draw``: random numbers.
-    """
+    Return None if it is too short or lacks a required move. ``about``: subjects of the image."""
     words = load_wordings()
     generator = MoveGenerator(request, about, words, draw.choice(list(words.registers)), draw, balance)
     state, has_denials = DialogueState(), bool(about.denials)
@@ -87,10 +85,8 @@ def walk(
 
 
 def _unmet_requirements(moves: Sequence[Move], grounded: bool, has_denials: bool) -> set[str]:
-    """Return the requirements that no move meets: it must refer to an earlier answer, deny a finding or give a box.
-
-    Their names are refers, denies (only if ``has_denials``) and box (only if ``grounded``).
-    """
+    """Return the requirements that no move meets: ``refers`` (to an earlier answer), ``denies`` (a finding, only if
+    ``has_denials``) and ``box`` (gives a box, only if ``grounded``)."""
     owed = set() if any(move.refers for move in moves) else {"refers"}
     if has_denials and not any(move.denies for move in moves):
         owed.add("denies")

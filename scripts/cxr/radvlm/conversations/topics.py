@@ -19,12 +19,12 @@ ENLARGED_HEART = "cardiomegaly"
 MAX_WORDS = 25  # maximum length of a sentence about an organ, in words
 _CLAUSE_END = re.compile(r"[,;:.]| and | but (?!within)| with ")
 _DOUBTFUL = re.compile(r"\b(?:normal(?! to)|unremarkable|crowd\w*|xxxx)\b|__")
-"""Words that exclude a finding in their clause: they call it normal, explain it by crowding, or hide a word."""
+"""Words that exclude a finding in their clause: they call it normal, explain it by crowding, or mark a hidden word."""
 _PLAIN = re.compile(
     r"\b(?:no|not|without|(?<!__ of )(?<!XXXX of )normal|clear|intact|unremarkable|limits|negative|free|preserved"
     r"|midline|lung volumes)\b", re.IGNORECASE,
 )  # fmt: skip
-"""Words of a sentence that states no finding; any other sentence without a known finding may state an unknown one."""
+"""Words of a sentence that states no finding. Without them and without a known finding, it may state an unknown one."""
 _HIDDEN = re.compile(r"\bXXXX\b|__")
 _HEART_SIZE = re.compile(r"\b(?:size|silhouette)\b|heart is normal")
 CAUSES = (
@@ -210,7 +210,7 @@ def _topic(
 
 
 def _size(statement: Statement, text: str, words: Wordings) -> str:
-    """Return the size adjective of a finding, or "" unless its sentence has exactly one adjective of this size."""
+    """Return the adjective of a finding's size, such as "small", or "" if the sentence has none or several."""
     if len(statement.sizes) != 1:
         return ""
     sizes = statements.load_patterns().sizes

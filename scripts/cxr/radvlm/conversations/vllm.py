@@ -114,11 +114,9 @@ def run(
     *, files: Sequence[str], replies: Sequence[str], works: Sequence[Mapping], options: ConversationOptions,
     execution: Mapping, code: str = "",
 ) -> None:  # fmt: skip
-    """Write the model's replies about each part of a source, one output in ``replies`` per entry of ``works``.
-
-    An entry is {source, part, kinds: kinds of conversations, files: inputs of :func:`converse.read_requests`}.
-    """
-    del files  # the works name them
+    """Write the model's replies about parts of sources. Each entry of ``works`` describes one part: {source, part,
+    kinds: kinds of conversations, files: inputs of :func:`converse.read_requests`}. ``replies``: its output files."""
+    del files  # inputs of the job, which ``works`` names too
     folder = Path(replies[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in works))
     resumable_execution = dict(execution) | {"answers": str(folder), "code": code}
     generate = connect_resumably(ModelOptions(**options.model), resumable_execution)

@@ -55,7 +55,8 @@ class Wordings:
         return next((hit.expand(say) for hit, say in hits if hit), "")
 
     def question(self, act: str, register: str, rng: Random, slots: Mapping[str, str]) -> tuple[Callable[[], str], str]:
-        """Draw a wording of a question. Return (function that fills in its slots, id of the wording)."""
+        """Draw a wording of a question, by what it asks for (``act``) and who asks (``register``). Return (function
+        that fills in its slots, id of the wording)."""
         texts = self.questions[act][register]
         number = rng.choice(range(len(texts)))
 
@@ -83,7 +84,8 @@ class Wordings:
         ]
 
     def answer(self, act: str, case: str | int | None, rng: Random, slots: Mapping[str, str]) -> Callable[[], str]:
-        """Draw a wording of an answer, and return a function that fills it in. ``case``: None if the act has none."""
+        """Draw a wording of an answer to a question ``act``, and return a function that fills it in. ``case``: case of
+        the answer, such as a degree of certainty, or None."""
         act_wordings = self.answers[act]
         text = rng.choice(act_wordings if case is None else act_wordings[case])
         return lambda: to_sentence(fill_slots(text, slots))

@@ -1,1 +1,1 @@
-"""The stage radvlm_evaluation: scores answers beside controls (no image, another image) and the published scores."""
+"""The stage radvlm_evaluation: scores answers beside the paper's scores, and beside answers without the right image."""

@@ -31,7 +31,7 @@ def run(
 
     A line has metric, engine, sample_id, of (kind of text), and the metric's fields or ``failure``. Equal texts are
     annotated once, and a language model's replies are cached. ``engine_settings``: settings of the annotator;
-    ``texts``: reports of the sources, for an original ``reference``; ``weights``, ``prompt``, ``placed``: input files.
+    ``texts``: reports of the sources, for ``reference`` original or both; other names: input files of annotators.
     """
     del placed  # job inputs only: the settings name their folder
     module = import_module(f"cxr.radvlm.evaluation.annotate_{annotator}")

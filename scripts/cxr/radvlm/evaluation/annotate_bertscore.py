@@ -22,7 +22,7 @@ BASELINE = 0.66620487  # F1 of unrelated sentences with this model and layer, re
 
 
 Embedded = tuple[torch.Tensor, torch.Tensor]
-"""An embedded text: (token vectors of unit length (T, H), whether each token is not special, bool (T,))."""
+"""An embedded text: (token vectors of unit length (T, H), bool (T,), which is False for special tokens)."""
 
 
 def load_embedder(folder: str) -> Callable[[str], Embedded]:

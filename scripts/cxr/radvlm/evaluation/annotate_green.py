@@ -75,7 +75,8 @@ _LISTED = re.compile(r"^\s*\d+[.)]\s", re.MULTILINE)
 
 
 def parse_counts(text: str) -> dict[str, int]:
-    """Return {matched, errors} of a reply: numbers of matched findings and significant errors. Raises ValueError."""
+    """Return {"matched": number of matched findings, "errors": number of significant errors} in a reply. Raises
+    ValueError if a number is missing."""
     _, *headings_and_parts = _HEADING.split(text)
     names = [" ".join(heading.lower().split()) for heading in headings_and_parts[::2]]
     if len(set(names)) < len(names):

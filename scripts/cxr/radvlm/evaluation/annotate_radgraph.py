@@ -76,7 +76,8 @@ def to_annotation(graph: Mapping | None) -> dict:
 
 
 def make_model_folder(model: Path, encoder: str, folder: Path) -> None:
-    """Make a model folder for radgraph whose configuration names a local BERT. Raises UserError like :func:`load`."""
+    """Make radgraph's model folder ``folder`` from the extracted archive ``model``. Its configuration names a local
+    BERT: ``encoder`` (folder or hub id) or, if empty, the archive's. Raises UserError like :func:`load`."""
     try:
         config = json.loads((model / "config.json").read_text(encoding="utf-8"))
         parts = [reduce(getitem, path, config) for path in ENCODERS]

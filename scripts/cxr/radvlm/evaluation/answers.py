@@ -2,7 +2,7 @@
 
 Each model declares its grammar, which is the form in which it writes boxes. Malformed boxes are counted but not used. A
 box is malformed if it has swapped corners, no brackets, other than four numbers, no area, or a centre outside the
-image. A centre outside suggests another grid. Clipping would turn ``[0, 0, 500, 500]`` into the whole image.
+image. Such a centre suggests another unit: clipping would turn ``[0, 0, 500, 500]`` into the whole image.
 """
 
 import re
@@ -36,7 +36,7 @@ Grammar = Callable[[str, tuple[int, int]], AnswerBoxes]  # parses a text about a
 
 
 def load_grammar(name: str, crop: Crop = WHOLE_IMAGE) -> Grammar:
-    """Return the parser of the grammar ``name``, a key of GRAMMARS. It maps boxes in a ``crop`` to the whole image."""
+    """Return a parser of boxes in the form ``name``, a key of GRAMMARS. It maps boxes in a ``crop`` to the image."""
     convention = GRAMMARS[name]
     start, sides = np.tile(crop[:2], 2), np.tile(np.subtract(crop[2:], crop[:2]), 2)
 
@@ -53,7 +53,7 @@ GRAMMARS: dict[str, Convention | None] = CONVENTIONS | {
     "pixels": Convention("pixels", None),
     "bins": None,
 }
-"""{grammar of our runs or external models: convention of coordinates}. None: boxes are written as bin tokens."""
+"""{name of a form of written boxes: its coordinates}. None: boxes are written as bin tokens, such as ``<x12>``."""
 
 
 def _read_lists(text: str, convention: Convention, image_size: tuple[int, int]) -> AnswerBoxes:

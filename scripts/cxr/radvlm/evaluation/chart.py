@@ -56,7 +56,7 @@ def draw_labels(table: pl.DataFrame, axes: Axes) -> str:
 
 
 def draw_ablations(table: pl.DataFrame, axes: Axes) -> str:
-    """Draw a line per column of Table 6, solid for our runs, dashed for the paper (one task, all tasks). Return ""."""
+    """Draw a line per column of the paper's Table 6: solid for our runs, dashed for the paper. Always return ""."""
     printed, ours = (table.filter(pl.col("table") == "table6", pl.col("by") == by) for by in ("paper", "ours"))
     runs = ours["model"].unique(maintain_order=True).to_list()
     columns = dict.fromkeys([*printed["column"], *ours["column"]])
@@ -82,7 +82,7 @@ def draw_ablations(table: pl.DataFrame, axes: Axes) -> str:
 
 
 def draw_exchanged(table: pl.DataFrame, axes: Axes) -> str:
-    """Draw the first run's scores with the right, an exchanged, or no image. Return why nothing is drawn, or ""."""
+    """Draw the first run's scores with the right image, another patient's, and none. Return why it cannot, or ""."""
     tables = ["table3", "figure4", "table4", "table5", "ours"]
     ours = table.filter(pl.col("by") == "ours", pl.col("table").is_in(tables))
     first = ours["model"][0] if len(ours) else ""

@@ -37,7 +37,8 @@ class LabelReader:
         return frozenset(name for name in load_label_names().names if name.lower() in low)
 
     def asserted(self, text: str) -> frozenset[str]:
-        """Return the labels that a text asserts as certain or likely; No Finding if it denies all and asserts none."""
+        """Return the labels that a text asserts as certain or likely. "No Finding" requires that it denies findings and
+        asserts none."""
         labels = {label for sentence in split_sentences(text) for label in self._sentence_labels(sentence)}
         if not labels - {load_label_names().device} and self.denial.search(text):
             labels.add(load_label_names().no_finding)
@@ -68,7 +69,8 @@ def load_label_reader() -> LabelReader:
 
 
 def count_labels(pairs: Iterable[tuple | None], names: Sequence[str]) -> np.ndarray:
-    """Return TP, FP and FN, float64 (N, L, 3), of N pairs (predicted labels, reference labels). None has zeros."""
+    """Return TP, FP and FN of the L labels ``names``, float64 (N, L, 3), for N pairs (predicted, reference labels). A
+    pair that is None gives zeros."""
     texts = [([], []) if pair is None else pair for pair in pairs]
     predicted, reference = (
         np.array([[name in text[side] for name in names] for text in texts], bool).reshape(-1, len(names))
@@ -81,7 +83,7 @@ def count_labels(pairs: Iterable[tuple | None], names: Sequence[str]) -> np.ndar
 def measures(pairs: Sequence[tuple | None], names: Sequence[str], no_finding: str) -> list[Measure]:
     """Return the label measures of ``pairs`` (predicted labels, reference labels); None is an excluded failure.
 
-    Measures named ``_13`` leave out No Finding. macro_f1 is the mean over labels that occur in the reference.
+    Measures named ``_13`` leave out "No Finding". macro_f1 is the mean over labels that occur in the reference.
     macro_f1_zero is the mean over all labels; a label that does not occur in the reference counts as 0.
     """
     table = count_labels(pairs, names)
@@ -108,7 +110,8 @@ def measures(pairs: Sequence[tuple | None], names: Sequence[str], no_finding: st
 
 
 def macro_f1(has_support: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function from sums to the mean F1 of the labels in ``has_support``, bool (L,), without undefined F1."""
+    """Return a function from sums of TP, FP and FN, (..., 3 L), to the mean F1 of the labels that are true in
+    ``has_support``, bool (L,). Labels with an undefined F1 are skipped."""
     return lambda sums: label_scores.macro_f1(sums.reshape(*sums.shape[:-1], len(has_support), 3)[..., has_support, :])
 
 

@@ -39,12 +39,11 @@ def scored_cells(
     name: str, scores: pl.DataFrame, judged: str,
     sampling_notes: Mapping[tuple[str, str], str], adapter: Adapter | None = None,
 ) -> Iterator[dict]:  # fmt: skip
-    """Yield rows of the comparison for a run or model, and for its blind answers.
+    """Yield rows of the comparison for a run or model, and for answers without the image (blind).
 
     ``judged``: note on the judge's scores; ``sampling_notes``: {(task, source): note on the number of samples};
     ``adapter``: adapter of an external model.
     """
-
     overall_rows = scores.filter(pl.col("part") == ALL, pl.col("reference") != "original")
     cells = [
         (table, column, row)
@@ -69,7 +68,8 @@ def run_comparison(
     masked: Sequence[Sequence[str]] = (), models_scored: Sequence[str] = (), masks_scored: Sequence[str] = (),
     draw: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write the comparison. ``adapters``: {model: adapter}; ``masked``: [run, head or tool] of each mask score file."""
+    """Write the comparison. ``adapters``: {external model: adapter}; ``masked``: [run, ``head`` or ``tool``] for each
+    file of mask scores in ``masks_scored``."""
     drawn_rows = [row for path in draw for row in read_table(path).to_dicts() if row["asked"] < row["samples"]]
     sampling_notes = {
         (row["task"], row["source"]): f"{row['asked']} of {row['samples']} samples asked" for row in drawn_rows

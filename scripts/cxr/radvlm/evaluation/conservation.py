@@ -19,7 +19,10 @@ Judged = Mapping[tuple[str, str], float | None]  # {(answers, sample): score, No
 
 
 def count_scored(answers: str, pairs: Iterable[tuple[Mapping, SampleAnswer]], judged: Judged) -> Counter[str]:
-    """Return {task: number of scored samples}. A conversation counts only if the judge has scored it."""
+    """Return {task: number of scored samples}. A conversation counts only if the judge has scored it.
+
+    ``answers``: ``test``, or ``exchanged`` for answers about another patient's image.
+    """
     return Counter(
         line["task"]
         for line, answer in pairs
@@ -32,7 +35,10 @@ def count_outcomes(
     answers: str, lines: Sequence[Mapping], answer_by_sample: Mapping[str, SampleAnswer], outcome: Mapping[str, int],
     scored_by_task: Mapping[str, int], judged: Judged,
 ) -> list[tuple[str, str, str, int]]:  # fmt: skip
-    """Return rows (answers, task, outcome, number), total and per task. Raises AssertionError if a sample is lost."""
+    """Return rows (answers, task, outcome, number), total and per task. Raises AssertionError if a sample is lost.
+
+    ``outcome``: {reason: number of failures}; ``scored_by_task``: {task: number of scored samples}.
+    """
     tasks = Counter(line["task"] for line in lines)
     failures = sorted(Counter((line["task"], answer_by_sample[line["sample_id"]].failure) for line in lines).items())
     unscored = Counter(line["task"] for line in lines if judged.get((answers, line["sample_id"]), 0.0) is None)
@@ -50,7 +56,10 @@ def count_outcomes(
 
 
 def count_not_asked(answers: str, draw: Sequence[str], tasks: Sequence[str]) -> list[tuple[str, str, str, int]]:
-    """Return rows (answers, task, outcome, number) of samples that the model did not get, total and per task."""
+    """Return rows (answers, task, outcome, number) of samples that the model did not get, total and per task.
+
+    ``draw``: tables of the numbers of available and asked samples; ``tasks``: tasks that count, empty for all.
+    """
     omitted: Counter[str] = Counter()
     for row in (row for path in draw for row in read_table(path).to_dicts()):
         if not tasks or row["task"] in tasks:

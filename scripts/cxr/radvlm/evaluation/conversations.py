@@ -53,7 +53,8 @@ def exchange_answers(item: Item, partner: Item, percentage: int) -> Item:
 
 
 def check_judge(items: Sequence[Item], judge: Judge) -> Iterator[dict]:
-    """Yield the rows of the table CHECK. Unscored conversations count as 0. Checks fail if there are no partners."""
+    """Yield a row of CHECK for each check of the judge. Unscored conversations count as 0. Checks with exchanged
+    answers fail if no conversation has a partner."""
     pairs = find_partners(items)
     mixed = [item for item in items if item.name in pairs]
     exchanged = {
@@ -116,7 +117,8 @@ def run_judge(
     *, lines: str, train: str, answers: str, judged: str, judge: str, model_options: Mapping, execution: Mapping,
     exchanged_lines: Sequence[str] = (), exchanged_answers: Sequence[str] = (), code: str = "",
 ) -> None:  # fmt: skip
-    """Judge answers to ``lines``, answers about exchanged images, and blind answers. Failed samples are skipped."""
+    """Judge answers to ``lines``, answers about other patients' images (exchanged), and answers without an image.
+    Samples without an answer are skipped."""
     judge_items = load_judge(judge, model_options, _with_answer_folder(execution, judged, code))
     conversations = read_conversations(lines)
     blind_answers = BlindAnswers(line for line in read_lines(train) if line["task"] in CONVERSATION_TASKS)

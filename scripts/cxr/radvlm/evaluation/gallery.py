@@ -46,7 +46,8 @@ def build_case(line: Mapping, sample_answer: SampleAnswer) -> tuple[dict, np.nda
 def draw_boxes(
     frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int], true_boxes: np.ndarray, answer_boxes: np.ndarray
 ) -> np.ndarray:
-    """Return the image without padding, uint8 (H, W, 3), with reference boxes in green and answer boxes in red."""
+    """Return the image without padding, uint8 (H, W, 3), with reference boxes in green and answer boxes in red. Boxes
+    are fractions of the original image of ``shape`` (rows, columns). ``affine``: from the frame to this image."""
     rows, columns = shape
     corners = boxes_to_frame(np.array([0.0, 0.0, columns, rows]), affine).reshape(2, 2)
     low, high = np.maximum(np.floor(corners[0]), 0).astype(int), np.minimum(np.ceil(corners[1]), frame.shape[::-1][:2])
@@ -65,7 +66,8 @@ def run(
     *, lines: str, answers: list[str], frames: list[str], folder: str, model: str, quality: int, seed: int,
     withheld: bool, folders: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Write ``gallery.jsonl`` and images. ``withheld``: omit tasks with report text; ``folders``: {source: frames}."""
+    """Write ``gallery.jsonl`` and images. ``withheld``: whether tasks with report text are omitted; ``folders``:
+    {source: folder of frames}."""
     eligible_lines = [line for line in read_lines(lines) if not (withheld and line["task"] in TEXT_TASKS)]
     answer_by_sample = join_answers(eligible_lines, read_lines(answers[0]))[0] if answers else {}
     chosen_lines = list(select_samples(eligible_lines, seed)) if answers else []

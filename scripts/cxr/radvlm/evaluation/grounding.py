@@ -27,7 +27,7 @@ MeanBoxes = Mapping[tuple[str, ...], np.ndarray]  # {(task, source, name) and (t
 
 
 def compute_mean_boxes(train: Iterable[Mapping]) -> MeanBoxes:
-    """Return the mean boxes of training lines. Repeated questions about the same fact count once."""
+    """Return the mean training box of each name and each task. Repeated questions about the same fact count once."""
     boxes_by_key, seen_facts = defaultdict(list), set()
     for line in train:
         boxes, key = reference_boxes(line), (line["task"], line["source"])
@@ -40,7 +40,8 @@ def compute_mean_boxes(train: Iterable[Mapping]) -> MeanBoxes:
 
 
 def blind_boxes(mean_boxes: MeanBoxes, line: Mapping) -> np.ndarray:
-    """Return the mean training box (1, 4) of the name that a line asks about, else of its task; (0, 4) without one."""
+    """Return the mean training box (1, 4) of the name that a line asks about or, without such a box, of its task and
+    source. Return no box, (0, 4), if the task and source have none."""
     key = line["task"], line["source"]
     box = mean_boxes.get((*key, line.get("asked") or ""), mean_boxes.get(key))
     return np.zeros((0, 4)) if box is None else box[None]
@@ -82,7 +83,8 @@ def measures(pairs: Sequence[BoxPair], *, by_name: bool = True) -> list[Measure]
 
 
 def coco(pairs: Sequence[BoxPair], *, by_name: bool = True) -> dict:
-    """Return {coco_ap50, coco_ap} over names, in percent or None. The nth box of an answer has the confidence 1 / n."""
+    """Return {coco_ap50, coco_ap} in percent or None, as means over the names asked about (``by_name``) or over all
+    answers at once. The nth box of an answer has the confidence 1 / n."""
     groups: dict[str, list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
     for line, answer in pairs:
         if answer is not None:
@@ -91,7 +93,8 @@ def coco(pairs: Sequence[BoxPair], *, by_name: bool = True) -> dict:
 
 
 def coco_ap(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> dict:
-    """Return {coco_ap50, coco_ap} of {class: [(predicted, reference boxes) per image]}, by classes with references."""
+    """Return {coco_ap50, coco_ap} in percent, as means over the classes that have reference boxes. ``groups``: {class:
+    [(predicted boxes, reference boxes) of each image]}."""
     rows = []
     for _, pairs in sorted(groups.items()):
         sides = []
@@ -109,7 +112,8 @@ def coco_ap(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> di
 
 
 def box_rate(predictions: Sequence[AnswerBoxes | None], failed: Sequence[bool]) -> list[Measure]:
-    """Return the fractions of answers about absent findings that have a box (or failed), and a malformed box."""
+    """Return two fractions of answers about absent findings: those that have a box or ``failed``, and those that have a
+    malformed box."""
     pairs = zip(predictions, failed, strict=True)
     values = [None if answer is None else float(bad or len(answer.boxes) > 0) for answer, bad in pairs]
     malformed = [None if answer is None else float(answer.malformed > 0) for answer in predictions]
@@ -123,7 +127,10 @@ ClassPair = tuple[Mapping, Classes | None]  # a line and the classes in its answ
 def find_classes(
     text: str, wording_by_class: Mapping[str, str], grammar: Grammar, image_size: tuple[int, int]
 ) -> dict[str, AnswerBoxes]:
-    """Return {class that an answer names: boxes up to the next name}. Of overlapping names, the longest is read."""
+    """Return {class named in an answer: boxes between this and the next name}. The longest of overlapping names counts.
+
+    ``wording_by_class``: {class: its name in answers}; ``image_size``: (width, height) in px.
+    """
     names = {wording.lower(): name for name, wording in wording_by_class.items()}
     ordered = sorted(names, key=lambda wording: (-len(wording), wording))
     if not ordered:

@@ -1,4 +1,4 @@
-"""The judge ``vllm``: a language model that sees facts, questions, expected and given answers, but no model names.
+"""The judge ``vllm``: a language model that sees facts, questions, expected and generated answers, but no model names.
 
 A reply must follow a JSON schema with scores from 0 to 10. Without such a reply after all attempts, the conversation is
 ``unscored``, with a reason.

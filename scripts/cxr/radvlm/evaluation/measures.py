@@ -53,7 +53,7 @@ def mean_measure(name: str, values: Sequence[float | None], part: str = ALL, sca
 def score_measures(
     measures: Sequence[Measure], subjects: Sequence[str], *, replicates: int, level: float, seed: int
 ) -> list[Score]:
-    """Return the score of each measure. ``subjects``: patient of each sample, (N,); ``level``: coverage, as 0.95."""
+    """Return the score of each measure. ``subjects``: patient of each sample, (N,); ``level``: interval's coverage."""
     return [_score(*estimate, level) for estimate in _bootstrap(measures, subjects, replicates, seed)]
 
 

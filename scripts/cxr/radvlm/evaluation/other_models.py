@@ -52,7 +52,7 @@ def convert_answers(
     """Yield the outputs of an external model in the format of our answers. Raises UserError for an invalid line.
 
     Outputs for tasks that the model was not made for are skipped, unless ``beyond`` is set. ``kind``: name of its
-    adapter; ``boxes``: grammar of its boxes, "" for the adapter's; ``sizes``: {(source, image id): (width, height)}.
+    adapter; ``boxes``: form of its boxes, "" for the adapter's; ``sizes``: {(source, image id): (width, height)} in px.
     """
     adapter, key = load_adapters()[kind], f"radvlm.evaluation.predictions.{model}"
     for number, line in enumerate(lines, 1):

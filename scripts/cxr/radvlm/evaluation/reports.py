@@ -24,7 +24,7 @@ Notes = Mapping[tuple[str, str, str], Mapping]
 
 
 def text_measures(texts: Sequence[str | None], references: Sequence[str], metrics: Sequence[str]) -> list[Measure]:
-    """Return the measures of N reports that need no annotations. A text that is None is excluded."""
+    """Return the measures of N reports for those ``metrics`` that need no annotations. A text of None is excluded."""
     measures = []
     pairs = list(zip(texts, references, strict=True))
     if "rouge_l" in metrics:
@@ -55,15 +55,15 @@ def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
         metric, engine, name, text_kind = (line.get(key) for key in ("metric", "engine", "sample_id", "of"))
         if metric not in ANNOTATION_METRICS or not engine or not name or text_kind not in (ANSWER, FILTERED, ORIGINAL):
             raise UserError(
-                f"{where}: give metric (one of {', '.join(ANNOTATION_METRICS)}), engine, sample_id and of ({ANSWER}, "
-                f"{FILTERED} or {ORIGINAL})"
+                f"{where}: give 'metric' (one of {', '.join(ANNOTATION_METRICS)}), 'engine', 'sample_id' and 'of' "
+                f"({ANSWER}, {FILTERED} or {ORIGINAL})"
             )
         if lacking := [key for key in ANNOTATION_FIELDS[metric] if key not in line and "failure" not in line]:
             raise UserError(
                 f"{where} lacks {lacking[0]}, which {metric} needs: add {lacking[0]}, or 'failure' with a reason"
             )
         if (metric, name, text_kind) in notes:
-            raise UserError(f"{where}: {metric} of {text_kind} occurs twice: keep one line")
+            raise UserError(f"{where}: an earlier line has {metric} of this sample's text {text_kind}: keep one line")
         notes[metric, name, text_kind] = line
     return notes
 

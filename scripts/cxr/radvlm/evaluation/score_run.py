@@ -1,4 +1,4 @@
-"""Scores the answers of one run or model, beside blind answers and answers about exchanged images."""
+"""Scores a model's answers, beside answers without an image (blind) and about another patient's image (exchanged)."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """ROSALIA as a tool of a run without a mask head: it makes a mask for each [SEG] token in the run's answers.
 
-Requests have the format of ILS pairs. Masks and texts have the format of ROSALIA's inference.
+Requests have the format of the ILS dataset's lines. Masks and texts have the format of ROSALIA's inference.
 """
 
 import json
@@ -23,7 +23,7 @@ INSTRUCTION = "Segment the {}."  # instruction to ROSALIA for a lesion type
 
 
 def run_ils(*, pairs: str, lines: str) -> None:
-    """Write all ILS pairs of a split as samples, in the same order. The sample id is the pair id."""
+    """Write all ILS questions of a split as samples, in the same order. The sample id is the question's ``pair_id``."""
 
     def to_line(pair: Mapping) -> dict:
         turns = (Turn(pair["instruction"], pair["answer"], f"ils:{pair['type']}"),)
@@ -34,7 +34,8 @@ def run_ils(*, pairs: str, lines: str) -> None:
 
 
 def run_asked(*, lines: str, answers: str, asked: str, source: str) -> None:
-    """Write a request to ROSALIA per [SEG] in answers about a source, with sample_id, turn, number; sorted by image."""
+    """Write a request to ROSALIA for each [SEG] in the answers about images of a source, sorted by image. A request has
+    the sample, the turn, and the number of the [SEG] in it."""
     texts_by_sample: dict[str, dict[int, str]] = {}
     for answer in read_lines(answers):
         text = "" if answer["failure"] else answer["text"]
@@ -118,7 +119,8 @@ NO_SEG, SEVERAL_SEG = "no_seg", "several_seg"  # notes on answers: no mask; seve
 
 
 def run_head(*, lines: str, answers: str, masks: str, predictions: str, prediction_masks: str, attrs: dict) -> None:
-    """Write a run's answers to the ILS pairs in ``lines``, each with the union of its masks. Skip unanswered pairs."""
+    """Write a run's answers to the ILS questions in ``lines``, each with the union of its masks. Skip questions without
+    an answer."""
     answer_by_sample = {answer["sample_id"]: answer for answer in read_lines(answers) if answer["turn"] == 0}
     with Shard(masks, key="mask_key") as mask_shard:
         empty = {"mask": (mask_shard.shape("mask"), bool)}

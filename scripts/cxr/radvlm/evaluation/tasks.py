@@ -1,4 +1,5 @@
-"""The measures of each task, for a model's answers, its answers about exchanged images, and blind answers."""
+"""The measures of each task: for a model's answers, answers about another patient's image (exchanged), and answers
+without the image (blind)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

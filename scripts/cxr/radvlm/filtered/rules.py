@@ -82,7 +82,7 @@ class Patterns:
     nouns: frozenset[str]  # those bare words that name a body part
     past: frozenset[str]  # words before a past illness, as in "prior pneumonia"
     trigger: re.Pattern  # a sentence without a match stays unchanged
-    absence: tuple[re.Pattern, ...]  # statements that a finding, the group ``what``, is gone
+    absence: tuple[re.Pattern, ...]  # statements that a finding (regex group ``what``) is gone
     clauses: Mapping[str, re.Pattern]  # patterns that split clauses (separator, verb, before_verb) or check them
     tidy: tuple[tuple[re.Pattern, str], ...]  # (pattern, replacement) around removed words
 
@@ -153,7 +153,8 @@ class SentenceFilter:
         return any(tag in _NAMING_TAGS for tag, *_ in self._match_lexicon(text)[1])
 
     def claims(self, text: str) -> set[tuple[str, str]]:
-        """Return the (entity, presence) pairs that a sentence affirms or denies. "No new X" denies nothing."""
+        """Return (entity, "positive" or "negative") of findings that a sentence affirms or denies. "No new X" does
+        neither."""
         tuples = structure.structure_sentences([text], unsided_effusion=True)
         entity_claims = {(finding["entity"], finding["presence"]) for finding in tuples if finding["denies"]}
         return entity_claims | {(name, finding["presence"]) for finding in tuples for name in finding["candidates"]}
@@ -285,7 +286,7 @@ class SentenceFilter:
         return remove_marks(opening + mend_articles(remainder)), len(kept_pieces) < len(pieces)
 
     def _drop_bare_pieces(self, pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Drop each run of bare items (``Patterns.bare``) that begins at a removed word and names a body part."""
+        """Drop runs of items with only ``Patterns.bare`` words if the first lost a word and one names a body part."""
         kept_pieces, run = [], []
         for piece in [*pieces, None]:
             if piece is not None and self._is_bare(piece[1]) and (run or CUT in piece[1]):

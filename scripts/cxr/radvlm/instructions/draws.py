@@ -29,7 +29,7 @@ class SampleDraws:
 
 
 def draw_samples(blocks: Blocks, rows: Sequence[MixRow], settings: TaskOptions) -> SampleDraws:
-    """Return the random selections for the mix rows of a source."""
+    """Select images and absent findings at random. ``blocks``: images of a source; ``rows``: its rows in a mix."""
     absent = next((row for row in rows if row.task == ABSENT), None)
     counted_rows = [row for row in rows if row is not absent and (row.limits or (absent and row.task == PRESENT))]
     drawn_tasks = {row.task for row in (*counted_rows, absent) if row is not None}
@@ -63,7 +63,7 @@ def draw_samples(blocks: Blocks, rows: Sequence[MixRow], settings: TaskOptions) 
 def _images_within_limits(
     row: MixRow, units: Sequence[DrawnUnit], seed: int
 ) -> Iterator[tuple[tuple[str, str], frozenset[str]]]:
-    """Yield ((task, split), image ids). Images are added in hash order until their units reach the limit."""
+    """Yield ((task, split), image ids). Images are added in hash order until their questions reach the limit."""
     for limited_split, most in row.limits.items():
         key = row.task, limited_split
         counts = Counter(image_id for task, image_id, _, split, _ in units if (task, split) == key)
@@ -76,11 +76,9 @@ def _images_within_limits(
 
 
 def select_absences(pool: Iterable[Absence], present: Mapping[tuple[str, str], int], share: float) -> list[Absence]:
-    """Select absent findings from ``pool`` so that the name of a finding does not reveal whether it is present.
-
-    The quota of a finding in a split is ``share`` times its number in ``present``. Other findings of the split fill
-    quotas that cannot be met.
-    """
+    """Select absent findings from ``pool`` so that the name of a finding does not reveal whether it is present. The
+    quota of a finding in a split is ``share`` times its number in ``present``. If the pool cannot meet a quota, other
+    findings of the split fill it."""
     quotas = {key: round(share * count) for key, count in present.items()}
     lacking: Counter[str] = Counter()
     for (split, _), quota in quotas.items():

@@ -1,4 +1,7 @@
-"""Joins the sources of a mix: removes patients in two splits, orders lines, exchanges images, and builds Table 1."""
+"""Joins the samples of a mix's sources: removes patients in two splits, and orders the lines.
+
+It also writes the test lines with another patient's image (exchanged), and a table of counts like the paper's Table 1.
+"""
 
 import json
 from collections import Counter
@@ -44,10 +47,8 @@ def read_indices(paths: Sequence[str]) -> pl.DataFrame:
 
 
 def drop_conflicts(index: pl.DataFrame, families: Mapping[str, str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Remove validate lines of subjects whose validate images a source of the same family uses for training.
-
-    ``families``: {source: family that shares subjects}. Return (index of the other lines, index of the removed lines).
-    """
+    """Some sources train on images of their validate split. Remove such subjects from the validate lines of all sources
+    that share subjects (``families``: {source: family}). Return (remaining rows, removed rows) of the index."""
     index = index.with_columns(family=pl.col("source").replace_strict(families, default=pl.col("source")))
     trained = index.filter(pl.col("source_split") != TRAIN, split=TRAIN)
     training_subjects = trained.select("family", "subject_id").unique()
@@ -70,7 +71,8 @@ def run(
     exchanged_out: str, table1_out: str, conservation_out: str, rows: list[Mapping], families: Mapping[str, str],
     seed: int,
 ) -> None:  # fmt: skip
-    """Join the files of all sources into the files of a mix. ``families``: {source: family that shares subjects}."""
+    """Join the files of all sources into the files of a mix. ``families``: {source: group of sources with the same
+    subjects}."""
     written: Counter[str] = Counter()
     index, removed_index = drop_conflicts(read_indices(indices), families)
     paths = {TRAIN: train, VALIDATE: validate, TEST: test}
@@ -103,7 +105,8 @@ def run(
 def count_lines(
     number: int, num_removed: int, table: pl.DataFrame, written: Mapping[str, int], num_unpaired: int
 ) -> list[CountRow]:
-    """Return conservation rows of lines, Table 1 and exchanged images. Raises AssertionError if they disagree."""
+    """Return the rows that prove that no line was lost. ``number``: lines of all sources; ``table``: Table 1;
+    ``written``: {file: lines}; ``num_unpaired``: test lines without another image. Raises AssertionError if one was."""
     total = table.filter(task="total").row(0, named=True)
     of_files = {split: written[split] for split in SPLITS}
     return [

@@ -62,7 +62,8 @@ def to_entries(path: str | Path, picture: Callable[[Mapping], str], convention: 
 def write_images(
     folder: Path, line_by_picture: Mapping[ImageKey, Mapping], frames: Sequence[str], folders: Mapping
 ) -> None:
-    """Write each frame as a grey PNG without padding. ``line_by_picture``: {(source, image id): any sample of it}."""
+    """Write frames as grey PNG files. ``line_by_picture``: {(source, image id): any sample of the image};
+    ``folders``: {source: folder of its files in ``frames``}."""
     for source in sorted({source for source, _ in line_by_picture}):
         source_frames = [path for path in frames if Path(path).parent == Path(folders[source])]
         with ImageStore(source_frames) as store:

@@ -27,16 +27,16 @@ class MixRow:
 
     @property
     def limits(self) -> dict[str, int]:
-        """{split: maximum number of units}, for splits with a limit."""
+        """{split: maximum number of questions}, for splits with a limit."""
         return {split: most for split, most in ((TRAIN, self.most), (TEST, self.tested)) if most}
 
     def split_of(self, source_split: str) -> str:
-        """Return the split of the mix to which images of a split of the source belong."""
+        """Return the split of the mix in which images of the source's split ``source_split`` are used."""
         return TRAIN if source_split in self.splits else source_split
 
 
 def _published_rows(preset: str, formats: Mapping[str, str]) -> list[MixRow]:
-    """Return the rows of a published mix, one per configured source. A format without a source has an unused row."""
+    """Return the rows of a published mix, one per configured source. If a format has no source, its row is unused."""
     resource, rows = load_resource(RESOURCE_FILES[0]), []
     for entry in resource["published"]:
         paper, code = tuple(entry["paper"]), tuple(entry["code"])
@@ -57,7 +57,8 @@ def _own_rows(name: str, formats: Mapping[str, str]) -> list[MixRow]:
 
 
 def mix_rows(mix: Mapping, formats: Mapping[str, str]) -> list[MixRow]:
-    """Return the rows of a mix in task order. Its ``tasks`` {task: {source: {repeat, most}}} override the preset."""
+    """Return the rows of a mix in task order. ``mix``: its settings, whose ``tasks`` {task: {source: {repeat, most}}}
+    override the preset; ``formats``: {configured source: format}."""
     preset = mix["preset"]
     rows = (
         _own_rows("own", formats) + _own_rows("ours", formats) if preset == OWN

@@ -59,10 +59,8 @@ def summarize_source(facts: pl.LazyFrame) -> tuple[tuple[str, ...], bool]:
 
 @dataclass
 class SourceBlock:
-    """A block of images of a source, with the facts and lines about them.
-
-    ``present`` and ``stated`` contain only images with labels. Labels of single annotators are ignored.
-    """
+    """A block of images of a source, with the facts and lines about them. ``present`` and ``stated`` have only images
+    with labels. Labels of single annotators are ignored."""
 
     source: str
     images: Mapping[str, dict]  # {image_id: row} of usable images
@@ -88,7 +86,7 @@ class SourceBlock:
             self.stated[image_id] = tuple(fact_ids)
 
     def named_boxes(self, kind: str) -> Iterator[NamedBoxes]:
-        """Yield the boxes of facts of ``kind`` in usable images, grouped by image and name (:func:`group_boxes`)."""
+        """Yield the boxes of facts of ``kind`` in the images, grouped by image and name (:func:`group_boxes`)."""
         usable_facts = self.facts.filter(pl.col("image_id").is_in(list(self.images)))
         return group_boxes(usable_facts, self.sizes, kind)
 
@@ -98,7 +96,7 @@ Geometry = Mapping[str, tuple[np.ndarray, tuple[int, ...]]]
 
 
 def read_geometry(frames: Sequence[str], image_ids: Collection[str]) -> Geometry:
-    """Return the geometry of each image in ``image_ids`` that has a frame."""
+    """Return affine and size (:data:`Geometry`) of each image in ``image_ids`` that has a frame."""
     geometry_by_image = {}
     for path in frames:
         with Shard(path) as shard:
@@ -112,9 +110,7 @@ def read_mask_boxes(
     pairs: Sequence[Mapping], geometry: Geometry, masks: Sequence[str], smallest: int
 ) -> dict[str, tuple]:
     """Return {mask_id: boxes of the mask's components} as fractions of the original image, the largest first.
-
-    ``smallest``: minimum area of a component, in frame pixels.
-    """
+    ``pairs``: ILS questions with their masks; ``smallest``: minimum area of a component, in frame pixels."""
     image_by_mask = {pair["mask_id"]: pair["image_id"] for pair in pairs if pair["mask_id"]}
     boxes_by_mask = {}
     for path in masks:
@@ -134,9 +130,9 @@ KINDS_OF_LINES = ("texts", "phrases", "conversations", "pairs")
 class Blocks(LineFiles):
     """Context manager with the blocks of a source, sorted by image. Raises ValueError if the facts are not sorted.
 
-    ``images``: usable images; ``facts``: fact table, sorted by image; ``sizes``: {image_id: (rows, columns)};
+    ``images``: images to use; ``facts``: fact table, sorted by image; ``sizes``: {image_id: (rows, columns)};
     ``lines``: {texts, phrases, conversations or pairs: files}; ``areas``: {mask_id: boxes}. Attributes: ``num_images``:
-    {kind of lines: number of references to images}; ``num_by_missing_image``: {(kind, image in no block): number}.
+    {kind of lines: number of images that they name}; ``num_by_missing_image``: {(kind, image in no block): number}.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Tasks of a mix. A task yields units, each of which is an image with the content of a question and its answer."""
+"""Tasks of an instruction mix. A task yields questions about images, each with the content of its answer (units)."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ REPLACED_CHARACTERS = {"\n": " ", "\r": " ", '"': "'", "“": "'", "”": "'", "
 class Part:
     """The content of a question and its answer in one pass. Each pass asks in other words."""
 
-    kind: str  # kind of answer: answers, some or none
+    kind: str  # kind of answer: some (with findings), none (without), or answers (the only kind of its task)
     slots: Mapping[str, str]  # {slot of the wordings: text}
     boxes: Mapping[str, tuple] = field(default_factory=dict)  # {slot name: boxes}
     facts: tuple[str, ...] = ()  # ids of the supporting facts
@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit of a task: an image with a question about it."""
+    """An image with a question about it and the answer."""
 
     image_id: str
     key: str  # seed for choosing wordings
@@ -44,7 +44,7 @@ class Unit:
     repeats_part: bool = True  # whether one part is used in all passes
 
     def passes(self, repeat: int, is_train: bool) -> Iterator[tuple[int, Part]]:
-        """Return (number, part) of each pass. Outside train, a part that repeats has one pass."""
+        """Return (number, part) of each pass. Outside train, a part that serves all passes is used only once."""
         parts = [self.parts[0]] * (repeat if is_train else 1) if self.repeats_part else self.parts[:repeat]
         return enumerate(parts)
 
@@ -59,14 +59,14 @@ class TaskOptions:
 
 
 def report_generation(inputs: SourceBlock, _settings: TaskOptions) -> Iterator[Unit]:
-    """Yield a unit for each image of a study with an edited report, which is the answer."""
+    """Yield a question about each image of a study with an edited report. This report is the answer."""
     for line in inputs.texts:
         for image_id in filter(inputs.images.__contains__, line["image_ids"]):
             yield Unit(image_id, image_id, (Part("answers", {"report": line["text"]}, engine=line["engine"]),))
 
 
 def classification(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield a unit for each labelled image. The answer lists present labels, with devices but without No Finding."""
+    """Yield a question about each labelled image. The answer lists all present labels except "No Finding"."""
     for image_id in sorted(filter(inputs.images.__contains__, inputs.stated)):
         finding_names = [load_spoken_names().say(name) for name in inputs.present[image_id]]
         slots = {"findings": join_in_words(finding_names), "number": str(len(finding_names))}
@@ -75,7 +75,7 @@ def classification(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]
 
 
 def anatomical_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield a unit for each image. Each pass asks for the box of another region, in random order."""
+    """Yield a unit for each image, in which each pass asks for the box of another region, in random order."""
     region_names = set(load_spoken_names().regions)
     regions_by_image: dict[str, list[NamedBoxes]] = {}
     for region in inputs.named_boxes(REGION):
@@ -89,7 +89,7 @@ def anatomical_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator
 
 
 def abnormality_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield a unit for each finding of an image. The answer has all boxes of the finding."""
+    """Yield a question about each finding of each image. The answer has all boxes of the finding."""
     for finding in inputs.named_boxes(BOX):
         _exclude_flat_boxes(finding, settings)
         if finding.boxes:
@@ -97,7 +97,7 @@ def abnormality_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterato
 
 
 def abnormality_detection(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield a unit for each image. The answer has all findings. If a finding lacks a box, exclude the image."""
+    """Yield a question about each image, whose answer has all findings. If a finding lacks a box, exclude the image."""
     findings_by_image: dict[str, list[NamedBoxes]] = {}
     _, has_labels = inputs.summary
     for finding in inputs.named_boxes(BOX):
@@ -119,7 +119,7 @@ def abnormality_detection(inputs: SourceBlock, settings: TaskOptions) -> Iterato
 
 
 def phrase_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield a unit for each edited phrase. The answer has the boxes of the phrase."""
+    """Yield a question about each edited phrase. The answer has the boxes of the phrase."""
     text_by_phrase = {(line["image_id"], line["group"]): line["text"] for line in inputs.phrases}
     for phrase in inputs.named_boxes(PHRASE):
         _exclude_flat_boxes(phrase, settings)
@@ -135,7 +135,7 @@ def phrase_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Uni
 
 
 def conversations(inputs: SourceBlock, _settings: TaskOptions, grounded: bool) -> Iterator[Unit]:
-    """Yield a unit for each conversation, standard or ``grounded``, with unchanged turns."""
+    """Yield each conversation with boxes (``grounded``) or each one without, with unchanged turns."""
     for line in inputs.conversations:
         if line["grounded"] == grounded and line["image_id"] in inputs.images:
             turns = tuple(Turn(turn["question"], turn["answer"], turn.get("wording", "")) for turn in line["turns"])
@@ -145,10 +145,8 @@ def conversations(inputs: SourceBlock, _settings: TaskOptions, grounded: bool) -
 
 
 def find_absences(inputs: SourceBlock) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield (image id, absent finding, fact ids). The finding has boxes in other images of the source.
-
-    A finding is absent if a label or an ILS pair denies it or, in a source without labels, if it has no box.
-    """
+    """Yield (image id, absent finding, fact ids). The finding has boxes in other images of the source. A finding is
+    absent if a label or an answer of the ILS dataset denies it or, in a source without labels, if it has no box."""
     boxed_names, has_labels = inputs.summary
     present_findings = set(inputs.facts.filter(kind=BOX).select("image_id", "name").unique().iter_rows())
     present_findings |= {(image_id, name) for image_id, names in inputs.present.items() for name in names}
@@ -169,14 +167,14 @@ def find_absences(inputs: SourceBlock) -> Iterator[tuple[str, str, tuple[str, ..
 
 
 def absent_unit(image_id: str, name: str, facts: tuple[str, ...]) -> Unit:
-    """Return a unit that asks where an absent finding is. ``facts``: ids of the facts that deny it."""
+    """Return the question where an absent finding is. ``facts``: ids of the facts that deny the finding."""
     words = load_spoken_names().say(name)
     slots = {"finding": words, "a finding": load_spoken_names().with_article(words)}
     return Unit(image_id, f"absent/{image_id}/{name}", (Part("none", slots, facts=facts, target=name),))
 
 
 def ils_pairs(inputs: SourceBlock, settings: TaskOptions, form: str) -> Iterator[Unit]:
-    """Yield a unit for each selected ILS pair. ``form``: ``boxes``, or ``seg`` to ask for the mask instead."""
+    """Yield each selected instruction of the ILS dataset, answered in the ``form`` ``boxes`` or ``seg`` (mask)."""
     for pair in (pair for pair in inputs.pairs if pair["pair_id"] in settings.pairs):
         mask, name = pair["mask_id"] or "", pair["target"]
         boxes = inputs.boxes_by_mask.get(mask, ()) if pair["seg"] else ()
@@ -197,7 +195,7 @@ def ils_pairs(inputs: SourceBlock, settings: TaskOptions, form: str) -> Iterator
 
 
 def balance_pairs(pairs: Iterable[Mapping], seed: int) -> frozenset[str]:
-    """Return the ids of all positive ILS pairs and, per split, of at most as many random negative pairs."""
+    """Return the ids of all ILS pairs with a mask and, in each split, of at most as many random pairs without one."""
     ids_by_split: dict[str, tuple[list[str], list[str]]] = {}
     for pair in pairs:
         ids_by_split.setdefault(pair["split"], ([], []))[bool(pair["seg"])].append(pair["pair_id"])
@@ -238,7 +236,7 @@ UNITS_BY_TASK: dict[str, Callable[[SourceBlock, TaskOptions], Iterator[Unit]]] =
     "ils_grounding": partial(ils_pairs, form="boxes"),
     "ils_segmentation": partial(ils_pairs, form="seg"),
 }
-"""{task: function that yields its units}. ABSENT is missing: its units depend on the number of PRESENT units."""
+"""{task: function that yields its questions}. ABSENT is missing: its questions depend on the number of PRESENT ones."""
 LINES_BY_TASK = {
     "report_generation": "texts", "phrase_grounding": "phrases", "conversation": "conversations",
     "conversation_grounded": "conversations", ABSENT: "pairs", "ils_grounding": "pairs", "ils_segmentation": "pairs",

@@ -70,10 +70,8 @@ def fill_slots(text: str, slots: Mapping[str, str]) -> str:
 
 
 def word_turn(task: str, kind: str, drawn_for: tuple, number: int, slots: Mapping[str, str]) -> Turn:
-    """Return the question and answer of pass ``number``. All question wordings are used before one repeats.
-
-    ``drawn_for``: (seed, source, key of the question), which determines the wordings.
-    """
+    """Return the question and answer of pass ``number``. All question wordings are used before one repeats. ``kind``:
+    kind of answer, from KINDS; ``drawn_for``: (seed, source, key of the question), which determines the wordings."""
     task_wordings = load_wordings()[task]
     order, answer_ids = _question_order(task, drawn_for), list(task_wordings.answers[kind])
     question_id = order[number % len(order)]

@@ -57,14 +57,14 @@ UNITS_OF_LINE = {
     ],
     "pairs": lambda line: [(line["image_id"], line["pair_id"], ILS)],
 }
-"""{kind of lines: function that returns (image id, key, tasks that may use it) for each unit of a line}."""
+"""{kind of lines: function that returns (image id, key, tasks that may ask it) for each question of a line}."""
 
 
 class SampleWriter:
     """Builds the samples of a source, block by block, and counts the outcome of each record.
 
-    ``pairs``: ids of the selected ILS pairs; ``reason_by_image``: {excluded image: reason}. The attribute ``index`` has
-    a table of INDEX rows per block; ``num_by_outcome`` is {(record kind, outcome): number}.
+    ``pairs``: ids of the selected ILS questions; ``reason_by_image``: {excluded image: reason}. The attribute ``index``
+    has a table of INDEX rows per block; ``num_by_outcome`` is {(record kind, outcome): number}.
     """
 
     def __init__(

@@ -93,7 +93,8 @@ def _count_unknown(records: SourceRecords, number_by_name: Mapping[str, int], no
 
 
 def read_box_file(options: ReadOptions) -> SourceRecords:
-    """Return the images and boxes of a file (nih, rsna or coco). A hash of the subject gives the splits it lacks."""
+    """Return the images and boxes of a file of format ``nih``, ``rsna`` or ``coco``. If the file gives no split for an
+    image, a hash of the subject decides."""
     regions, image_names = read_annotations(options.key, options.folder, options.source["format"])
     by_table = {region.image: split_name(region.split) or "" for region in regions if region.split}
     without = ((subject_of(image, options), "") for image in image_names if not by_table.get(image))
@@ -110,7 +111,8 @@ def read_box_file(options: ReadOptions) -> SourceRecords:
 
 
 def subject_of(image: str, options: ReadOptions) -> str:
-    """Return an image's subject: the first group of the setting ``subject`` or, without a match, the image's name."""
+    """Return the subject of an image name: the first group of the regular expression in the setting ``subject`` or,
+    without a match, the name itself."""
     match = re.search(options.source["subject"], image) if options.source["subject"] else None
     return (match and match.group(1)) or image_name("{stem}", image)
 

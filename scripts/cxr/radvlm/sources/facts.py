@@ -122,11 +122,9 @@ class SourceRecords:
         self, image_id: str, kind: str, name: str, boxes: np.ndarray, shape: tuple, *, record_kind: str | None = None,
         detail: str = "", **columns: object,
     ) -> np.ndarray:  # fmt: skip
-        """Add the boxes (N, 4) of one name, in px of the original image, as facts. Return the kept boxes, cleaned.
-
+        """Add the boxes (N, 4) of one name, in px of the original image, as facts. Return the added boxes, clipped.
         Boxes without an area are excluded. ``shape``: (rows, columns) of the image, None if unknown; ``record_kind``:
-        kind of record to count (default: ``kind``; "": none); ``columns``: further columns of the facts.
-        """
+        kind of record to count (default: ``kind``; "": none); ``columns``: further columns of the facts."""
         shapes = np.tile(np.array(shape, np.float64), (len(boxes), 1))
         clean, has_area, num_swapped, num_clipped = clean_boxes(boxes, shapes)
         self.counts.update({"boxes with swapped corners": num_swapped, "boxes clipped": num_clipped})
@@ -161,10 +159,8 @@ def text_line(source: str, row: Mapping, image_ids: Sequence[str], section: str,
 
 
 def normalize_blanks(text: str) -> str:
-    """Return a text with single blanks and with wrapped lines joined.
-
-    Control characters become blanks. Blank lines and list items keep their line breaks.
-    """
+    """Return a text with single blanks and with wrapped lines joined. Control characters become blanks. Blank lines and
+    list items keep their line breaks."""
     printable = "".join(letter if letter.isprintable() or letter in "\n\t" else " " for letter in text)
     lines = "\n".join(" ".join(line.split()) for line in printable.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", _WRAPPED.sub(" ", lines)).strip()
@@ -172,9 +168,7 @@ def normalize_blanks(text: str) -> str:
 
 def find_ending(options: ReadOptions, names: Sequence[str]) -> str | None:
     """Return the ending of a source's image files if it differs from the ending in the source's table, else None.
-
-    ``names``: paths of images in the table. Raises UserError if none of the first NUM_CHECKED exists with any ending.
-    """
+    ``names``: image paths in the table. Raises UserError if none of the first NUM_CHECKED exists with any ending."""
     paths = [options.pictures / name for name in names[:NUM_CHECKED]]
     for ending in (None, *IMAGE_ENDINGS):
         if any((path.with_suffix(ending) if ending else path).is_file() for path in paths) or not paths:
@@ -193,7 +187,7 @@ def box_facts(image_id: str, kind: str, name: str, boxes: np.ndarray, **columns:
 
 
 def image_label_facts(image_id: str, stated: dict[str, str], uncertain: str) -> list[dict]:
-    """Return one fact per label of an image. ``uncertain``: as in :func:`resolve_uncertain`."""
+    """Return one fact per label. ``stated``: {label: value}; ``uncertain``: as in :func:`resolve_uncertain`."""
     return [
         {"image_id": image_id, "kind": LABEL, "name": name, "value": value, "stated": stated[name]}
         for name, value in resolve_uncertain(stated, uncertain).items()
@@ -220,7 +214,8 @@ def clean_boxes(boxes: np.ndarray, shapes: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def label_table_facts(table: pl.DataFrame, labels: Sequence[str], uncertain: str) -> pl.DataFrame:
-    """Return the label facts of a table with a column per label. No Finding is derived from the other labels."""
+    """Return the label facts of a table with a column per label. Derive "No Finding" from the other labels.
+    ``uncertain``: as in :func:`resolve_uncertain`."""
     no_finding, findings = load_label_names().no_finding, load_label_names().findings
     names = list(dict.fromkeys((*labels, no_finding)))
     stated = table.select("image_id", *names if no_finding in labels else (*labels, pl.lit(None).alias(no_finding)))

@@ -18,7 +18,8 @@ NUM_THREADS = 16  # threads that read files
 
 
 def read_mimic(options: ReadOptions) -> SourceRecords:
-    """Return all frontal images, whatever the cohort's settings are. Raises UserError for a missing table or column."""
+    """Return all frontal images with texts and labels. Settings that select images for the cohort do not apply. Raises
+    UserError for a missing table or column."""
     records = SourceRecords()
     labels = _read_labels(options, records)
     with ThreadPoolExecutor(NUM_THREADS) as pool:

@@ -22,10 +22,8 @@ SPLIT_TABLES = {"train": "train.csv", "validate": "valid.csv", "test": "test.csv
 
 
 def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
-    """Return the phrases with boxes. Boxes with the same image and text form one phrase.
-
-    ``images``: image table of the mimic source. Raises UserError if the table of phrases is missing.
-    """
+    """Return the phrases with boxes. Boxes with the same image and text form one phrase. ``images``: image table of the
+    source of format ``mimic``. Raises UserError if the table of phrases is missing."""
     path = options.folder
     if path.is_dir():
         tables = [table for ending in ("csv", "csv.gz", "json") for table in sorted(path.glob(f"MS_CXR*.{ending}"))]
@@ -61,10 +59,8 @@ def read_ms_cxr(options: ReadOptions, images: str) -> SourceRecords:
 
 
 def read_imagenome(options: ReadOptions, images: str) -> SourceRecords:
-    """Return the regions of the scene graphs. Train images in AVOID_TABLE (patients of the gold set) are excluded.
-
-    ``images``: image table of the mimic source. Raises UserError if the folder has no graphs.
-    """
+    """Return the boxes of regions in the scene graphs. Train images of patients of the gold set are excluded.
+    ``images``: image table of the source of format ``mimic``. Raises UserError if the folder has no graphs."""
     row_by_image = read_table(images).rows_by_key("image_id", named=True, include_key=True, unique=True)
     records = SourceRecords()
     split_by_image = _read_published_splits(options) if options.split == "published" else None

@@ -109,7 +109,7 @@ def _stated_labels(options: FactSources, table_row: Mapping, line: Mapping | Non
 def _group_masks(
     finding_rows: Sequence[Mapping], sentences: Sequence[str], lesions: Shard
 ) -> Iterator[tuple[str, str, list[np.ndarray]]]:
-    """Yield (BOX, label, masks) per label, then (PHRASE, sentence, masks) per sentence, "" if the report lacks it."""
+    """Yield (BOX, label, masks) per label, then (PHRASE, sentence, masks) per sentence. A missing sentence is ""."""
     masks_by_group: dict[tuple, list[np.ndarray]] = {}
     for row in finding_rows:
         mask = lesions.get("mask", row["mask_id"])
@@ -142,13 +142,13 @@ def _count_findings(masked_findings: pl.DataFrame) -> dict[str, int]:
 
 
 def run_shard(*, options: FactSources, smallest: int, **files) -> None:
-    """Read a shard of the cohort and write its files. ``files``: inputs of :func:`read_own`, and the OUTPUTS."""
+    """Read a shard of the cohort and write its files. ``files``: {name: path} of read_own's inputs and of OUTPUTS."""
     outputs = {name: files.pop(name) for name in source_facts.OUTPUTS}
     source_facts.write_source(read_own(options, smallest, **files), COHORT, outputs)
 
 
 def run_tables(**files) -> None:
-    """Join the files of all shards. ``files``: {output: files of the shards, ``<output>_out``: joined, sorted file}."""
+    """Join and sort the shards' files. ``files``: {``x``: files of the shards, ``x_out``: joined file} per output."""
     images, facts, excluded, counts, conserved = (
         pl.concat(map(read_table, files[name])) for name in ("images", "facts", "excluded", "counts", "conservation")
     )

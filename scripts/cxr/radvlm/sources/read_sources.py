@@ -24,7 +24,7 @@ CONFLICTS: Columns = {
 
 
 def read_source(options: ReadOptions, mimic: str = "") -> SourceRecords:
-    """Return the records of a source. ``mimic``: image table of the mimic source that it annotates, "" if none."""
+    """Return the records of a source. ``mimic``: image table of the source whose images it annotates, "" if none."""
     source_format = FORMATS[options.source["format"]]
     module, _, function = source_format.reader.rpartition(".")
     read = getattr(import_module(f"cxr.radvlm.sources.{module}"), function)
@@ -34,10 +34,8 @@ def read_source(options: ReadOptions, mimic: str = "") -> SourceRecords:
 def run(
     *, options: ReadOptions, tables: Sequence[str] = (), shards: Sequence[str] = (), mimic: str = "", **outputs: str
 ) -> None:
-    """Read a source and write its files. Raises UserError if the reader does.
-
-    ``shards``: output files, which list the source's images, so that frames are made of them.
-    """
+    """Read a source and write the files ``outputs`` (by name in OUTPUTS). Raises UserError if the reader does.
+    ``shards``: further output files, which list the source's images, so that other jobs make frames of them."""
     del tables
     records = read_source(options, mimic)
     write_source(records, options.name, outputs)
@@ -59,9 +57,7 @@ def cohort_rows(rows: Sequence[dict]) -> list[dict]:
 
 def find_conflicts(images: Sequence[pl.DataFrame], family: Mapping[str, str]) -> pl.DataFrame:
     """Return the images (CONFLICTS) whose subject also has images in a split of higher priority (SPLIT_PRIORITY).
-
-    ``family``: {source: family}. Sources of one family share subjects.
-    """
+    ``family``: {source: family}. Sources of one family share subjects."""
     table = pl.concat([table.select("source", "image_id", "study_id", "subject_id", "split") for table in images])
     rank = pl.col("split").replace_strict(SPLIT_PRIORITY, range(len(SPLIT_PRIORITY)), return_dtype=pl.Int64)
     subject = pl.struct(pl.col("source").replace_strict(dict(family)), "subject_id")
