@@ -239,7 +239,7 @@ def test_a_file_with_more_than_tensors(reference, original, tmp_path):
     refused(
         lambda: converted(reference, source, tmp_path / "ours"),
         "pytorch_model.bin",
-        "not a plain dictionary of weights",
+        "not a dictionary of only tensors",
     )
 
 

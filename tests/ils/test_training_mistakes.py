@@ -58,7 +58,7 @@ def test_a_start_of_another_shape_is_one_sentence(tmp_path, given, monkeypatch):
     held = json.loads(config.read_text())
     held["llava"]["text_config"]["intermediate_size"] *= 2
     config.write_text(json.dumps(held))
-    with pytest.raises(UserError, match=r"start holds the weights of another model \(the shape differs for llava"):
+    with pytest.raises(UserError, match=r"start holds weights that do not fit the model \(the shape differs for llava"):
         train(tmp_path, given)
 
 

@@ -177,7 +177,7 @@ def test_weights_that_do_not_fit_are_refused(weights, tmp_path):
     held["head.out.conv.weight"] = held["head.out.conv.weight"][:14]
     save_file(held, tmp_path / "other.safetensors")
     for name, told in (
-        ("other", r"holds the weights of another net \(the shape differs for head.out.conv.weight\): delete it"),
+        ("other", r"holds weights that do not fit the net \(the shape differs for head.out.conv.weight\): delete it"),
         ("none", "is missing, damaged or not a safetensors file: delete it and run snakemake weights again"),
     ):
         path = tmp_path / f"{name}.safetensors"

@@ -415,11 +415,11 @@ WRONG = {
     ),
     "missing tensor": (
         lambda at: drop_tensor(at / "radedit/unet/diffusion_pytorch_model.safetensors"),
-        r"unet holds the weights of another net \(it lacks conv_in\.bias\)",
+        r"unet holds weights that do not fit the net \(it lacks conv_in\.bias\)",
     ),
     "another shape": (
         lambda at: rewrite(at / "radedit/unet/config.json", cross_attention_dim=24),
-        r"unet holds the weights of another net \(the shape differs for \S*attn2\S* and 7 more"
+        r"unet holds weights that do not fit the net \(the shape differs for \S*attn2\S* and 7 more"
         r" of \d+\)",
     ),
     "another class": (

@@ -306,12 +306,12 @@ def rewritten(folds, path, change):
 FAULTS = {
     "missing": (
         lambda w, f: w.pop("model.1.bn.bias"),
-        r"holds the weights of another net \(it lacks model.1",
+        r"holds weights that do not fit the net \(it lacks model.1",
     ),
-    "more": (lambda w, f: w.update(x=torch.zeros(1)), r"holds the weights of another net \(the net has no x"),
+    "more": (lambda w, f: w.update(x=torch.zeros(1)), r"holds weights that do not fit the net \(the net has no x"),
     "shape": (
         lambda w, f: w.update({"model.0.conv.weight": torch.zeros(8, 1, 3, 3)}),
-        r"holds the weights of another net \(the shape differs for model.0.conv.weight",
+        r"holds weights that do not fit the net \(the shape differs for model.0.conv.weight",
     ),
     "another width": (
         lambda w, f: f["yaml"].update(width_multiple=0.5),
@@ -329,7 +329,7 @@ FAULTS = {
     "width": (lambda w, f: f["yaml"].update(width_multiple=float("inf")), "cannot be built"),
     "type": (
         lambda w, f: w.update({"model.0.conv.weight": w["model.0.conv.weight"].int()}),
-        "holds numbers of a type that the net does not have",
+        "holds numbers of a type that does not fit the net",
     ),
     "eps": (lambda w, f: f.update(eps=0.0), "has the invalid batch normalisation eps 0.0"),
     "kind": (lambda w, f: f.update(kind="ultralytics"), "holds no weights of scaled_yolov4"),

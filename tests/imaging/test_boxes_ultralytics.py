@@ -230,10 +230,10 @@ def test_a_plan_that_names_code_runs_none(made, tmp_path, name):
 FAULTS = {
     "missing": (
         lambda w, f: w.pop("model.0.bn.bias"),
-        r"holds the weights of another net \(it lacks model.0",
+        r"holds weights that do not fit the net \(it lacks model.0",
     ),
-    "more": (lambda w, f: w.update(x=torch.zeros(1)), r"holds the weights of another net \(the net has no x"),
-    "size": (lambda w, f: f["yaml"].update(scale="s"), "holds the weights of another net"),
+    "more": (lambda w, f: w.update(x=torch.zeros(1)), r"holds weights that do not fit the net \(the net has no x"),
+    "size": (lambda w, f: f["yaml"].update(scale="s"), "holds weights that do not fit the net"),
     "names": (lambda w, f: f.update(names=["ILD"]), r"cannot be built \(1 class names for 3 classes\)"),
     "channels": (lambda w, f: f["yaml"].update(channels=4), r"cannot be built \(4 input channels, not 1 or 3\)"),
     "no plan": (lambda w, f: f.update(yaml=None), "holds a plan of layers that cannot be built"),

@@ -425,7 +425,7 @@ def test_weights_of_another_net_are_refused(tmp_path, change, told_of):
     weights = random_weights()
     change(weights)
     path = publish(tmp_path, weights)
-    with pytest.raises(UserError, match=re.escape(f"{path} holds the weights of another net ({told_of}): delete")):
+    with pytest.raises(UserError, match=re.escape(f"{path} holds weights that do not fit the net ({told_of}): delete")):
         engine(path)
 
 
@@ -438,7 +438,7 @@ def test_a_tensor_that_is_not_the_nets_is_left_aside(tmp_path):
 
 def test_whole_numbers_are_no_weights(tmp_path):
     path = publish(tmp_path, random_weights() | {"dec_lin.bias": torch.zeros(960, dtype=torch.int64)})
-    with pytest.raises(UserError, match=rf"^{path} holds numbers of a type that the net does not have: delete it"):
+    with pytest.raises(UserError, match=rf"^{path} holds numbers of a type that does not fit the net: delete it"):
         engine(path)
 
 

@@ -202,7 +202,7 @@ def test_a_report_that_is_too_long(tmp_path):
     assert section_of(tmp_path / "r", text, limits) == expected
     assert reading.read_section({**STUDY, "findings": text}, limits) == expected
     assert section_of(tmp_path / "r", text[:200], limits).text == text[:200].strip()
-    too_long = "the file has 12801 bytes; reports.max_characters is 200"
+    too_long = "the file has 12801 bytes, too many for reports.max_characters = 200"
     assert section_of(tmp_path / "r", " " * 12_801, limits)[1] == too_long
 
 

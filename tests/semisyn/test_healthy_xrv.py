@@ -119,7 +119,7 @@ def test_a_pickle_is_never_run(tmp_path, monkeypatch):
 def test_another_net_is_refused(tmp_path):
     torch.save(DenseNet121(14).state_dict(), tmp_path / "xrv.pt")
     converter("xrv")(tmp_path / "xrv.pt", tmp_path / "xrv.safetensors")
-    with pytest.raises(UserError, match=r"the weights of another net \(the shape differs for classifier\.bias"):
+    with pytest.raises(UserError, match=r"weights that do not fit the net \(the shape differs for classifier\.bias"):
         xrv.load(options(), Setup({}, {"weights": str(tmp_path / "xrv.safetensors")}))
 
 

@@ -62,7 +62,7 @@ def test_the_head_is_the_one_that_it_learnt(held):
 
 
 def test_hidden_states_of_another_length_are_refused():
-    with pytest.raises(UserError, match=r"masks.safetensors holds the weights of another model \(.*project\.0"):
+    with pytest.raises(UserError, match=r"masks.safetensors holds weights that do not fit the model \(.*project\.0"):
         head.load(64, "", 1)
 
 

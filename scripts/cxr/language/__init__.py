@@ -1,1 +1,1 @@
-"""Stages that read radiology reports. All systems of the pipeline (ILS, RadVLM and others) use them."""
+"""Stages that read radiology reports. Their output serves all parts of the pipeline, such as ILS and RadVLM."""

@@ -54,7 +54,7 @@ class DenseNet121(nn.Module):
         return self.classifier(self.pool_features(x))
 
     def pool_features(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the features before the classifier, (B, 1024)."""
+        """Return the features (B, 1024), the classifier's input, of images (B, 1, 224, 224)."""
         return torch.relu(self.features(x)).mean(dim=(2, 3))
 
 
@@ -65,5 +65,5 @@ def prepare_frame(frame: np.ndarray) -> torch.Tensor:
 
 
 def normalise_scores(scores: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-    """Rescale scores (…, outputs) so that the operating ``points`` (outputs,) become 0.5, and 0 and 1 do not change."""
+    """Rescale scores (…, outputs) in 0..1 so that the operating ``points`` (outputs,) become 0.5. 0 and 1 stay."""
     return torch.where(scores < points, scores / (2 * points), 1 - (1 - scores) / (2 * (1 - points)))

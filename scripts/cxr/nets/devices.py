@@ -21,7 +21,8 @@ DRIVER_VERSION_PATH = Path("/proc/driver/nvidia/version")  # file in which the l
 
 
 def select_device(device_setting: str, num_requested: int | None = None) -> torch.device:
-    """Return the device of ``compute.device``. Raises UserError as :func:`count_gpus`, and Broken for a faulty GPU."""
+    """Return the device that ``compute.device`` selects. Raises UserError if fewer than ``num_requested`` GPUs are
+    visible, and Broken if the GPU is faulty."""
     if not count_gpus(device_setting, num_requested):
         return torch.device("cpu")
     if num_requested is not None:
@@ -30,10 +31,10 @@ def select_device(device_setting: str, num_requested: int | None = None) -> torc
 
 
 def count_gpus(device_setting: str, num_requested: int | None = None) -> int:
-    """Return the number of GPUs that a job uses under ``compute.device``, 0 for the CPU, without using a GPU.
+    """Return the number of GPUs that a job uses with the value ``device_setting`` of ``compute.device``; 0 is the CPU.
 
     ``num_requested``: number that the job requested, or None outside a job. Then ``auto`` uses one GPU if there is one.
-    Raises UserError if fewer GPUs are visible. A machine without a GPU and a batch system only causes a warning.
+    Raises UserError if fewer GPUs are visible. If there is neither GPU, driver nor batch system, ``auto`` only warns.
     """
     if device_setting == "cpu" or (device_setting == "auto" and num_requested == 0):
         return 0
@@ -59,7 +60,6 @@ def count_gpus(device_setting: str, num_requested: int | None = None) -> int:
 
 
 def _describe_software() -> str:
-    """Describe the CUDA version of torch, the loaded driver, and torch's own error if there is one."""
     built = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
     driver = _read_driver_version()
     try:
@@ -82,7 +82,7 @@ def _read_driver_version() -> str:
 
 
 def _check_gpu() -> None:
-    """Raise Broken if this process's GPU is unsupported or faulty, that is, if torch cannot add two numbers on it."""
+    """Raise Broken if torch cannot add two numbers on this process's GPU, because it is unsupported or faulty."""
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
     try:
         is_correct = float((torch.ones(2, device=device) + 1).sum()) == 4

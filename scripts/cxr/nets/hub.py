@@ -17,7 +17,7 @@ def is_downloaded(model: str, revision: str) -> bool:
 
 
 def find_downloaded_model(key: str, model: str, revision: str, setting: str = "model") -> str:
-    """Return the local folder of ``model``, which is a folder or a Hugging Face id. Raises UserError if not found."""
+    """Return the folder of a model (folder or Hugging Face id). Raises UserError about ``key.setting`` without one."""
     if Path(model).is_dir():
         return model
     from huggingface_hub import snapshot_download
@@ -26,7 +26,7 @@ def find_downloaded_model(key: str, model: str, revision: str, setting: str = "m
     try:
         return snapshot_download(model, revision=revision or None, local_files_only=True)
     except HFValidationError:
-        raise UserError(f"{key}.{setting}: {model!r} is neither a folder nor a Hugging Face id: give one") from None
+        raise UserError(f"{key}.{setting}: {model!r} is neither a folder nor a Hugging Face id: correct it") from None
     except LocalEntryNotFoundError:
         pin = f" --revision {revision}" if revision else ""
         name = f"{model}@{revision}" if revision else model

@@ -1,4 +1,4 @@
-"""Inception-v3 for FID, in plain torch: the net of 2015 up to its 2,048 pooled features.
+"""Inception-v3 for FID in torch alone. It is the net of 2015 up to its 2,048 pooled features.
 
 It differs from the common Inception-v3 (Szegedy et al., 2016): average pooling ignores padding, the last block uses
 maximum instead of average pooling, and images are resized as in TensorFlow 1.
@@ -45,8 +45,8 @@ class _Conv(nn.Module):
 class _Mixed(nn.Module):
     """Parallel paths of convolutions with concatenated outputs. A path may end in two layers that share their input.
 
-    ``paths``: {name: list of layers as (channels, kernel size)}. With the pooling :data:`SHRINK`, the last layer of
-    each path and the pooling halve the size.
+    ``paths``: {name: list of layers as (channels, kernel size)}. A further path pools its input as ``kind`` says, then
+    convolves it to ``pooled`` channels. With the kind :data:`SHRINK`, pooling and the last layers halve the size.
     """
 
     def __init__(self, inputs: int, pooled: int, kind: str, paths: dict[str, list]):

@@ -1,4 +1,4 @@
-"""Weights files that a run reads: those in this repository, with the licences in their cards, and published ones."""
+"""List of the weights files that a run reads. They are in this repository, with a model card, or were downloaded."""
 
 import hashlib
 import json

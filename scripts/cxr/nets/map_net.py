@@ -25,13 +25,13 @@ def prepare_frame(image: np.ndarray, size: int, percentiles: tuple[float, float]
 
 
 def clean_mask(probability: np.ndarray) -> np.ndarray:
-    """Threshold a map (H, W) at 0.5, keep the largest 8-connected component and fill its holes."""
+    """Return the largest 8-connected component above 0.5 of a map (H, W), with its holes filled."""
     return largest_component(probability > 0.5)
 
 
 class MapNet:
-    """A net that returns one probability map per label of a frame. Several threads may use it. The ONNX file's metadata
-    are ``labels`` (joined by ``|``), ``size`` (side of its square input, px) and ``percentiles`` (of
+    """A net that maps a frame to one probability map for each label. Several threads may use it. The ONNX file's
+    metadata are ``labels`` (joined by ``|``), ``size`` (side of its square input, px) and ``percentiles`` (of
     :func:`prepare_frame`)."""
 
     def __init__(self, path: str | Path):
@@ -47,5 +47,5 @@ class MapNet:
         return np.stack([cv2.resize(p, image.shape[::-1], interpolation=cv2.INTER_LINEAR) for p in probabilities])
 
     def masks(self, image: np.ndarray) -> np.ndarray:
-        """Return bool (K, H, W), one connected region per label, which is empty if no probability exceeds 0.5."""
+        """Return the region of each label, bool (K, H, W), one component or empty, for a frame uint8 (H, W)."""
         return np.stack([clean_mask(p) for p in self.maps(image)])

@@ -7,8 +7,8 @@ from cxr.base.errors import UserError
 
 
 def fit_micro_batch(batch: int, micro_batch: int, ranks: int, balanced: bool = False) -> int:
-    """Return the largest micro-batch, at most ``micro_batch`` samples, with which ``ranks`` GPUs share ``batch``
-    equally, or 0 if there is none. With ``balanced``, it is even, so that half of its samples can be positive."""
+    """Return the largest size of micro-batches, up to ``micro_batch`` samples, with which ``ranks`` GPUs can share
+    ``batch`` samples equally, or 0 if there is none. ``balanced`` sizes are even, so that half can be positive."""
     share, remainder = divmod(batch, ranks)
     if remainder:
         return 0
@@ -17,8 +17,8 @@ def fit_micro_batch(batch: int, micro_batch: int, ranks: int, balanced: bool = F
 
 
 class SharedBatch:
-    """Base class of training recipes whose batches are divided among GPUs. With ``balance`` "exact", micro-batches have
-    even sizes."""
+    """Base class of training options whose batches are divided among GPUs. If ``balance`` is "exact", micro-batches
+    have even sizes, so that half of the samples can be positive."""
 
     clip: ClassVar[float] = 1.0  # maximum gradient norm (authors' codes)
     balance = ""
@@ -28,13 +28,13 @@ class SharedBatch:
     runner: str
 
     def shared(self, ranks: int) -> Self:
-        """Return the recipe with the largest micro-batch with which ``ranks`` GPUs can share the batch."""
+        """Return these options with the largest ``micro_batch`` with which ``ranks`` GPUs can share the batch."""
         size = fit_micro_batch(self.batch, self.micro_batch, ranks, self.balance == "exact")
         # if no size fits, `micro_batches_per_step` raises
         return replace(self, micro_batch=size or self.micro_batch)  # type: ignore[type-var]
 
     def micro_batches_per_step(self, ranks: int) -> int:
-        """Return the number of micro-batches per GPU and step. Raises UserError if the batch is not divisible."""
+        """Return the number of micro-batches per GPU and step. Raises UserError if this is no whole number."""
         count, remainder = divmod(self.batch, self.micro_batch * ranks)
         if remainder or not count:
             raise UserError(

@@ -47,12 +47,12 @@ def read_metadata(path: str | Path) -> dict[str, str]:
 
 
 def run_model(path: str | Path, **inputs: np.ndarray) -> list[np.ndarray]:
-    """Run the model on named inputs and return its outputs, in the order of the file."""
+    """Run the model on ``inputs`` ({name: array}) and return its outputs in the order of the file."""
     return open_session(path).run(None, inputs)
 
 
 def compute_layer(path: str | Path, name: str, **inputs: np.ndarray) -> np.ndarray:
-    """Run a model on named inputs. Return the output of its layer ``name``. Raises UserError without such a layer."""
+    """Run a model on ``inputs`` ({name: array}). Return the output of a layer. Raises UserError if it is missing."""
     return _layer_session(str(path), name).run([name], inputs)[0]
 
 
@@ -70,7 +70,7 @@ def _layer_session(path: str, name: str) -> onnxruntime.InferenceSession:
 
 
 def _encode_field(tag: int, data: bytes) -> bytes:
-    """Encode a Protocol Buffers field: its tag, its length in groups of seven bits, its bytes."""
+    """Return a field of Protocol Buffers, which is the tag, the length in groups of seven bits, and ``data``."""
     size, length = len(data), []
     while size > 0x7F:
         length.append(size & 0x7F | 0x80)

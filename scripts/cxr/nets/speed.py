@@ -46,7 +46,7 @@ def fast_inference(speed: Speed, *, tf32: bool = False) -> Iterator[None]:
 
 
 def memory_format(speed: Speed) -> torch.memory_format:
-    """Return the memory layout of a net's weights and images."""
+    """Return torch's name of the memory layout that ``speed`` selects for a net's weights and images."""
     return torch.channels_last if speed.channels_last else torch.contiguous_format
 
 
@@ -57,7 +57,8 @@ def optimize_net(net: torch.nn.Module, speed: Speed, net_name: str) -> Callable:
 
 
 class CompiledNet:
-    """A net that torch compiles at the first call. If the compiler fails, and not the machine, it runs uncompiled."""
+    """A net that torch compiles at the first call. If the compiler itself fails, the net runs uncompiled.
+    Lack of memory and faults of the machine are raised."""
 
     def __init__(self, net: torch.nn.Module, net_name: str):
         self.net, self.net_name = net, net_name

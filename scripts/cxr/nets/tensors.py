@@ -1,4 +1,4 @@
-"""Weights in safetensors files, with facts in the header. This module needs torch: lite engines do not import it."""
+"""Reading and writing of weights in safetensors files. It needs torch, so engines ``lite`` never import it."""
 
 import json
 import math
@@ -33,10 +33,10 @@ def refuse_weights(path: str | Path, fault: str, remedy: str = REMEDY) -> NoRetu
 def stream_tensors(
     path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], metadata: dict[str, str] | None = None
 ) -> None:
-    """Write a safetensors file, calling ``get(name)`` for one tensor at a time, so that one is in memory at a time.
+    """Write a safetensors file with the tensors ``get(name)``, of which only one is in memory at a time.
 
-    The safetensors library needs all tensors in memory. The file holds the header's length, the header, and the values,
-    wide types first, so that all are aligned. Raises ValueError for a tensor whose shape differs from ``kinds``.
+    (The safetensors library would need all of them.) ``kinds``: {name: (shape, dtype)}. The file has the header's
+    length, the header, and the values, wide types first for alignment. Raises ValueError if a tensor has another shape.
     """
     header: dict[str, dict] = {"__metadata__": metadata} if metadata else {}
     end = 0
@@ -59,7 +59,8 @@ def stream_tensors(
 
 
 def write_weights(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], facts: dict) -> dict[str, int]:
-    """Write tensors (floats as float32), and ``facts`` in the header. Return the numbers of tensors and values."""
+    """Write the tensors ``get(name)``, floats as float32, and ``facts`` in the header. Return the numbers of tensors
+    and values. ``kinds``: {name: (shape, dtype)} of the tensors."""
     kinds = floats_as_float32(kinds)
     stream_tensors(path, kinds, get, {FACTS: json.dumps(facts, sort_keys=True)})
     return count_values(kinds)
@@ -82,7 +83,7 @@ def count_values(kinds: Kinds) -> dict[str, int]:
 
 
 def read_weights(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], dict]:
-    """Read (tensors, facts) from a file of :func:`write_weights`. Raises UserError for facts of another ``kind``."""
+    """Read (tensors, facts) that :func:`write_weights` wrote. Raises UserError if ``facts["kind"]`` is not ``kind``."""
     try:
         with safe_open(path, "pt") as file:
             facts = json.loads((file.metadata() or {}).get(FACTS, "{}"))
@@ -95,16 +96,16 @@ def read_weights(path: str | Path, kind: str) -> tuple[dict[str, torch.Tensor], 
 
 
 def fill_net(net: nn.Module, tensors: dict[str, torch.Tensor], path: str | Path, remedy: str = REMEDY) -> None:
-    """Load tensors into a net without conversion. Raises UserError unless names, shapes and types match."""
+    """Load tensors into a net without conversion. Raises UserError about ``path`` if name, shape or type differs."""
     shapes = [{name: tuple(value.shape) for name, value in part.items()} for part in (net.state_dict(), tensors)]
     if fault := describe_misfit(*shapes):
-        refuse_weights(path, f"holds the weights of another net ({fault})", remedy)
+        refuse_weights(path, f"holds weights that do not fit the net ({fault})", remedy)
     try:
         net.load_state_dict(tensors, assign=True)
     except RuntimeError as error:  # integers where the net has floats
         if is_not_from_input(error):
             raise
-        refuse_weights(path, "holds numbers of a type that the net does not have", remedy)
+        refuse_weights(path, "holds numbers of a type that does not fit the net", remedy)
 
 
 def load_strict(net: nn.Module, path: str | Path) -> None:
@@ -118,7 +119,7 @@ def load_strict(net: nn.Module, path: str | Path) -> None:
 
 
 def describe_misfit(net_shapes: dict[str, tuple[int, ...]], file_shapes: dict[str, tuple[int, ...]]) -> str:
-    """Return how a file's tensors differ from a net's, such as "it lacks bias", or "". Both are {name: shape}."""
+    """Return how a file differs from a net ("it lacks bias"), or "" if it fits. Both arguments are {name: shape}."""
     missing, unknown = net_shapes.keys() - file_shapes.keys(), file_shapes.keys() - net_shapes.keys()
     differing = {name for name in net_shapes.keys() & file_shapes.keys() if net_shapes[name] != file_shapes[name]}
     for clause, names in (("it lacks", missing), ("the net has no", unknown), ("the shape differs for", differing)):

@@ -1,4 +1,4 @@
-"""Read sharded weight files one tensor at a time, and write them one shard at a time."""
+"""Read weight files, also in several shards, one tensor at a time, and write them one shard at a time."""
 
 import json
 import pickle
@@ -58,13 +58,13 @@ class WeightFiles:
                 raise
             content = torch.load(path, map_location="cpu", weights_only=True)  # a file written by torch before 1.6
         if not isinstance(content, dict) or not all(isinstance(value, torch.Tensor) for value in content.values()):
-            raise UserError(f"{path} is not a plain dictionary of weights: download the published file")
+            raise UserError(f"{path} is not a dictionary of only tensors: download the published file")
         for name, tensor in content.items():
             self._add(path, name, tuple(tensor.shape), partial(content.__getitem__, name))
 
     def _add(self, path: Path, name: str, shape: tuple[int, ...], get: Callable[[], torch.Tensor]) -> None:
         if name in self.shapes:
-            raise UserError(f"{path} and another file in its folder both hold {name}: remove one of them")
+            raise UserError(f"{path} and another file in its folder both hold the tensor {name}: remove one file")
         self.shapes[name], self._get[name] = shape, get
 
     def __exit__(self, *_: object) -> None:
@@ -76,7 +76,7 @@ class WeightFiles:
         return self._get[name]()
 
     def select_prefix(self, prefix: str) -> "WeightFiles":
-        """Return a view of the tensors whose names begin with ``prefix``, without it. This object closes the view."""
+        """Return a view of the tensors whose names begin with ``prefix``, without the prefix. Do not close the view."""
         part = WeightFiles(*self.sources)
         full_names = {name.removeprefix(prefix): name for name in self.shapes if name.startswith(prefix)}
         part.shapes = {short: self.shapes[name] for short, name in full_names.items()}
@@ -96,7 +96,7 @@ def _list_weight_files(source: Path) -> list[Path]:
 
 
 def _check_complete(index: Path, file_names: set[str], pattern: str) -> None:
-    """Raise UserError if a checkpoint's index lists a shard, with ``pattern``'s ending, that ``file_names`` lacks."""
+    """Raise UserError if a checkpoint's index lists a shard that ends as ``pattern`` and is not in ``file_names``."""
     with refuse_unreadable(index, f"{index} is damaged", "download it again", KeyError, AttributeError):
         listed_shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     missing = sorted(name for name in listed_shards - file_names if Path(name).suffix == Path(pattern).suffix)
@@ -105,7 +105,7 @@ def _check_complete(index: Path, file_names: set[str], pattern: str) -> None:
 
 
 def write_shards(folder: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], shard_bytes: int) -> None:
-    """Write tensors, made one at a time by ``get(name)``, as shards with the file names and index of transformers."""
+    """Write the tensors ``get(name)`` in shards of at most ``shard_bytes``, named and indexed as by transformers."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     plan = split_torch_state_dict_into_shards(
@@ -124,7 +124,7 @@ def write_shards(folder: str | Path, kinds: Kinds, get: Callable[[str], torch.Te
 
 
 def write_weight_file(path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor]) -> None:
-    """Write tensors of ``kinds``, made one at a time by ``get(name)``, into one safetensors file."""
+    """Write the tensors ``get(name)`` of all names in ``kinds``, made one at a time, into one safetensors file."""
     with atomic_file(path) as temporary:
         tensors.stream_tensors(temporary, kinds, get, {"format": "pt"})  # transformers requires this format
 
@@ -136,11 +136,11 @@ def write_json(path: Path, content: dict) -> None:
 
 
 def fill_module(part: torch.nn.Module, weights: WeightFiles, where: str, name_of: Callable[[str], str] = str) -> None:
-    """Load a module's tensors one at a time. ``name_of`` returns a tensor's name in the files. Raises UserError."""
+    """Load a module's tensors one at a time. ``name_of`` gives the name in the files. Raises UserError for a misfit."""
     module_tensors = part.state_dict()
     expected_shapes = {name_of(name): tuple(tensor.shape) for name, tensor in module_tensors.items()}
     if fault := describe_misfit(expected_shapes, weights.shapes):
-        raise UserError(f"{where} holds the weights of another model ({fault}): download or make the file again")
+        raise UserError(f"{where} holds weights that do not fit the model ({fault}): download or make the file again")
     with torch.no_grad():
         for name, tensor in module_tensors.items():
             tensor.copy_(weights.get(name_of(name)))

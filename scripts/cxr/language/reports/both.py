@@ -12,6 +12,6 @@ findings, here only for the reports that the rules engine hands over."""
 
 
 def load(options) -> Structure:
-    """Return the language model's function, as :func:`cxr.language.reports.vllm.load` does. The function reads only the
-    reports that the rules engine hands over."""
+    """Return the function that converts a section's sentences to finding tuples with the language model's answers. It
+    may be used only for reports that the rules engine hands over."""
     return vllm.load(options)

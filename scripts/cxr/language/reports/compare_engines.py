@@ -45,8 +45,8 @@ DISAGREEMENTS = {
 def run(*, reports: list[str], agreement: str, disagreements: str, effusion_without_side: str) -> None:
     """Write ``agreement`` (one row per lesion type) and ``disagreements`` (one row per study and disputed lesion type).
 
-    Compare only studies that the language model has read and the rules engine can read. Sections in other languages and
-    reports that the rules engine refuses are left out. ``effusion_without_side`` is the setting of the reports stage.
+    Only studies that the language model has read are compared. Sections in other languages than English and reports
+    that the rules engine refuses are left out. ``effusion_without_side`` is the reports stage's setting of this name.
     """
     structure = rules.load(EngineOptions(effusion_without_side))
     report_vocabulary = vocabulary.load_vocabulary()

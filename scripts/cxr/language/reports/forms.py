@@ -47,7 +47,7 @@ _FIELD_MARK = re.compile(
     r"[=→←|{}]|[-=]>|<-|</|/>|\"[^\"]*\"[;,:]|: *\[|\w\[|\b[A-Z]{1,3}-[PNX+]\b"
     r"|\b0 *[:-]? *(?:no|none|normal|absent|neg\w*)\b"
 )
-"""Pattern of signs next to a finding that occur only in a form or its legend, never in prose."""
+"""Pattern of signs next to a finding, such as "=", that occur only in a form or its legend, never in prose."""
 _VALUE_BEHIND = re.compile(r"[ .:]*(?:(?:neg|pos|nil)\b|\d+ ?%|[1-4]\+|0(?![.\d]))", re.IGNORECASE)
 _LEVELS = re.compile(r"^\s*\d{1,2}(?:\.\d{1,2})+\.?\s+(?=[A-Z])")
 _PRIOR_HEADING = re.compile(r"(?:previous|prior|last|old)\b[^.\n:]{0,30}:?\s*(?:\([^)]*\))?:?", re.IGNORECASE)
@@ -159,7 +159,7 @@ def _json_lines(value: object, name: str = "") -> Iterator[str]:
 
 
 def drop_page_heads(text: str, words: Words) -> str:
-    """Remove page heads, lines inside a text that only name a page or the patient. Sentences continue across them."""
+    """Remove page heads, which are lines that only name a page or the patient. Sentences continue across them."""
     lines = text.split("\n")
     has_head = [bool(line.strip()) and words.head.fullmatch(line) is not None for line in lines]
     parts: list[str] = []
@@ -191,7 +191,7 @@ class Phrases(Protocol):
 
 def read_lines(form: Form, words: Words, phrases: Phrases) -> Form:
     """Return a form in which each line with a finding and a value is a sentence ("Edema: no" becomes "No edema."). A
-    text that is no form stays unchanged. Raises UnreadForm if a line is not completely understood."""
+    text that is no form stays unchanged. Raises UnreadForm if a line has a finding, but a value that is unclear."""
     if _MARKED_COLUMNS.search(form.text) and _LONE_MARK.search(form.text):
         raise UnreadForm("the columns of the form differ only by the position of a mark")
     reader = _LineReader(words, phrases, form.kinds)
@@ -232,7 +232,7 @@ class _LineReader:
         self.is_finding, self.is_place = self.phrases.is_finding, self.phrases.is_place
 
     def join_values(self, lines: Sequence[str]) -> Iterator[str]:
-        """Yield the lines. A line with a finding's name is joined to its value on the next line ("Edema: no")."""
+        """Yield the lines. A line with only a finding's name is joined to a value on the next line ("Edema: no")."""
         pending = ""
         for line in lines:
             value = line.strip(" .").lower()
@@ -251,8 +251,8 @@ class _LineReader:
             yield pending
 
     def read_line(self, line: str) -> str:
-        """Return a line with a finding and a value as a sentence, a line that states nothing, such as an unticked box,
-        as "", and any other line unchanged."""
+        """Return a sentence for a line with a finding and a value, and "" for a line that states nothing, such as an
+        unticked box. Any other line stays unchanged."""
         choice = _UNMARKED.fullmatch(_BULLET.sub("", line))
         if choice and self.is_finding(choice["label"].strip().lower()):
             self.kinds.add(LINES)
@@ -264,7 +264,7 @@ class _LineReader:
         return self._read_statements(line)
 
     def _read_statements(self, line: str) -> str:
-        """Return a line of "finding: value" statements as sentences, and a line without such a statement unchanged."""
+        """Return the sentences for a line of "finding: value" statements. A line without them stays unchanged."""
         text = _LEVELS.sub("", _BULLET.sub("", line)).strip().rstrip(".")
         is_heading = _PRIOR_HEADING.fullmatch(text) is not None or self.is_place(text.strip(" :").lower())
         self.is_of_heading = is_heading or (self.is_of_heading and bool(text))
@@ -387,8 +387,8 @@ class _LineReader:
         return f"\n{sentence}\n"
 
     def read_table(self, block: list[str]) -> Iterator[str]:
-        """Yield the sentences of the table ``block``. If its first line has no known column names, each line is read
-        alone. Rows of findings that cannot be read are counted in ``unread``."""
+        """Yield the sentences of a table with the lines ``block``. If the first line has no column name of
+        ``forms.yaml``, each line is read alone. Rows of findings that cannot be read are counted in ``unread``."""
         rows = [_cells(line) for line in block if re.search(r"\w", line)]
         kinds = [self.words.columns.get(name.lower()) for name in rows[0][1:]] if rows else []
         kinds = [] if kinds in (["yes"], ["no"]) else kinds  # "Effusion | no" is not a heading

@@ -114,9 +114,8 @@ def _denies(item: Mapping) -> bool:
 
 
 def _is_shared(denial: Mapping, rules_tuples: Sequence[Mapping]) -> bool:
-    """Return whether the rules engine denies the lesion type of the model's ``denial`` at the same location. The result
-    is False if any finding in ``rules_tuples`` denies this type with doubt, or denies only a change ("no new
-    edema")."""
+    """Return whether the rules engine denies the lesion type of the model's ``denial`` at the same location, and denies
+    this type nowhere in ``rules_tuples`` with doubt or only as a change ("no new edema")."""
     negatives = [
         item for item in rules_tuples if item["presence"] == "negative" and item["lesion_type"] == denial["lesion_type"]
     ]

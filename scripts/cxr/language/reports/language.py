@@ -51,7 +51,7 @@ def detect_foreign(sentences: list[str], languages: tuple[Language, ...], vocabu
 
     A section is foreign if it has more foreign than English words, or a sentence with at least two foreign words and at
     most half as many English words. It is also foreign if it has a foreign word but no English function word, because
-    names of findings are the same in several languages ("Nessuna pneumonia"). It is "unknown" if most words are.
+    names of findings are the same in several languages ("Nessuna pneumonia"). Mostly unknown words give "unknown".
     """
     text = " ".join(sentences)
     if script := _foreign_script(text):
@@ -70,8 +70,8 @@ def detect_foreign(sentences: list[str], languages: tuple[Language, ...], vocabu
 
 
 def _has_plain_word(sentences: list[str], foreign_words: frozenset[str]) -> bool:
-    """Return whether one of ``foreign_words`` is probably no name. It must be in lower case or first in its sentence,
-    and must not follow a hyphen."""
+    """Return whether the sentences have one of ``foreign_words`` that is probably not a name. The word must be in lower
+    case or first in its sentence, and must not follow a hyphen."""
     return any(
         fold_case(word) in foreign_words and (number == 0 or word.islower()) and f"-{word}" not in sentence
         for sentence in sentences

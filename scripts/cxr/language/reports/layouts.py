@@ -23,7 +23,7 @@ from cxr.language.reports.decoding import normalize_text
 
 RESOURCE_FILES = ("reading/headings.yaml",)
 _NARROWEST = 60
-"""Minimum line width, in characters, that :func:`line_width` assumes unless most lines are full."""
+"""Minimum result of :func:`line_width`, in characters, unless most lines have no room for another word."""
 _FEWEST = 3
 """Minimum number of pairs of consecutive lines from which :func:`line_width` can tell that a text is wrapped."""
 _LABEL = re.compile(r"\s*[A-Z][\w /&,-]{0,40}:(?:\s|$)")
@@ -87,10 +87,10 @@ def _wrapped(line: str, following: str, width: int, small: bool) -> bool:
 UNUSED = frozenset(
     ("indication", "history", "technique", "comparison", "examination", "patient", "recommendation", "notification")
 )
-"""Sections whose text is never read, except as a last paragraph."""
-_NEVER_LAST = frozenset(("patient", "recommendation", "notification"))  # never the source of a last paragraph
+"""Sections from which no findings are read, unless the report has no other text than their last paragraph."""
+_NEVER_LAST = frozenset(("patient", "recommendation", "notification"))  # their last paragraph is not read either
 _ONE_SENTENCE = frozenset(("comparison", "technique", "examination"))
-"""Sections that have only one sentence. Further text in them may be the report, if the report has no other text."""
+"""Sections that should have only one sentence. Text after this sentence may be findings whose heading is missing."""
 _SHORTEST_IN_CAPITALS = 4  # letters of a heading recognised by its capitals
 _BEHIND_A_SENTENCE = frozenset(".!?;)]")
 _DECORATION = r"(?:(?:\(?\d{1,2}[.):]|\(?[a-z][.)]|\(?[ivx]{2,4}[.)]|[-•·*>#=]+)[ \t]*)*"
@@ -112,9 +112,9 @@ _LETTERS = re.compile(r"[^\W\d_]")
 
 @dataclass(frozen=True)
 class Headings:
-    """Contents of ``headings.yaml``. ``names`` is {phrase: section}. ``titles`` open the findings only if no other
-    heading does. ``plain`` are headings even without capitals. After a word of ``prose``, a phrase is no heading. Words
-    of ``hyphenated`` keep a hyphen at the end of a line."""
+    """Contents of ``headings.yaml``. ``names`` is {heading: section}. ``titles`` such as "report" begin the findings if
+    no other heading does. ``plain`` are headings even without capitals. A phrase after a word of ``prose`` is no
+    heading. Words of ``hyphenated`` keep a hyphen at a line's end. ``at_start`` matches a phrase at a line's start."""
 
     names: dict[str, str]
     titles: frozenset[str]
@@ -172,8 +172,8 @@ def split_layout(text: str, column: str = "") -> dict[str, str]:
 
 
 def remaining_text(section_texts: dict[str, str], section_name: str) -> str:
-    """Return the text that is not in ``section_name``, the findings, the impression, an addendum or ``UNUSED``. Of a
-    section of ``_ONE_SENTENCE``, the text after the first sentence is included."""
+    """Return the text of all sections except ``section_name``, findings, impression, addendum and those of ``UNUSED``.
+    The text after the first sentence of each section of ``_ONE_SENTENCE`` is added."""
     read_names = {section_name, "findings", "impression", "addendum"}
     texts = [text for name, text in section_texts.items() if name not in read_names | UNUSED]
     texts += [_SENTENCE.sub("", section_texts.get(name, ""), 1) for name in sorted(_ONE_SENTENCE)]
@@ -181,9 +181,9 @@ def remaining_text(section_texts: dict[str, str], section_name: str) -> str:
 
 
 def _assign_loose_text(sections: dict[str, str], order: list[str], short: Set[str]) -> dict[str, str]:
-    """Fill empty findings with the text under a title or before the first heading. If there is no impression either,
-    fill the last paragraph with a comment, the end of the last section, or the text after the first sentence of a
-    section in ``short``. ``order`` has the sections in text order."""
+    """Fill empty findings with the text under a title or before the first heading. If the impression is empty, too, add
+    a section "last_paragraph" with the first of these texts that is not empty: the comment, the end of the last
+    section, and the text after the first sentence of a section in ``short``. ``order``: sections in text order."""
     title = sections.pop("title", "")
     if not sections.get("findings") and title:
         sections["findings"] = title
@@ -234,9 +234,9 @@ def _kind(name: str, headings: Headings) -> str:
 
 
 def _is_heading_of_line(text: str, plain: str, match: re.Match, kind: str, headings: Headings, shouted: bool) -> bool:
-    """Return whether the phrase ``match`` at the start of a line is a heading. ``plain``: text in lower case without
-    accents. ``kind``: section that the phrase opens, "title" or "part". ``shouted``: whether the text is in
-    capitals."""
+    """Return whether the phrase ``match`` at a line's start is a heading. ``plain``: ``text`` in lower case without
+    accents. ``kind``: section that the phrase opens, "title" ("report") or "part" (a part of the findings, "lungs").
+    ``shouted``: whether ``text`` is in capitals."""
     name, end = text[match.start("name") : match.end("name")], match["end"]
     if end.strip() in (":", "："):
         return not (kind == "part" and name.islower() and not _is_after_break(text, match.start()))

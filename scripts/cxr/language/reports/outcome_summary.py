@@ -1,4 +1,4 @@
-"""Sentences for the screen that say how many reports of a cohort could not be used and how many are forms."""
+"""Sentences for the screen that say how many reports of a cohort are unusable and how many are forms (tick lists)."""
 
 import csv
 import sys
@@ -32,8 +32,8 @@ def summarize_outcomes(table: list[dict]) -> str:
 
 
 def summarize_forms(table: list[dict]) -> str:
-    """Return a sentence about the number and kinds of reports that are forms, or an empty string if there are none. A
-    report with several kinds of form counts for each kind."""
+    """Return a sentence about the number of reports that are forms and the kinds of form ("table"), or an empty string
+    if there are none. ``table`` has the rows of ``reading.tsv``. A report with several kinds counts for each kind."""
     num_by_kind: Counter[str] = Counter()
     num_forms = num_unread = 0
     for row in table:

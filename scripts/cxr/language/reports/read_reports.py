@@ -30,8 +30,8 @@ class ReportsOptions(ReadingSettings):
 
     scrub: bool = key(
         True,
-        "Whether to replace names, numbers and dates that identify people by surrogates, and to remove signatures and "
-        "markup (cxr.language.reports.privacy).",
+        "Whether to replace names, numbers and dates that identify people with invented ones, and to remove signatures "
+        "and markup (cxr.language.reports.privacy).",
     )
 
 
@@ -77,7 +77,7 @@ def run_shard(
 
 
 def make_reader(options: ReportsOptions, code_digest: str = "", **files: str) -> _Reader:
-    """Load the engines and return the reader for :func:`study_line`. ``files``: as in :func:`run_shard`.
+    """Load the engines and return the reader for :func:`study_line`. ``files``: {key of the engine's ``INPUTS``: path}.
     ``code_digest`` (of the stage's code) is written into each output line. Raises UserError for an unknown engine."""
     settings = engine.EngineOptions(options.effusion_without_side, files)
     structures = {name: engine.load_engine(name, settings) for name in (options.engine, RULES)}
@@ -125,8 +125,8 @@ def study_line(row: dict, reader: _Reader) -> dict | tuple[str, str]:
 
 
 def read_study(row: dict, section: reading.Section | tuple[str, str], reader: _Reader) -> dict | tuple[str, str]:
-    """Return the output line of one study, or (reason, detail) if its report cannot be used. With the engine "both",
-    the language model reads the reports that the rules engine hands over."""
+    """Return the output line of the study ``row``, or (reason, detail) if its report cannot be used. With the engine
+    ``both``, the language model reads the report if the rules engine hands it over. ``section``: section to read."""
     outcome = section_line(row, section, reader)
     if reader.options.engine != RULES or MODEL not in reader.structures:
         return outcome
@@ -221,8 +221,7 @@ def _sentences(text: str) -> list[str]:
 
 
 def _tuples(section: reading.Section, structure: engine.Structure) -> list[dict]:
-    """Return an engine's finding tuples of a section. ``span`` counts the characters of the section, not the
-    sentence."""
+    """Return an engine's finding tuples of a section. ``span`` is in characters of the section, not of the sentence."""
     tuples, spans = structure(section.sentences), section.spans
     for item in tuples:
         offset = spans[item["sentence_index"] - 1][0] if 0 < item["sentence_index"] <= len(spans) else 0

@@ -1,4 +1,4 @@
-"""Reading of a study's report: removing identifiers, splitting it into sections, and one section into sentences."""
+"""Preparation of a report for the engines. Identifiers are removed, and the section to read is split into sentences."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +22,8 @@ _BYTES_A_CHARACTER = 64
 
 
 class ReadingOptions(Protocol):
-    """Options of all stages that read reports. ``scrub``: whether to remove identifiers. ``sections``: ``mimic`` or
-    ``tolerant``. ``section_overrides`` and ``max_characters`` are the settings of these names."""
+    """Options of all stages that read reports. ``scrub``: whether to remove identifiers. ``sections``: the method
+    that finds sections, ``mimic`` or ``tolerant``. The other two are the reports stage's settings of the same names."""
 
     scrub: bool
     sections: str
@@ -68,8 +68,8 @@ class _Unusable(Exception):
 
 
 def read_section(row: dict, options: ReadingOptions, *, is_checked: bool = True) -> Section | tuple[str, str]:
-    """Return the section of a study's report to read, or (reason, detail) if the report cannot be used. If
-    ``is_checked``, a form or correction that is not understood makes the report unusable. Else it stays unchanged."""
+    """Return the section of a study's report to read, or (reason, detail) if the report cannot be used. A form or
+    correction that is not understood makes the report unusable if ``is_checked``, and otherwise stays in the text."""
     removed: dict[str, int] = {}
     written: set[str] = set()
     try:
@@ -126,9 +126,9 @@ def report_file(row: dict) -> str | None:
 def _read_sections(
     row: dict, options: ReadingOptions, removed: dict[str, int], written: set[str], *, is_checked: bool
 ) -> tuple[dict[str, str], bool]:
-    """Return ({section name: text}, whether a heading was corrected) of the report in a study's columns or file. Add
-    the numbers of identifiers to ``removed`` and the kinds of form to ``written``. Raises _Unusable if there is no
-    text."""
+    """Return ({section name: text}, whether a heading was corrected) of the report in a study's columns or file. Count
+    the removed identifiers in ``removed``, by kind, and add the kinds of form ("table") to ``written``. Raises
+    _Unusable if there is no text or, if ``is_checked``, for a form or correction that is not understood."""
 
     def scrubbed(text: str) -> str:
         if not options.scrub:
@@ -209,7 +209,8 @@ def _read_text(path: Path, options: ReadingOptions) -> str:
             size = os.fstat(file.fileno()).st_size
             if size > options.max_characters * _BYTES_A_CHARACTER:
                 raise _Unusable(
-                    "too_long", f"the file has {size} bytes; reports.max_characters is {options.max_characters}"
+                    "too_long",
+                    f"the file has {size} bytes, too many for reports.max_characters = {options.max_characters}",
                 )
             data = file.read()
         text = decode(data)

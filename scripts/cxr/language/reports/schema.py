@@ -8,12 +8,12 @@ from cxr.base.vocabulary import LESIONS
 
 RESOURCE_FILES = ("reading/line.schema.json",)
 HEDGES = ("definite", "strong", "weak")
-"""Certainty grades of a statement, from most to least certain. A positive finding is ``definitive`` if all its grades
-are definite."""
+"""Certainty grades of a statement, from most to least certain. A positive finding is ``definitive`` if its ``hedge``
+is definite, and its ``predicted_hedge``, too, unless this is null."""
 
 
 class Quarantined(Exception):
-    """Raised if an engine's answer for a section cannot be used. The message gives the reason and quotes no text."""
+    """Raised if an engine's result for a section is unusable. The message has the reason, but no text of the report."""
 
 
 @dataclass(frozen=True)

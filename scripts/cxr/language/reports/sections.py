@@ -36,9 +36,9 @@ def needs_correction(text: str) -> bool:
 
 
 def normal_name(header: str, *, corrected: bool = False) -> str:
-    """Return the section name of a header. It is from the official table, else the main section that the header
-    contains, else "findings" if the header names a view, else the header itself. ``corrected``: whether to correct
-    known mistakes of the table."""
+    """Return the section name of a header. It is the name in the official table. For a header that is not there, it is
+    the main section that the header contains, else "findings" if the header names a view, else the header itself.
+    ``corrected``: whether to correct the table's mistakes that the key ``corrections`` lists."""
     tables, name = _tables(), header.lower().strip()
     names = tables["names"] | tables["corrections"] if corrected else tables["names"]
     if name in names:
@@ -49,7 +49,7 @@ def normal_name(header: str, *, corrected: bool = False) -> str:
 
 def split_report(text: str, *, corrected: bool = False) -> list[Section]:
     """Return the sections of a report, in order. A text without a header becomes one section named "full report".
-    ``corrected``: as in :func:`normal_name`."""
+    ``corrected``: whether to correct listed mistakes of the official table of section names."""
     header = HEADER.search(text)
     if header is None:
         return _with_last_paragraph([Section("full report", text, 0)])
@@ -93,14 +93,14 @@ def manual_sections(text: str, study_id: str) -> dict[str, str] | None:
 
 
 def choose_section(sections: dict[str, str]) -> tuple[str, str] | None:
-    """Return (name, text) of the first section of ``SECTION_NAMES`` that is not blank, or None."""
+    """Return (name, text) of the first section of ``SECTION_NAMES`` that is not blank, or None if all are blank."""
     return next(((name, sections[name]) for name in SECTION_NAMES if (sections.get(name) or "").strip()), None)
 
 
 def other_section(sections: dict[str, str], section_name: str) -> tuple[str, str] | None:
-    """Return (name, text) of the section that is read besides ``section_name``, or None. It is the impression for the
-    findings and the reverse, with the addendum appended, and otherwise the addendum. Findings in it can only keep the
-    dataset from denying a lesion."""
+    """Return (name, text) of a second section to read besides ``section_name``, or None. Besides the findings, it is
+    the impression, and besides the impression the findings, with the addendum appended. If this section is blank, it is
+    the addendum. Findings in it can only keep the dataset from denying a lesion."""
     names = () if section_name == "last_paragraph" else ("findings", "impression")
     other_names = [name for name in (*names, "addendum") if name != section_name and (sections.get(name) or "").strip()]
     return (other_names[0], "\n\n".join(sections[name] for name in other_names)) if other_names else None

@@ -12,13 +12,13 @@ PACKAGES = ("spacy", "negspacy")
 
 
 def read_cases() -> list[tuple[str, str, str]]:
-    """Return (sentence, lesion type, reading) of each case. The reading is "affirmed", "denied" or "neither"."""
+    """Return (sentence, lesion type, right reading) of each test case. Readings are "affirmed", "denied", "neither"."""
     cases_by_reading = load_texts(RESOURCE_FILES[0]).items()
     return [(sentence, lesion, reading) for reading, cases in cases_by_reading for sentence, lesion in cases]
 
 
 def check_engine(structure: Callable[[list[str]], list[dict]]) -> None:
-    """Raise UserError if ``structure``, the function of an engine, reads a known sentence wrongly."""
+    """Raise UserError if ``structure``, an engine's function that reads sentences, reads a test case wrongly."""
     cases = read_cases()
     wrong = []
     for sentence, lesion, reading in cases:

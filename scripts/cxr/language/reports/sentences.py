@@ -33,7 +33,7 @@ def _split(text: str) -> tuple[tuple[int, int], ...]:
 
 
 def _skip(text: str, start: int, end: int) -> int:
-    """Return the position from ``start`` on that is after blanks and at most one list number or bullet."""
+    """Return the position after the blanks and the list number or bullet, if any, with which text[start:end] begins."""
     while start < end and text[start].isspace():
         start += 1
     enumerator = _ENUMERATOR.match(text, start, end)

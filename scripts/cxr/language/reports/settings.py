@@ -10,7 +10,7 @@ NOTHING_SHARE = 0.1
 
 
 class LocationMapping(LanguageModel):
-    """The model that maps locations to categories and zone labels (Figure 10)."""
+    """Settings of the language model that maps locations to categories and zone labels (Figure 10)."""
 
     model: str = redefine(LanguageModel, "model", "google/medgemma-27b-text-it", source=PAPER)
     revision: str = redefine(LanguageModel, "revision", "6b08c481126ff65a9b8fa5ab4d691b152b8edb5d")
@@ -42,7 +42,7 @@ class ReadingSettings(Section):
     )
     max_characters: int = key(
         20_000,
-        "Maximum length of a report. A longer report is excluded with the reason too_long.",
+        "Maximum length of a report. A longer report is excluded (too_long).",
         unit="characters",
         ge=100,
         le=10_000_000,
@@ -53,7 +53,7 @@ class ReadingSettings(Section):
     section_overrides: bool = key(
         True,
         "Whether to apply the official section corrections for single MIMIC-CXR studies, and to correct a misspelt "
-        "section name in the official table. It has no effect if sections is tolerant.",
+        "section name in the official table. It has no effect if `sections` is tolerant.",
     )
     effusion_without_side: Literal["both_bases", "none"] = key(
         "both_bases", "Zone labels of an effusion without a stated side: both lung bases, or no label (Figure 11)."
@@ -63,4 +63,4 @@ class ReadingSettings(Section):
 class ReportsSettings(ReadingSettings):
     """Extraction of findings from reports."""
 
-    llm: ReportsLlm = key(ReportsLlm, "The language models of the engines vllm and both.")
+    llm: ReportsLlm = key(ReportsLlm, "Language models of the engines `vllm` and `both`.")

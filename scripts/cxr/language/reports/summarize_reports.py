@@ -1,4 +1,4 @@
-"""Summary of the reports of all shards: the numbers of studies with each outcome and with each unknown word."""
+"""Summary of the reports of all shards. It counts the studies with each outcome and with each unknown word."""
 
 import logging
 import re
@@ -45,7 +45,7 @@ WITHHELD = "withheld"
 @dataclass(frozen=True)
 class SummaryOptions:
     """Options of the summary. ``engine`` is the engine that read the reports. If ``withheld``, the tables contain no
-    sentences, and no word that may be a name or that the reports of fewer than ``least_subjects`` subjects contain."""
+    sentences, no words that may be names, and no words that occur in fewer than ``least_subjects`` subjects."""
 
     engine: str
     withheld: bool
@@ -53,7 +53,7 @@ class SummaryOptions:
 
 
 def run(*, reports: list[str], excluded: list[str], words: str, reading: str, options: SummaryOptions) -> None:
-    """Write the table ``words`` (unknown words) and the table ``reading`` (outcomes), and log a summary."""
+    """Write the tables ``words`` (unknown words) and ``reading`` (outcomes) of all shards, and log a summary."""
     outcomes, unknown = [], []
     for line in (line for path in reports for line in read_lines(path)):
         outcome = outcome_summary.FINDINGS if line["tuples"] else outcome_summary.NO_FINDINGS

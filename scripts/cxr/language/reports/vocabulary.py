@@ -37,9 +37,9 @@ class Vocabulary:
         return word in self.words or _is_derived(self, word)
 
     def unknown(self, sentences: list[str]) -> list[dict]:
-        """Return {word, sentence_index, finding} of each unknown word, in text order. ``sentence_index`` is the word's
-        first sentence, from 1. ``finding``: whether a sentence with the word could state a finding. Single letters,
-        numbers, placeholders ("___") and names after a title are ignored."""
+        """Return a dict of word, sentence_index and finding for each unknown word, in text order. ``sentence_index`` is
+        the number of its first sentence, from 1. ``finding``: whether a sentence with the word could state a finding.
+        Single letters, numbers, placeholders ("___") and names after a title are ignored."""
         row_by_word: dict[str, dict] = {}
         for number, sentence in enumerate(sentences, start=1):
             words = [match[0] for match in WORD.finditer(sentence)]
@@ -120,8 +120,8 @@ def _texts(tree: object) -> list[str]:
 
 @dataclass(frozen=True)
 class Substance:
-    """Words that tell whether a report describes the chest. A sentence that ``phrases`` matches is about the report
-    itself. ``says`` has words that describe the chest."""
+    """Words that tell whether a report describes the chest. A sentence that ``phrases`` matches ("see above") is about
+    the report itself. ``says`` has words that describe the chest."""
 
     phrases: re.Pattern
     says: frozenset[str]

@@ -275,8 +275,8 @@ class SecondReader:
         return Denied(start, end, lesion if isinstance(lesion, str) and not is_degree else None, has_place), end
 
     def _skip_place(self, words: Sequence[str], at: int, has_place: bool = False) -> tuple[int, bool]:
-        """Return (next token, whether there is a location) for a location at token ``at`` ("in the left lung"). Without
-        a location at ``at``, return (``at``, ``has_place``)."""
+        """Return (index of the token after the location at token ``at``, True). A location is a phrase such as "in the
+        left lung". If there is none at ``at``, return (``at``, ``has_place``)."""
         end = at
         while end < len(words) and words[end] in ("in", "at", "of", "on", "within", "the", "over"):
             end += 1
@@ -338,8 +338,8 @@ class SecondReader:
             at = end
 
     def read(self, sections: Sequence[Sequence[str]], tuples: Sequence[Sequence[dict]]) -> dict[str, Witness]:
-        """Return the evidence in a report as {lesion type: witness}. ``sections`` has the sentences of each section.
-        The first is the section from which findings are read. ``tuples`` has the engine's finding tuples of each
+        """Return {lesion type: evidence about this type in the report}. ``sections`` has the sentences of each section.
+        The first is the section from which findings are read. ``tuples`` has the rules engine's finding tuples of each
         section, in the same order."""
         witnesses = {lesion: Witness() for lesion in LESIONS}
         uncovered: set[str] = set()  # types with a mention that is neither a parsed denial nor an affirmation
@@ -438,7 +438,7 @@ class SecondReader:
         return self._heart_abnormal.isdisjoint(words) and is_placed
 
     def _heart_is_normal(self, words: Sequence[str], covered: set[int]) -> bool:
-        """Return whether each heart word of a sentence is in a denial, is called normal or is only a landmark."""
+        """Return whether each heart word is in a denial (tokens ``covered``), called normal or only a landmark."""
         is_normal = self._calls_normal(words) and self._heart_abnormal.isdisjoint(words)
         return all(
             at in covered

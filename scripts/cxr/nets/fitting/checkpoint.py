@@ -42,8 +42,8 @@ def write_checkpoint(
 
 
 def read_checkpoint(folder: Path, take: Callable[[str, str, torch.Tensor], None]) -> tuple[dict, int] | None:
-    """Pass all tensors to ``take(name, part, full_tensor)``. Return (state, AdamW's steps), or None if none was
-    saved."""
+    """Pass all tensors to ``take(name, part, full_tensor)``, where ``part`` is "weight" or a moment. Return (state,
+    AdamW's steps), or None if there is no checkpoint."""
     path = folder / FILE_NAME
     if not path.is_file():
         return None

@@ -1,5 +1,5 @@
-"""The runner ``deepspeed``, with one process (rank) per GPU, and ZeRO-2 as in ROSALIA's published code, or ZeRO-3.
-ZeRO-2 partitions gradients and AdamW's moments over the processes. ZeRO-3 also partitions the weights."""
+"""The runner ``deepspeed``, which trains in one process (rank) per GPU. As in ROSALIA's published code, ZeRO-2
+partitions gradients and AdamW's moments over the processes. ZeRO-3, the other choice, also partitions the weights."""
 
 import math
 import os
@@ -93,14 +93,14 @@ class Runner:
         return work(self.engine)
 
     def backward(self, loss: torch.Tensor, parts: int, last: bool) -> None:
-        """Add the gradient of one of the ``parts`` micro-batches of a step. ``last``: whether it is the last one."""
+        """Add the gradient of the loss of one of a step's ``parts`` micro-batches. ``last``: whether it is the last."""
         self.engine.set_gradient_accumulation_boundary(last)
         self.engine.backward(loss * (self.engine.gradient_accumulation_steps() / parts))
         if not last:
             self.engine.step()  # only counts the micro-batch
 
     def take_step(self, rate: float) -> float:
-        """Take a step at the learning rate ``rate``, on all ranks or none. Return the gradient norm before clipping."""
+        """Take a step at the learning rate ``rate``. Return the gradient norm, or NaN if all ranks skipped the step."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("scale", 1.0)
         self.engine.step()
@@ -117,7 +117,7 @@ class Runner:
         distributed.barrier(self._waiting_group)
 
     def save(self, folder: Path, state: dict) -> None:
-        """Write a checkpoint into ``folder`` atomically."""
+        """Write model, optimiser and ``state`` (progress) into a checkpoint in ``folder`` atomically."""
         shapes = {name: tuple(getattr(each, "ds_shape", each.shape)) for name, each in self.parameters.items()}
         # all ranks have taken the same number of steps, without skipped ones
         moments = self.optimiser.optimizer.state.get(self._flat_weights[0])
@@ -154,7 +154,7 @@ class Runner:
         return flat_tensor.view(self.parameters[name].shape)
 
     def _set_tensor(self, name: str, part: str, full_tensor: torch.Tensor) -> None:
-        """Copy this rank's part of a whole tensor into the model or optimiser."""
+        """Copy this rank's slice of a whole tensor into the model or optimiser. ``part``: weight or AdamW's moment."""
         full_tensor = full_tensor.to(self.device)
         if self.stage == 3:
             self._set_partitioned_tensor(self.parameters[name], part, full_tensor)
@@ -166,7 +166,7 @@ class Runner:
             self.parameters[name].data.copy_(full_tensor)
 
     def _set_partitioned_tensor(self, parameter: nn.Parameter, part: str, full_tensor: torch.Tensor) -> None:
-        """Copy this rank's part of a whole tensor. All parts have the same size, so the last one is padded."""
+        """Copy this rank's slice of a whole tensor. All slices have the same size, so the last one is padded."""
         count = parameter.ds_tensor.ds_numel
         flat = torch.nn.functional.pad(full_tensor.flatten(), (0, count * self.ranks - full_tensor.numel()))
         rank_part = flat.narrow(0, count * self.rank, count)
@@ -178,7 +178,7 @@ class Runner:
             parameter.data.copy_(full_tensor)
 
     def _find_piece(self, name: str, part: str) -> tuple[slice, torch.Tensor] | None:
-        """Return (this rank's slice of a flat tensor, the float32 memory that holds it), or None if it has no part."""
+        """Return (this rank's slice of a flat tensor, the float32 memory that holds it), or None if it has none."""
         mapping = self.parameters[name]._hp_mapping
         if mapping is None:
             return None

@@ -41,7 +41,7 @@ WARNING_SIGNALS = (signal.SIGURG, signal.SIGTERM)  # SLURM sends the first (work
 Train = Callable[["TrainingJob", Callable[[], bool]], None]
 """Function that does the work of one process of a training. It calls its second argument to ask whether to stop."""
 READ_SUFFIXES = (".jsonl", ".tsv", ".parquet")
-"""Endings of inputs that are compared by content to decide whether a training can be resumed; others only by size."""
+"""Endings of inputs whose content decides whether a training can be resumed. Of other inputs, only the size does."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class TrainingJob:
     threads: int = 1
 
     def prepare_folder(self) -> None:
-        """Create the folder of checkpoints. Remove those made with other settings, inputs or code."""
+        """Create the folder of checkpoints. Remove checkpoints that were made with other settings, inputs or code."""
         facts = [self.options, self.attrs.get("code_digest", "")]
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
         for name, value in sorted(self.inputs.items()):
@@ -70,7 +70,7 @@ class TrainingJob:
         prepare_folder(Path(self.folder), digest.hexdigest(), pattern="checkpoint.*", warning=warning)
 
     def run(self, worker: str, recipe: SharedBatch, train: Train) -> None:
-        """Run ``train`` in this process. The runner ``deepspeed`` runs the module ``worker`` in one process per GPU."""
+        """Run ``train`` in this process or, with the runner ``deepspeed``, the module ``worker`` on each GPU."""
         if recipe.runner == "deepspeed":
             num_requested = self.compute.get("asked", self.compute["gpus"])
             processes = max(1, count_gpus(self.compute["device"], num_requested))
@@ -89,7 +89,7 @@ class TrainingJob:
             train(self, should_stop)
 
     def _launch(self, worker: str, processes: int) -> None:
-        """Run the module ``worker`` in ``processes`` processes, and log their output. Raises their UserError."""
+        """Run the module ``worker`` in ``processes`` processes, and log their output. Raises a process's UserError."""
         path, fault = Path(self.folder, "job.json"), Path(self.folder, FAULT_FILE)
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
         fault.unlink(missing_ok=True)
@@ -113,7 +113,7 @@ class TrainingJob:
                 "connection hangs; run the training again, best on another node: it resumes from the last checkpoint"
             )
         if launched.returncode:
-            raise RuntimeError(f"a process of the training ended with code {launched.returncode}")
+            raise RuntimeError(f"a process of the training ended with code {launched.returncode}: see its log above")
 
 
 def run_worker(train: Train) -> None:

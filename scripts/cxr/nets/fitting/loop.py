@@ -1,4 +1,4 @@
-"""The training loop: accumulated gradients, checkpoints, and bit-exact resume after an interruption."""
+"""The training loop, with accumulated gradients, checkpoints, and bit-exact resume after an interruption."""
 
 import importlib
 import logging
@@ -25,7 +25,7 @@ def make_runner(name: str, *arguments: Any):
 
 @dataclass
 class TrainingLog:
-    """Progress of a training: steps taken, steps skipped, and a row per step, as built-in types for the checkpoint."""
+    """Progress of a training, in built-in types. It has the numbers of steps taken and skipped, and a row per step."""
 
     update: int = 0
     skipped: int = 0
@@ -61,11 +61,11 @@ class TrainingLoop:
         raise NotImplementedError
 
     def row(self, update: int, values: list[float]) -> dict:
-        """Return the log's row of a step. ``values``: sums of the values from :meth:`losses`."""
+        """Return the columns of a step's log row. ``values``: sums of the values of :meth:`losses` over all ranks."""
         raise NotImplementedError
 
     def after_update(self) -> None:
-        """Run after each step, when the last row of the log is that of the step. By default, do nothing."""
+        """Run after each step, whose row is then the last one in the log. By default, do nothing."""
 
     def after_resume(self) -> None:
         """Run after a checkpoint is loaded, to restore what :meth:`after_update` uses. By default, do nothing."""
@@ -93,7 +93,7 @@ class TrainingLoop:
         return self.log
 
     def _update(self, update: int, micro_batches: Sequence[Any]) -> tuple[dict, bool]:
-        """Take a step. Return its row of the log, and whether any process was asked to stop."""
+        """Take the step ``update``. Return (its row of the log, whether any process was asked to stop)."""
         runner, count = self.runner, len(micro_batches)
         sums = torch.zeros(1, dtype=torch.float64)
         runner.model.train()

@@ -1,4 +1,4 @@
-"""The runner ``plain``: one process, torch only."""
+"""The runner ``plain``, which trains in one process with torch alone."""
 
 import logging
 import math
@@ -37,7 +37,7 @@ class Runner:
         self.parameters, self.optimiser = parameters, optimiser
 
     def gathered(self) -> nullcontext:
-        """Return a context that does nothing: the whole model is always in this process."""
+        """Return a context that does nothing, because the whole model is always in this process."""
         return nullcontext()
 
     def forward(self, work: Callable[[nn.Module], dict]) -> dict:
@@ -47,7 +47,7 @@ class Runner:
             return work(self.model)
 
     def backward(self, loss: torch.Tensor, parts: int, last: bool) -> None:
-        """Add the gradient of one of the ``parts`` micro-batches of a step. ``last``: whether it is the last one."""
+        """Add the gradient of the loss of one of a step's ``parts`` micro-batches. ``last``: whether it is the last."""
         (loss / parts).backward()
 
     def take_step(self, rate: float) -> float:
@@ -61,7 +61,7 @@ class Runner:
         return norm
 
     def sum(self, values: torch.Tensor) -> torch.Tensor:
-        """Return the sum of a tensor over the ranks."""
+        """Return ``values``, which is the sum over the ranks, because there is only one."""
         return values
 
     def wait(self) -> None:
@@ -96,5 +96,5 @@ def read_state(path: Path) -> dict | None:
         return torch.load(path, map_location="cpu", weights_only=True) if path.is_file() else None
     except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
         refuse_machine_fault(path, error)
-        log.warning("%s is damaged: the training restarts", path)
+        log.warning("%s is damaged: the training restarts at its first step", path)
         return None

@@ -107,7 +107,7 @@ class Joiner:
         )
 
     def _explanations(self, finding: dict) -> dict[str, Entity]:
-        """Return {lesion type or name: entity} of the diseases that a finding may represent, without the finding."""
+        """Return {lesion type or name: entity} of the diseases that a finding may represent, other than itself."""
         text = finding["predicted_lesion_type"]
         if text is None or normalize_term(text) == normalize_term(finding["entity"]):
             return {}
@@ -117,8 +117,8 @@ class Joiner:
         }
 
     def _place(self, finding: dict, entity: Entity) -> tuple[str | None, list[str]]:
-        """Return (category, zone labels) of a finding. Where Figure 10 has no rule, the rules engine's conventions
-        apply."""
+        """Return (category, zone labels) of a finding by the mapping of its locations, corrected as the rules engine
+        does for the heart and for effusions."""
         mapped_places = [self.places.get(term) for term in finding_terms(finding)]
         if None in mapped_places:
             return entity.category, []  # an unmapped location could be anywhere, so nothing may be denied
@@ -150,9 +150,9 @@ def _alike(first: Entity, second: Entity) -> bool:
 
 
 def _neighbours(entity: Entity, explained: Iterable[Entity], read: dict | None) -> str | list[str] | None:
-    """Return the lesion types that must not be denied in a study because of a finding, in the form of
-    ``schema.Finding.related``. ``explained``: diseases that the finding may represent. ``read``: its tuple by the rules
-    engine."""
+    """Return the lesion type, or a list of types, that must not be denied in a study because it has the finding
+    ``entity``, or None. ``explained``: diseases that the finding may represent. ``read``: the rules engine's tuple of
+    this finding, if any."""
     related_names = [
         entity.related,
         *(explanation.related for explanation in explained if explanation.related != entity.lesion),

@@ -1,8 +1,8 @@
 """Questions to the paper's two language models (Figures 9 and 10), and checks of the answers.
 
 The text of a report must not act as an instruction. Brackets of chat templates are replaced, so that the text cannot
-end the user's turn in the chat. The text cannot fill another slot of the prompt. A text that gives orders to the model
-is not sent.
+end the user's turn in the chat. The text cannot fill another placeholder of the prompt. A text that gives orders to the
+model is not sent.
 """
 
 from cxr.base.resources import load_resource
@@ -21,8 +21,7 @@ _LONGEST, _MOST_FINDINGS, _MOST_LOCATIONS = 120, 80, 12
 FIELDS = (
     "entity", "sentence_index", "presence", "certainty", "predicted_lesion_type", "findings", "category", "categories"
 )  # fmt: skip
-"""Field names of the answers. A report that has one of them in quotes before a colon counts as an order to the
-model."""
+"""Field names of the answers. A report with one of them in quotes before a colon counts as an order to the model."""
 
 
 def refuse_orders(text: str, question: Question) -> Question | Answer:

@@ -28,7 +28,7 @@ ANSWERS, SEVERAL_SHARDS = "answers", "all"
 
 @dataclass(frozen=True)
 class StructuringOptions(ModelOptions):
-    """Options of the model, and the options ``sections`` to ``max_characters`` of the reports stage.
+    """Options of the language model, and of the reading of reports (``sections`` to ``max_characters``).
 
     ``asking`` is a digest of everything that affects an answer, except for the text and the model. With the engine
     ``both``, ``rules_first`` has all options of the reports stage, and the model reads only the reports that the rules

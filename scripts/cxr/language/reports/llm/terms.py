@@ -28,6 +28,6 @@ def normalize_term(text: str) -> str:
 
 
 def finding_terms(finding: dict) -> list[Term]:
-    """Return the terms of one finding, one for each location. A finding without a location has one term with None."""
+    """Return the terms of one finding, one for each location. Without a location, the only term is (None, entity)."""
     entity = normalize_term(finding["entity"])
     return [(normalize_term(place), entity) for place in finding["location"] or ()] or [(None, entity)]

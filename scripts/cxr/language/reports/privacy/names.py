@@ -24,7 +24,7 @@ _PREPOSITIONS = frozenset(("to", "with", "by", "for", "of", "from", "via"))
 _PLACES = frozenset(("in", "from", "at", "near", "aus"))
 _HELPERS = frozenset(("has", "have", "had", "was", "is", "were", "are", "been", "made", "now", "who", "office"))
 _CUES = ("titles", "roles", "credentials", "acts")
-"""Keys of ``identifiers.yaml`` whose words occur next to names."""
+"""Keys of ``identifiers.yaml`` whose words ("Dr.", "nurse", "MD", "notified") occur next to names."""
 _SHOUTED, _FEW_LETTERS = 0.7, 8
 """A sentence is "shouted" if it has at least 8 letters and more than 70 % of them are capitals."""
 _PLACEHOLDER = "XX"

@@ -29,8 +29,8 @@ class Rules:
     """Word lists for the detection of identifiers.
 
     ``phrases`` and ``words`` have the lists of ``identifiers.yaml`` by key, as patterns and as sets. ``surrogates`` are
-    names that replace names. ``report_words`` are words of English reports. ``harmless`` and ``names`` are Philter's
-    lists. ``chest`` has words that describe the chest, and ``foreign`` has words of other languages.
+    invented names that replace real ones. ``report_words`` are words of English reports. ``harmless`` and ``names`` are
+    Philter's lists. ``chest`` has words that describe the chest, and ``foreign`` has words of other languages.
     """
 
     phrases: dict[str, str]
@@ -47,7 +47,7 @@ class Rules:
         return word in self.names and not self.is_common(word)
 
     def is_common(self, word: str) -> bool:
-        """Return whether a lower-case word is a known word of reports, of medicine or of general language."""
+        """Return whether a lower-case word is in a list of words of reports, medicine or general language."""
         if word in self.words["surrogates"]:
             return False
         return (

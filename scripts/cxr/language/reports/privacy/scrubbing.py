@@ -64,14 +64,14 @@ _INITIALS = re.compile(
 )
 _HEADING = re.compile(r"\W*[A-Z][A-Za-z /]{3,40}:")
 _REST_WORDS = 12
-"""A sentence of at most this many words after a signature on the same line is removed with the signature."""
+"""Maximum number of words of a sentence that is removed together with the signature before it on its line."""
 _CLOSING_LINES = 5
 """Maximum number of lines after a closing formula that are removed as part of the signature."""
 
 
 @dataclass(frozen=True)
 class Scrubbed:
-    """A text without identifiers, and ``removed``, the number of removed identifiers by kind."""
+    """A text in which surrogates replace identifiers, and ``removed``, {kind: number of removed identifiers}."""
 
     text: str
     removed: dict[str, int]

@@ -50,7 +50,7 @@ _LISTED = re.compile(r"\d{1,2}\.\s+(?:" + "|".join(month[:3] for month in _MONTH
 
 @dataclass(frozen=True)
 class Day:
-    """A date and the parts of it that the text contains. ``day_first``: whether the day comes before the month."""
+    """A date, and which of its parts the text contains. ``day_first``: whether the day comes before the month."""
 
     value: date
     has_year: bool
@@ -59,7 +59,7 @@ class Day:
     day_first: bool = False
 
     def at(self, target: date) -> date:
-        """Return this date, in which the parts that the text contains (year, month, day) are those of ``target``. A day
+        """Return this date with the year, month and day of ``target``, except for the parts that the text lacks. A day
         above 28 becomes 28."""
         return date(
             target.year if self.has_year else self.value.year,
@@ -124,7 +124,7 @@ def parse_date(text: str) -> Day | None:
 
 
 def write_date(text: str, form: Day, value: date) -> str:
-    """Return the date ``value`` in the format of ``text``, whose parsed date is ``form``."""
+    """Return the date ``value`` in the format of ``text``, without a weekday. ``form``: result of parse_date(text)."""
     match = _match_form(text)
     assert match is not None
     parts = match.groupdict()

@@ -91,8 +91,8 @@ def _ended(words: list[str], start: int, end: int) -> bool:
 
 def longest_phrases(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
     """Return (tag, start, end), in tokens, of the phrases with one of ``tags``. Of overlapping phrases, only the
-    longest counts. For the tags ``link`` and ``reversed``, the first member is the certainty grade instead. For
-    ``bound``, it is None."""
+    longest counts. Instead of the tags ``link`` and ``reversed``, the first member is the phrase's certainty grade.
+    Instead of ``bound``, it is None."""
     tagged_hits = [hit for hit in hits if hit[0] in tags]
     if not tagged_hits:
         return []
@@ -106,7 +106,7 @@ def longest_phrases(hits: list[Hit], tags: tuple[str, ...]) -> list[tuple]:
 
 
 def longest_spans(hits: list[Hit], tag: str, *longer_tags: str) -> list[tuple[int, int]]:
-    """Return the tokens [start, end) of each phrase with ``tag`` that no longer phrase of ``longer_tags`` overlaps."""
+    """Return the tokens [start, end) of each phrase of ``tag``, unless a longer one of ``longer_tags`` overlaps it."""
     phrases = longest_phrases(hits, (tag, *longer_tags))
     return [(start, end) for phrase_tag, start, end in phrases if phrase_tag == tag]
 
@@ -175,8 +175,7 @@ def _after_denial(words: list[str], hits: list[Hit], mentions: list[Mention], le
 
 def _own_statement(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> set[int]:
     """Return the commas that end a denial because a new statement follows ("without effusion, *the* lungs show ...").
-    In "effusion without edema, and atelectasis", the comma ends the denial, because a list of two items has no
-    comma."""
+    In "effusion without edema, and atelectasis", the comma ends the denial. A list of two items would have none."""
     verbs = {s for tag, _, s, _ in hits if tag in ("verb", "link")}
     denials = [start for start, _ in longest_spans(hits, "deny", "deny_not")]
     joints = set()
@@ -232,7 +231,7 @@ def _past_history(words: list[str], hits: list[Hit], mentions: list[Mention]) ->
 
 
 def _hedged_after_comma(words: list[str], hits: list[Hit], mentions: list[Mention]) -> set[int]:
-    """Return the comma before a hedged finding ("opacity, pneumonia not excluded"). The opacity is not hedged."""
+    """Return each comma before a hedged finding ("opacity, pneumonia not excluded"). The opacity is not hedged."""
     commas = set()
     for hedge in {s for tag, _, s, _ in hits if tag == "hedged"}:
         before = [m for m in mentions if m.end <= hedge][-2:]

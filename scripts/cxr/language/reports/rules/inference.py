@@ -14,8 +14,8 @@ _JOINTS = frozenset((",", "or", "and", "/", "versus", "vs"))
 
 
 def link_explanations(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Add each disease after a link ("opacity *suggesting* pneumonia") to the diseases that the finding before it may
-    represent (``candidates``). Both must be affirmed in the same sentence."""
+    """Add each disease after a link ("opacity *suggesting* pneumonia") to ``candidates`` of the finding before it,
+    the diseases that this finding may represent. Both must be affirmed in the same sentence."""
     _explain_by_apposition(words, mentions, lexicon)
     for grade, start, end in clauses.find_links(words, hits, mentions, lexicon):
         number = max(i for i, m in enumerate(mentions) if m.end <= start)

@@ -47,7 +47,7 @@ def _forms(phrase: str, slots: dict[str, list[str]]) -> list[str]:
 
 
 def plurals(phrase: str) -> list[str]:
-    """Return a list with the plural of a phrase, or an empty list if the last word has none, such as "enlarged"."""
+    """Return [plural of the phrase], or [] if the last word has no plural, such as "enlarged"."""
     if phrase.endswith(("s", "ed", "ing", "ic", "ous")) and not phrase.endswith("marking"):
         return []
     return [phrase[:-1] + "ies"] if phrase.endswith("y") and phrase[-2] not in "aeiou" else [phrase + "s"]
@@ -84,7 +84,7 @@ TAGS = (
     "refuted", "denied_that", "changes", "unfinished", "likewise", "exceptions", "persists", "on_prior", "states",
     "appeared", "beyond", "not_all",
 )  # fmt: skip
-"""Keys of ``scope.yaml``. Each is also the tag of the phrases under it."""
+"""Keys of ``scope.yaml`` that are also the tags (:class:`Lexicon`) of the phrases under them."""
 SETS = {
     "scope": (
         "articles", "one_sizes", "refuted_inside", "refuted_before", "one_not_before", "elided_states", "asks",
@@ -130,8 +130,8 @@ class Lexicon:
 
     Each phrase has a value and a tag, the kind of phrase: entity (finding), cancel (look-alike of a finding), device,
     subject and state (parts of a :class:`Composite`), side, level ("base"), fused (side and level, "RUL"), half
-    ("upper" before a later noun), place (location outside the lungs), link (from a finding to its disease), reversed
-    (from a disease to its finding), or one of ``_add_cues``. The sets of words (``SETS``) are attributes.
+    ("upper" before a later noun), place (location outside the lungs), link ("suggesting", before a disease), reversed
+    ("explains", after a disease), or a tag of ``_add_cues``. The sets of words (``SETS``) are attributes.
     """
 
     if TYPE_CHECKING:

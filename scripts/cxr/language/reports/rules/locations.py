@@ -130,7 +130,7 @@ def _paired(words: list[str], start: int, end: int, adjectives: set[int]) -> set
 
 
 def _led_by(words, start: int, earlier: Mention, lexicon: Lexicon) -> bool:
-    """Return whether a preposition after the earlier finding attaches the location at ``start`` to this finding."""
+    """Return whether a preposition attaches the location at ``start`` to the finding ``earlier`` before it."""
     token = start - 1
     while token >= earlier.end and words[token] in lexicon.inside - lexicon.place_led - {"and", "or", "/", ","}:
         token -= 1
@@ -145,7 +145,7 @@ def _led_by(words, start: int, earlier: Mention, lexicon: Lexicon) -> bool:
 
 
 def _share_forward(words, part: _Part, following: _Part, mentions, adjectives: set[int], lexicon: Lexicon) -> None:
-    """Assign a location to the finding of the location that follows, as in "right upper and lower lobe opacities"."""
+    """Assign ``part`` to the finding of the location ``following``, as in "right upper and lower lobe opacities"."""
     if part.owner is not None or following.owner is None or following.owner.end <= part.end:
         return
     if not _joint(words, part.end, following.start, adjectives, lexicon) or words[part.start - 1] in ("than", ">"):
@@ -187,8 +187,8 @@ def _placed(words, part: _Part, before: _Part | None, mentions, adjectives, lexi
 
 
 def _leading_word(words, start: int, floor: int, lexicon: Lexicon) -> str:
-    """Return the word that introduces the location at ``start``, such as a preposition, or an empty string. Articles
-    and fillers are skipped. ``floor`` is the first token that may be returned."""
+    """Return the word that introduces the location at token ``start``, such as "in", or "" if there is none. Articles
+    and fillers are skipped. Tokens before ``floor`` are not searched."""
     token = start - 1
     while token >= floor and words[token] in (lexicon.inside | {"a", "an"}) - lexicon.before_place - {"and", "or", "/"}:
         token -= 1

@@ -25,12 +25,12 @@ def find_category(entity: Entity, places: list[Place]) -> str | None:
 
 
 def find_lesion(entity: Entity, category: str | None) -> str | None:
-    """Return the entity's lesion type. It is None for a lung lesion outside the lungs, such as a breast "density"."""
+    """Return the entity's lesion type, or None for a lung lesion whose location is elsewhere (a breast "density")."""
     return None if entity.lesion in LUNG_LESIONS and category not in _LUNG else entity.lesion
 
 
 def join_neighbours(lesion_types: Iterable[str | None]) -> str | list[str] | None:
-    """Return the distinct lesion types as ``schema.Finding.related`` has them: one type, a list of types, or None."""
+    """Return the distinct lesion types of ``lesion_types``: None if there are none, one type, or a list of several."""
     distinct_types = [lesion_type for lesion_type in dict.fromkeys(lesion_types) if lesion_type]
     return distinct_types if len(distinct_types) > 1 else next(iter(distinct_types), None)
 
@@ -46,8 +46,8 @@ def find_labels(
     """Return a finding's zone labels in the order of ``ZONE_LABELS``.
 
     A lung finding without a location gets both lungs. An effusion with a side gets the base of this side (Figure 11).
-    An effusion without a side gets both bases if ``unsided_effusion`` is true, and no label otherwise. A finding whose
-    only candidate is an effusion counts as an effusion.
+    An effusion without a side gets both bases if ``unsided_effusion`` is true, and no label otherwise. ``candidates``:
+    diseases that the finding may represent. A finding whose only candidate is an effusion counts as an effusion.
     """
     effusion = entity.lesion == "effusion" or candidates == ("effusion",)
     if category == "pleura" and effusion:
@@ -68,8 +68,7 @@ def find_labels(
 
 
 def sort_labels(zone_labels: set[str]) -> list[str]:
-    """Return the labels in the order of ``ZONE_LABELS``. A whole lung is left out if one of its zones is labelled
-    (Figure 10)."""
+    """Return the labels in the order of ``ZONE_LABELS``, without a lung of which a zone is labelled (Figure 10)."""
     lungs = {f"{side_of(label)} lung" for label in zone_labels if label not in LUNGS}
     return [label for label in ZONE_LABELS if label in zone_labels - lungs]
 
@@ -77,9 +76,9 @@ def sort_labels(zone_labels: set[str]) -> list[str]:
 def find_blocked(
     entity: Entity, places: list[Place], category: str | None, zone_labels: list[str], lexicon: Lexicon
 ) -> list[str]:
-    """Return the locations besides its labels at which an affirmed finding could be, so that nothing is denied there.
-    For a finding without labels, these are all its possible locations. For a finding with labels, these are only the
-    locations that a word such as "infrahilar" leaves open."""
+    """Return the locations besides ``zone_labels`` at which an affirmed finding could be, so that nothing is denied
+    there. For a finding without labels, these are all its possible locations. For a finding with labels, these are only
+    the locations that a word such as "infrahilar" leaves open."""
     somewhere = category in ("lung", "pleura", "lateral view location", None) or entity.lesion in LUNG_LESIONS
     levels = lexicon.locations["levels"]
     open_patterns = [(levels[p.level]["also"], p.sides) for p in places if "also" in levels.get(p.level, {})]

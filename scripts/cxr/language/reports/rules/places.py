@@ -28,7 +28,7 @@ def are_aspects(gap: list[str], lexicon: Lexicon) -> bool:
 
 
 def resolve_places(words: list[str], items: list[tuple[str, object, int, int]], lexicon: Lexicon) -> list[Place]:
-    """Return the locations that ``items`` describe, in text order. ``items``: (tag, value, start, end) of each word."""
+    """Return the locations of a finding, in text order. ``items`` are its location phrases (:data:`mentions.Hit`)."""
     places: list[Place] = []
     sides: list[str] = []
     fresh = False

@@ -1,4 +1,4 @@
-"""Interpretation of statements that a finding has resolved, has not, or has changed as another has ("likewise")."""
+"""Reading of statements such as "the edema has resolved", "has not cleared" and "as has the effusion"."""
 
 from itertools import pairwise
 
@@ -19,8 +19,8 @@ _STOPS = frozenset((";", "but", "however", "although"))
 def settle_denials(
     words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], last, lexicon: Lexicon
 ) -> None:
-    """Correct the denials that the denying words alone give wrongly. ``cut``: tokens that start a clause. ``last``:
-    mentions of the previous sentence."""
+    """Correct denials where the denying words alone mislead, as in "no evidence that the edema has resolved". ``cut``:
+    tokens that start a clause. ``last``: mentions of the previous sentence."""
     for mention in mentions:
         if mention.denied is not None:
             _deny(mention, mention.denied)

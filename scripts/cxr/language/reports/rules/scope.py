@@ -1,4 +1,4 @@
-"""Marking of mentions as denied, hedged or past by negspacy, which gets the clauses and phrases of this engine."""
+"""Marking of findings as denied, hedged or only discussed, by negspacy with the clauses and phrases of this engine."""
 
 import re
 from collections.abc import Iterable
@@ -19,8 +19,8 @@ _VERSUS = frozenset(("versus", "vs"))
 def apply_scope(
     doc: Doc, placed_mentions: list[tuple[Mention, int]], clause_starts: Iterable[int], lexicon: Lexicon
 ) -> None:
-    """Add each kind of denying or hedging words (``lexicon.CUE_SETS``, such as "weak") that applies to a mention to the
-    mention's flags. ``placed_mentions`` has (mention, first token of its sentence in ``doc``)."""
+    """Add to each mention's flags the kinds of denying or hedging words (``lexicon.CUE_SETS``, such as "weak") that
+    apply to it. ``placed_mentions`` has (mention, first token of its sentence in ``doc``)."""
     cued = lexicon.cued(doc) if placed_mentions else []
     if not cued:
         return
@@ -40,7 +40,7 @@ def apply_scope(
 
 
 def deny_adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], lexicon: Lexicon) -> None:
-    """Deny findings that directly follow a word such as "resolved". Only locations and adjectives may be between."""
+    """Deny findings after "resolved" or a similar word. Only locations and adjectives may be between the two."""
     sided = tokens_of(hits, *SIDED)
     for mention in mentions:
         start = mention.start
@@ -64,8 +64,8 @@ def deny_adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cu
 
 
 def leave_unassessed_open(words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon) -> None:
-    """Flag findings before "cannot be assessed", and findings joined to them, as neither affirmed nor denied. A
-    location may be between the two. The flag is "elsewhere"."""
+    """Flag findings before "cannot be assessed", and findings that "and" or "or" joins to them, as "elsewhere". This
+    flag means neither affirmed nor denied. A location may be between the finding and the phrase."""
     sided = tokens_of(hits, *SIDED)
     following: Mention | None = None
     for mention in reversed(mentions):

@@ -1,6 +1,6 @@
 """Conversion of the sentences of a section to tuples of :class:`cxr.language.reports.schema.Finding`.
 
-The steps are mentions, clauses, denials, locations, hedges, links to diseases and mapping, in this order.
+The steps find mentions, clauses, denials, locations, hedges, diseases, and categories with labels, in this order.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,8 +42,8 @@ class _Piece:
 
 def structure_sentences(sentences: Sequence[str], unsided_effusion: bool) -> list[dict]:
     """Return a section's finding tuples (``schema.Finding``) as dicts. ``span`` counts characters within the sentence.
-    Sentences that are tied to each other (:class:`Ties`) are read together. A sentence without ties is read alone, so
-    its tuples are the same in every report. ``unsided_effusion``: as in :func:`mapping.find_labels`."""
+    Sentences that refer to each other (:class:`Ties`) are read together. Any other sentence is read alone, so its
+    tuples are the same in every report. ``unsided_effusion``: whether an effusion without a side is in both bases."""
     tuples, start, lexicon = [], 0, load_lexicon()
     for end in _group_ends(sentences, unsided_effusion):
         if end - start == 1:
@@ -87,7 +87,7 @@ def undecided_lesions(sentences: list[str]) -> set[str]:
 
 
 def _read_sentences(sentences: list[str], lexicon: Lexicon) -> list[_Piece]:
-    """Return the sentences as pieces, and set the denials, locations, grades and diseases of their mentions."""
+    """Return the sentences as pieces whose mentions have their denials, locations, certainty grades and diseases."""
     last: list[Mention] = []
     pieces: list[_Piece] = []
     entity = None
