@@ -87,7 +87,7 @@ def test_nothing_outside_the_region_and_nothing_negative(image):
 def test_bad_values_are_refused_even_outside_the_region(value):
     proposal = np.zeros((4, 4))
     proposal[1, 2] = value
-    with pytest.raises(BadMap, match="1 values of the output are not finite"):
+    with pytest.raises(BadMap, match="1 values of the engine's output are not finite"):
         compose(np.zeros((4, 4), np.uint8), proposal, np.zeros((4, 4), bool))
     with pytest.raises(BadMap, match="shape"):
         compose(np.zeros((4, 4), np.uint8), np.zeros((4, 5)), np.zeros((4, 4), bool))
@@ -131,7 +131,7 @@ def test_ledger_keeps_every_image(tmp_path, monkeypatch):
         "the engine stopped with RuntimeError in cxr.imaging.anomaly.map_anomalies.work; the first such error is in the"
     )
     stopped += " job's log"
-    assert excluded["detail"].to_list() == ["262144 values of the output are not finite", stopped]
+    assert excluded["detail"].to_list() == ["262144 values of the engine's output are not finite", stopped]
     with Shard(output) as shard, Shard(inputs["frames"]) as frames:
         assert shard.ids == ["i0", "i3"]
         for name in shard.ids:

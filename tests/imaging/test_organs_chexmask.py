@@ -188,9 +188,9 @@ def test_every_image_without_masks_has_its_reason(tmp_path, good, swapped):
     found = run(tmp_path, write_table(tmp_path / "table.csv", table), [*rows, "pointless", "absent"])
     assert found == {
         "absent": ("no_lungs", "the CheXmask table has no row for the image"),
-        "poor": ("no_lungs", "Dice RCA (Mean) is 0.690, below 0.7"),
-        "nan": ("no_lungs", "Dice RCA (Mean), Height or Width is not a number"),
-        "blank": ("no_lungs", "Dice RCA (Mean), Height or Width is not a number"),
+        "poor": ("no_lungs", "Dice RCA (Mean) is 0.690, below min_dice 0.7"),
+        "nan": ("no_lungs", "Dice RCA (Mean), Height or Width in the CheXmask table is not a number"),
+        "blank": ("no_lungs", "Dice RCA (Mean), Height or Width in the CheXmask table is not a number"),
         "small": ("no_lungs", "the CheXmask table says 1024 x 1024 pixels, but the image has 900 x 700"),
         "overrun": ("no_lungs", "the row in the CheXmask table is damaged: a run outside the image"),
         "empty": ("no_lungs", "left lung covers 0.000 of the image"),

@@ -295,7 +295,7 @@ def test_bad_rows_say_which_cell_and_why(tmp_path):
         "row-4": ("bad_row", "line 4: image_id holds a control character or a line break"),
         "d": ("bad_row", "line 6: subject_id has 150 bytes, at most 128 are allowed"),
         "e": ("bad_row", "line 7: image_path is empty"),
-        "f": ("bad_row", "line 8: study_id is not a name"),
+        "f": ("bad_row", "line 8: study_id consists of dots"),
     }
     split = [*COLUMNS, "split"]
     path = write_csv(

@@ -305,10 +305,10 @@ def test_a_damaged_byte_is_one_sentence(tmp_path):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (torch.eye(3).to_sparse(), "cannot be used: its tensor a is not of plain numbers"),
-        (torch.empty(2, device="meta"), "cannot be used: its tensor a is not of plain numbers"),
-        (torch.zeros(2, dtype=torch.complex128), "cannot be used: its tensor a is not of plain numbers"),
-        (torch.zeros(1), "holds a with and without a prefix"),
+        (torch.eye(3).to_sparse(), "cannot be used: its tensor a is not a dense tensor of real numbers"),
+        (torch.empty(2, device="meta"), "cannot be used: its tensor a is not a dense tensor of real numbers"),
+        (torch.zeros(2, dtype=torch.complex128), "cannot be used: its tensor a is not a dense tensor of real numbers"),
+        (torch.zeros(1), "holds the tensor a with and without a prefix"),
     ],
 )
 def test_tensors_of_another_kind_are_one_sentence(tmp_path, value, words):

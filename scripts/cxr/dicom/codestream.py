@@ -18,7 +18,7 @@ _MAX_BOX_BYTES = 4096
 
 @dataclass(frozen=True)
 class Codestream:
-    """The header of a codestream."""
+    """The header of a JPEG, JPEG-LS or JPEG 2000 codestream."""
 
     rows: int
     columns: int

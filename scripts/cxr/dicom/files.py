@@ -50,7 +50,7 @@ class Rejected(Exception):
 
 
 def rejection_of(error: OSError) -> Rejected:
-    """Return the :class:`Rejected` for an error on opening a file. Raises ``error`` if the machine is at fault."""
+    """Return a Rejected that describes an error on opening a file. Raises ``error`` itself if the machine caused it."""
     if error.errno in MACHINE_ERRORS:
         raise error
     if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
@@ -123,14 +123,13 @@ def _find_deflated_start(head: bytes) -> int | None:
 
 
 class _CheckedStream:
-    """A stream that stops pydicom after too many zero elements. pydicom would read a file of zeros to its end."""
+    """A stream that raises HeaderError after too many elements of eight zero bytes. pydicom would read them all."""
 
     def __init__(self, stream: IO[bytes]):
         self._stream, self._zeros = stream, 0
         self.seek, self.tell, self.name = stream.seek, stream.tell, getattr(stream, "name", "")
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes. Raises HeaderError after too many zero elements."""
         data = self._stream.read(size)
         if data == _ZERO_ELEMENT:
             self._zeros += 1

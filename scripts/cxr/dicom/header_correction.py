@@ -17,12 +17,12 @@ _SYNTAXES_OF_MARKER = {
 _CONTAINERS_OF_SEGMENTS = {1: (1, 8), 2: (1, 16), 3: (3, 8), 6: (3, 16)}  # {RLE segments: (samples, bits)}, PS3.5 G.5
 _RLE_HEADER_BYTES = 64  # size of an RLE frame's header, bytes; the first segment starts there
 _MAX_ROUGHNESS_RATIO, _MAX_OVERLAY_CHANGES = 0.7, 0.05
-"""Limits by which the bits above BitsStored are judged, measured on radiographs of 256 and 1024 px. Bits of an overlay
-differ in 1 % of the pairs of neighbouring pixels, and bits of the image in 5 to 50 %. If noise or sign bits are
-removed, the roughness (:func:`measure_roughness`) is at least halved."""
+"""Two limits for :func:`keep_used_bits`, measured on radiographs of 256 and 1024 px. The removal of noise or sign bits
+at least halves the roughness (:func:`measure_roughness`). The bits of an overlay differ between 1 % of the neighbouring
+pixels, the bits of an image between 5 to 50 %."""
 _NOISE_DIFFERENCE = 0.2
-"""Mean difference between neighbours, as a fraction of the range, above which values count as noise. Noise has 1/3. A
-radiograph of 256 px has 0.02, and 0.06, 0.10, 0.15, 0.21, 0.25 after the loss of its highest one to five bits."""
+"""Mean difference between neighbours, as a fraction of the range, above which values count as noise. Pure noise has
+1/3. A radiograph of 256 px has 0.02. It has 0.06, 0.10, 0.15, 0.21, 0.25 without its highest 1, 2, 3, 4, 5 bits."""
 _GREY, _COLOUR = ("MONOCHROME1", "MONOCHROME2"), ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
 _SUBSAMPLED = "YBR_FULL_422"
 
@@ -89,7 +89,6 @@ def correct_native_header(dataset: Dataset) -> list[str]:
 
 
 def _correct_syntax(dataset: Dataset, fitting: tuple[uid.UID, ...]) -> list[str]:
-    """Set the transfer syntax to the first of ``fitting``, unless the header already has a syntax of ``fitting``."""
     syntax = dataset.file_meta.TransferSyntaxUID
     if not fitting or syntax in fitting:
         return []
@@ -111,7 +110,7 @@ def _correct_size(dataset: Dataset, codestream: Codestream) -> list[str]:
 
 
 def _correct_samples(dataset: Dataset, components: int, colours: str) -> list[str]:
-    """Set SamplesPerPixel to ``components``. If PhotometricInterpretation contradicts this number, correct it too."""
+    """Set SamplesPerPixel, and PhotometricInterpretation if it does not fit (``colours``: value for 3 components)."""
     header_samples = _get_integer(dataset, "SamplesPerPixel", 1)
     photometric = get_text(dataset, "PhotometricInterpretation")
     if components == header_samples and (photometric in _GREY) is (components == 1):
@@ -132,7 +131,7 @@ def _correct_samples(dataset: Dataset, components: int, colours: str) -> list[st
 
 
 def _correct_bits(dataset: Dataset, precision: int) -> list[str]:
-    """Set BitsAllocated to the width that decoders return, and limit BitsStored to ``precision``."""
+    """Set BitsAllocated to the width that decoders return for ``precision`` bits. Limit BitsStored to ``precision``."""
     dataset.BitsAllocated = 8 if precision <= 8 else 16 if precision <= 16 else 32
     stored = _get_integer(dataset, "BitsStored", precision)
     if stored <= precision:

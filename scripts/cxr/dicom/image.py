@@ -26,7 +26,7 @@ class DecodedImage:
 
 
 def compute_luma(colour: np.ndarray, order: int) -> np.ndarray:
-    """Convert a colour image to brightness (rows, columns) by ITU-R BT.601. ``order`` is OpenCV's conversion code."""
+    """Convert a colour image to brightness (rows, columns) by ITU-R BT.601. ``order``: such as cv2.COLOR_RGB2GRAY."""
     if colour.dtype not in (np.uint8, np.uint16):
         colour = colour.astype(np.float32)
     return cv2.cvtColor(np.ascontiguousarray(colour), order)
@@ -37,4 +37,4 @@ def check_area(rows: int, columns: int) -> None:
     if rows < 1 or columns < 1:
         raise Rejected("undecodable", f"{rows} x {columns} pixels")
     if rows * columns > MAX_PIXELS:
-        raise Rejected("undecodable", f"{rows} x {columns} pixels, more than {MAX_PIXELS}")
+        raise Rejected("undecodable", f"{rows} x {columns} pixels, more than the {MAX_PIXELS} allowed")

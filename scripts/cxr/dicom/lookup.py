@@ -14,7 +14,7 @@ class UnusableTable(Exception):
 
 @dataclass(frozen=True)
 class LookupTable:
-    """A lookup table."""
+    """A table that replaces pixel values by its entries."""
 
     entries: np.ndarray  # uint16 (N,)
     first: int  # pixel value that the first entry replaces
@@ -28,9 +28,9 @@ class LookupTable:
         return self.entries[places]
 
     def apply_as_fractions(self, values: np.ndarray) -> np.ndarray:
-        """Look up values and return them as fractions of the largest number of ``bits`` bits, float32.
+        """Look up values and divide the entries by the largest number that ``bits`` bits can hold. Return float32.
 
-        If the largest entry has more or fewer bits than ``bits``, the fractions are of this entry.
+        If the largest entry needs more or fewer bits, the entries are divided by this entry instead.
         """
         largest = int(self.entries.max())
         full = (1 << self.bits) - 1 if largest.bit_length() == self.bits else max(largest, 1)
@@ -38,7 +38,7 @@ class LookupTable:
 
 
 def read_lookup_table(item: Dataset, *, is_signed: bool, is_little: bool) -> LookupTable:
-    """Read the table in an item of a Modality or VOI LUT Sequence. Raises UnusableTable.
+    """Read the table in an item of a Modality or VOI LUT Sequence. Raises UnusableTable if it is faulty.
 
     ``is_signed`` says whether the pixel values are signed, ``is_little`` whether the file is little endian.
     """

@@ -123,7 +123,7 @@ def _decode_stored(path: str, dataset: Dataset) -> np.ndarray:
 
 
 def _decode_used_bits(path: str, dataset: Dataset, frame: bytes | None, notes: list[str]) -> np.ndarray:
-    """Decode stored values (rows, columns) or colours (rows, columns, 3), and remove bits outside the image."""
+    """Decode as :func:`_decode_stored`, and remove bits outside the image's range. Add corrections to ``notes``."""
     # Old files store the image in the upper bits. The low bits are kept too, because they are negligible.
     high_bit, stored = get_number(dataset, "HighBit"), get_number(dataset, "BitsStored")
     if high_bit is not None and stored is not None and stored <= high_bit < (get_number(dataset, "BitsAllocated") or 0):
@@ -155,7 +155,7 @@ def _decode_all_bits(path: str, dataset: Dataset, codestream: Codestream) -> np.
 
 
 def _decode_with_smoother_sign(path: str, dataset: Dataset, codestream: Codestream, notes: list[str]) -> np.ndarray:
-    """Decode a JPEG 2000. If codestream and header disagree on the sign, return the smoother image."""
+    """Decode a JPEG 2000. If codestream and header disagree on the values' sign, return the smoother of both images."""
     values, is_signed = _decode_stored(path, dataset), get_number(dataset, "PixelRepresentation") == 1
     if codestream.is_signed is is_signed or values.ndim != 2:
         return values
@@ -211,7 +211,7 @@ def _apply_modality(dataset: Dataset, stored: np.ndarray, notes: list[str]) -> n
 
 
 def _make_voi_function(dataset: Dataset, is_signed: bool) -> tuple[Callable[[np.ndarray], np.ndarray] | None, str]:
-    """Return (function or None, note on a faulty table). It maps values to 0..1 by the file's VOI table or window."""
+    """Return (function or None, note on a faulty table). The function maps values to 0..1 by VOI table or window."""
     table, note = _read_table(dataset, "VOI", is_signed and "ModalityLUTSequence" not in dataset)
     if table is not None:
         return table.apply_as_fractions, note
@@ -236,7 +236,7 @@ def _check_header(data: bytes, dataset: Dataset) -> None:
 
 
 def decode_dicom(path: str, data: bytes) -> DecodedImage:
-    """Decode a DICOM file of one frame. ``data`` are the file's bytes. Raises :class:`Rejected`."""
+    """Decode a DICOM file of one frame. ``data``: the file's bytes. Raises :class:`Rejected` if that is impossible."""
     dataset = _read_dataset(data)
     _check_header(data, dataset)
     _set_syntax(dataset)

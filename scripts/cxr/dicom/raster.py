@@ -54,7 +54,7 @@ def _decode_pixels(data: bytes, flags: int) -> np.ndarray:
 
 
 def read_exif_turn(file: BinaryIO) -> Turn:
-    """Return the rotation or reflection that makes a PNG or JPEG upright, by its EXIF orientation."""
+    """Return the rotation or reflection that makes a PNG or JPEG upright by its EXIF tag; UPRIGHT if it has none."""
     exif = Image.Exif()
     try:
         exif.load(_read_exif(file))
@@ -94,7 +94,6 @@ def read_jpeg_start(file: BinaryIO) -> bytes:
 
 
 def _turn_upright(picture: DecodedImage, data: bytes) -> DecodedImage:
-    """Turn an image upright by its EXIF orientation, as viewers do."""
     turn = read_exif_turn(io.BytesIO(data))
     if turn != UPRIGHT:
         picture.values = turn.apply(picture.values)
@@ -105,7 +104,7 @@ def _turn_upright(picture: DecodedImage, data: bytes) -> DecodedImage:
 
 
 def decode_png(data: bytes) -> DecodedImage:
-    """Decode a PNG of any bit depth and turn it upright by its EXIF orientation. Transparent pixels are not valid."""
+    """Decode a PNG of any bit depth and turn it upright by its EXIF tag. ``valid`` is False where it is transparent."""
     check_area(*read_png_size(data))
     image = _decode_pixels(data, cv2.IMREAD_UNCHANGED)
     if image.ndim == 2:

@@ -109,7 +109,8 @@ def build_segmentation(
     ``header`` is the image's dataset, with or without pixels. ``version`` is this program's version. ``model`` names
     the model that made the masks at the time ``created_at``. ``device`` is the manufacturer's model name, and
     ``content`` the content description. The same arguments give the same bytes. Invalid elements of the header are not
-    copied. Raises NoSegmentation if all masks are empty, or if the header lacks a required element or has another size.
+    copied. Raises NoSegmentation if all masks are empty or differ in size from the header, or if the header lacks a
+    required element.
     """
     nonempty_segments = [segment for segment in segments if segment.mask.any()]
     if not nonempty_segments:
@@ -152,7 +153,7 @@ def build_segmentation(
 
 
 def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segment], **facts: Any) -> str:
-    """Write the result of :func:`build_segmentation` to a file. Return "", or the reason why no file was written.
+    """Write the segmentation that :func:`build_segmentation` makes. Return "", or the reason why no file was written.
 
     Raises only errors of the machine and of broken libraries. An invalid header must not discard the model's answers.
     """
@@ -170,7 +171,7 @@ def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segm
 
 
 def _build_without_odd_elements(source: Dataset, arguments: dict) -> Dataset:
-    """Build the segmentation with all elements of ``source`` or, if highdicom refuses one, with the required only."""
+    """Build the segmentation from all elements of ``source``. If highdicom refuses one, use only the required ones."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some warnings quote the patient's name
         minimal_source = Dataset()

@@ -43,7 +43,7 @@ class FramedImage:
 
 
 def read_sides(header: Dataset | None) -> tuple[str, str]:
-    """Return the patient's sides at the image's left and right: R and L, or L and R if the header says "mirrored"."""
+    """Return the patient's sides at the image's left and right: R and L, or L and R if PatientOrientation says so."""
     towards = str((list(header.get("PatientOrientation") or ()) or [""])[0]) if header is not None else ""
     return SIDES[::-1] if towards.upper().startswith("R") else SIDES
 
@@ -72,7 +72,7 @@ def decode_image_file(path: str, cohort: dict, frames: dict) -> tuple[FramedImag
 
 
 def project_mask(logits: np.ndarray, picture: FramedImage) -> np.ndarray:
-    """Convert logits (T, T) on the frame to a mask of the original, bool (rows, columns), False outside the frame."""
+    """Convert logits (T, T) that cover the frame to a mask of the original, bool (rows, columns), False elsewhere."""
     scale = picture.frame.shape[0] / logits.shape[0]
     affine = picture.affine.copy()
     affine[:, :2] *= scale

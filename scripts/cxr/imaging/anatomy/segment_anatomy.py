@@ -75,7 +75,7 @@ def find_fault(anatomy: np.ndarray, organs: dict[str, np.ndarray], options: Anat
         return "missing_anatomy", f"{num_nonempty} of {len(ANATOMY_LABELS)} masks are not empty"
     distance, edge = disagreement(organs, dict(zip(ANATOMY_LABELS, anatomy, strict=True)))
     if distance > MAX_DISAGREEMENT:
-        return "organ_disagreement", f"the {edge} differs between organs and anatomy by {distance:.3f} of the width"
+        return "organ_disagreement", f"the {edge} differs between organs and anatomy by {distance:.3f} frame widths"
     return None
 
 
@@ -95,7 +95,7 @@ def run_shard(
     """Segment every edited image of a shard and keep those whose anatomy is complete and agrees with the organs.
 
     Writes ``output`` (HDF5: ``mask`` of each accepted image, bit-packed (16, 512, 512)) and the table ``excluded``.
-    ``files``: the engine's input files; ``compute``: settings of that name. Raises UserError for an unknown engine.
+    ``files``: the engine's input files; ``compute``: the settings ``compute``. Raises UserError for an unknown engine.
     """
     engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine))
     ledger = Ledger("anatomy")

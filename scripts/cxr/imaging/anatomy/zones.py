@@ -45,7 +45,10 @@ def _scale_to_unit(values: np.ndarray) -> np.ndarray:
 
 
 def lung_coordinates(mask: np.ndarray, side: str, tilt: float) -> tuple[tuple, np.ndarray, np.ndarray]:
-    """Return ((rows, columns), depth, lateral) of a non-empty lung's N pixels. Depth and lateral are float64 (N,)."""
+    """Return ((rows, columns), depth, lateral) of a lung's N pixels. Both coordinates are float64 (N,).
+
+    Depth is 0 at the apex and 1 at the base, lateral 0 at the medial edge and 1 at the other. ``tilt``: radians.
+    """
     ys, xs = np.nonzero(mask)
     # Rounding makes ties at a border equal on every machine.
     depth = np.round(ys * math.cos(tilt) + xs * math.sin(tilt), 6)
@@ -58,7 +61,7 @@ def _border_depth(ends: tuple[float, float], lateral: np.ndarray) -> np.ndarray:
 
 
 def lobe_masks(side: str, depth: np.ndarray, lateral: np.ndarray) -> dict[str, np.ndarray]:
-    """Return {lobe: bool (N,)} for one lung: which of its N pixels, given by their coordinates, belong to the lobe."""
+    """Return {lobe: bool (N,)} for one lung: which of its N pixels, given by their coordinates, lie in the lobe."""
     lower = depth >= _border_depth(LOWER_BEGIN, lateral)
     upper = depth < _border_depth(RIGHT_UPPER_END if side == "right" else LEFT_UPPER_END, lateral)
     middle = ~upper & (depth < _border_depth(MIDDLE_END, lateral)) & (side == "right")

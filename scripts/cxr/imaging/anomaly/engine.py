@@ -26,9 +26,9 @@ def compose(image: np.ndarray, proposal: np.ndarray, region: np.ndarray) -> tupl
     because a lesion is brighter than healthy tissue.
     """
     if proposal.shape != image.shape:
-        raise BadMap(f"the output has the shape {proposal.shape} instead of {image.shape}")
+        raise BadMap(f"the engine's output has the shape {proposal.shape} instead of {image.shape}")
     if not np.isfinite(proposal).all():
-        raise BadMap(f"{np.count_nonzero(~np.isfinite(proposal))} values of the output are not finite")
+        raise BadMap(f"{np.count_nonzero(~np.isfinite(proposal))} values of the engine's output are not finite")
     edited = np.where(region, np.clip(np.rint(proposal), 0, 255), image).astype(np.uint8)
     return edited, image - np.minimum(edited, image)
 

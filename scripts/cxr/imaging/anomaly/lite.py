@@ -55,7 +55,10 @@ def _trimmed_range(counts: np.ndarray) -> tuple[int, int]:
 
 
 def fit_window(lungs: np.ndarray, side: int = SIDE, margin: float = MARGIN) -> np.ndarray:
-    """Return the affine (2, 3) from a window of ``side`` px around non-empty ``lungs``, bool (H, W), to the frame."""
+    """Return the affine (2, 3) from a square window around non-empty ``lungs``, bool (H, W), to the frame.
+
+    ``side``: side of the window, pixels; ``margin``: space around the lungs, as a fraction of their width and height.
+    """
     (x1, x2), (y1, y2) = _trimmed_range(lungs.sum(axis=0)), _trimmed_range(lungs.sum(axis=1))
     width, height = (x2 - x1) * (1 + 2 * margin), (y2 - y1) * (1 + 2 * margin)
     return np.array([[width / side, 0, x1 - margin * (x2 - x1)], [0, height / side, y1 - margin * (y2 - y1)]])

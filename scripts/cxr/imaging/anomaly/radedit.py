@@ -61,7 +61,6 @@ class RadEditor:
             torch.from_numpy(np.stack([cell_mask(region, tuple(clean.shape[-2:])) for region in group])[:, None])
             for group in (regions, [kept_region(region, self.margin) for region in regions])
         )
-        # a cell in both masks belongs to the edit mask
         edit, keep = edit.to(self.nets.device), (keep & ~edit).to(self.nets.device)
         generators = [torch.Generator().manual_seed(stable_hash(self.seed, "radedit", name)) for name in image_ids]
 
@@ -75,7 +74,7 @@ class RadEditor:
 
 
 def load(options: AnomalySettings, setup: Setup) -> RadEditor:
-    """Load the engine. Raises UserError if a file or setting is unusable."""
+    """Load the engine. Raises UserError if a file is missing or invalid, or a setting does not fit the model."""
     settings = options.radedit
     device = select_device(setup.device, setup.requested_gpus)
     model_folder = setup.files.get("folder")

@@ -18,7 +18,7 @@ class RadeditSettings(Section):
     )
     invert_guidance: float = key(3.5, "Guidance weight of invert_prompt during inversion.", source=AUTHORS, ge=0, le=50)
     skip_ratio: Share = key(
-        0.3, "Fraction of the steps, noisiest first, that are skipped. A higher one changes less.", source=AUTHORS
+        0.3, "Fraction of the steps, noisiest first, that are skipped; a higher one edits less.", source=AUTHORS
     )
     keep_margin: int = key(0, "Width of a band around lungs and heart that may change.", unit="pixels", ge=0, le=1024)
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the U-Net; float32 is slower.")

@@ -1,4 +1,4 @@
-"""The boxes stage: detects boxes on frames and writes a table. The masks stage applies thresholds (Algorithm 1)."""
+"""The boxes stage: detects boxes on frames and writes a table. The masks stage applies thresholds later."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def run_shard(
     """Detect boxes on every frame of a shard. Writes ``output`` (:data:`COLUMNS`) and the table ``excluded``.
 
     An image without boxes has no row. An image on which the engine failed is excluded. ``files``: the engine's input
-    files; ``compute``: settings of that name. Raises UserError for an unknown engine or class.
+    files; ``compute``: the settings ``compute``. Raises UserError for an unknown engine or class.
     """
     engine = load_engine(options, Setup.of_job(files, compute, options.engine))
     ledger, rows = Ledger("boxes"), []

@@ -26,7 +26,7 @@ class Detections(NamedTuple):
 
 
 class BoxEngine(Protocol):
-    """A detector of the classes ``class_names``. ``image_ids``: the images in its table; None if it has no table."""
+    """A detector of the classes ``class_names``. ``image_ids``: images in the user's table; None without a table."""
 
     class_names: tuple[str, ...]
     image_ids: frozenset[str] | None
@@ -49,7 +49,7 @@ def map_class_names(classes: Sequence[str], renamed: Mapping[str, str], path: ob
     """
     if strange := sorted(renamed.keys() - set(classes)):
         raise UserError(
-            f"boxes.class_names holds {strange[0]!r}, which {path} does not have: its classes are {', '.join(classes)}"
+            f"boxes.class_names holds {strange[0]!r}, which is no class of {path}: choose among {', '.join(classes)}"
         )
     vocabulary_names = tuple((VINBIGDATA_NAMES | dict(renamed)).get(name, name) for name in classes)
     for name in vocabulary_names:

@@ -1,7 +1,7 @@
 """The detector ``lite``: a small anchor-free ONNX net, with decoding and non-maximum suppression in numpy.
 
 resources/boxes/CARD.md describes its training and scores, :mod:`cxr.detection.grid` its output. The setting
-``boxes.lite.model`` replaces the net by another ONNX file of this form, such as one trained by semisyn_detectors.
+``boxes.lite.model`` replaces the net by another ONNX file with these outputs, such as one of the semisyn pipeline.
 """
 
 import numpy as np
@@ -33,8 +33,7 @@ class LiteEngine:
         self.apart = [index for index, name in enumerate(self.trained) if name in options.excluded_classes]
 
     def predict(self, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the boxes in frame pixels, (classes, rows, columns, 4), and the confidences, (classes, rows, columns),
-        of all cells of the net's grid."""
+        """Return boxes (classes, rows, columns, 4) in frame pixels and confidences (…) of all cells of the grid."""
         boxes, confidence = self.weights.predict(image)
         return (boxes, confidence) if len(self.used) == len(boxes) else (boxes[self.used], confidence[self.used])
 

@@ -11,7 +11,7 @@ from cxr.nets import tensors
 
 
 def class_indices(names: list[str], renamed: dict[str, str], path: str) -> np.ndarray:
-    """Return the index in ``BOX_CLASSES`` of each class of a checkpoint, or -1 for a class that is renamed to ""."""
+    """Return the index in ``BOX_CLASSES`` of each of a checkpoint's class names, or -1 if ``renamed`` maps it to ""."""
     vocabulary_names = map_class_names(names, renamed, path)
     return np.array([BOX_CLASSES.index(name) if name else -1 for name in vocabulary_names])
 

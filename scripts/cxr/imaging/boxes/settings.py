@@ -16,7 +16,7 @@ class LiteSettings(Section):
 
 
 class UltralyticsSettings(Section):
-    image_size: int = key(1024, "Side of the net's input, a multiple of its stride.", unit="pixels", ge=64, le=4096)
+    image_size: int = key(1024, "Side of the input, a multiple of the net's stride.", unit="pixels", ge=64, le=4096)
 
 
 class BoxesSettings(Section):
@@ -30,16 +30,16 @@ class BoxesSettings(Section):
     lite: LiteSettings = key(LiteSettings, "Settings of the engine lite.")
     ultralytics: UltralyticsSettings = key(UltralyticsSettings, "Settings of the engine ultralytics.")
     table: str | None = key(
-        None, "CSV or Parquet with columns image_id, x1, y1, x2, y2, confidence, class_name (engine table)."
+        None, "CSV or Parquet (engine: table) with columns image_id, x1, y1, x2, y2, confidence, class_name."
     )
     table_pixels: Literal["frame", "original"] = key(
-        "frame", "Pixel grid of the table's boxes: the frame or the original image (engine table)."
+        "frame", "Pixel grid of the boxes in `table`: the frame or the original image."
     )
     class_names: dict[str, str] = key(
-        dict, "{class of the detector: VinBigData name, or '' to drop the class} (engines lite and ultralytics)."
+        dict, "{class of the detector: VinBigData name, or '' to drop it}, for the engines lite and ultralytics."
     )
     floor: Share = key(0.001, "Minimum confidence of a kept box. It must not exceed the lowest threshold tau_conf.")
-    nms_iou: Share = key(0.5, "IoU above which the less confident of two boxes of a class is dropped.")
+    nms_iou: Share = key(0.5, "IoU above which the less confident of two boxes of one class is dropped.")
     max_boxes: int = key(100, "Maximum number of boxes kept per image.", ge=1, le=1000)
     excluded_classes: list[Literal[BOX_CLASSES]] = key(
         lambda: ["Aortic enlargement", "Other lesion", "Pneumothorax", "Cardiomegaly"],

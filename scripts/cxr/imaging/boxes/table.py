@@ -1,4 +1,4 @@
-"""The engine table: reads boxes of any detector from a CSV or Parquet table and clips them to the frame.
+"""The engine ``table``: reads boxes of any detector from a CSV or Parquet table and clips them to the frame.
 
 The table has a row per box with the columns image_id, x1, y1, x2, y2, confidence (0..1) and class_name (VinBigData's).
 """
@@ -30,7 +30,6 @@ def read_boxes(path: str) -> pl.DataFrame:
         table = table.with_columns(pl.col(NUMBERS).str.strip_chars().cast(pl.Float64))
     except pl.exceptions.PolarsError:
         raise UserError(f"boxes.table {path!r} holds text in one of {', '.join(NUMBERS)}: give numbers") from None
-    # class names may differ from ours in case, spaces or underscores
     class_by_spelling = {fold_name(name): name for name in BOX_CLASSES}
     names = table["class_name"].drop_nulls().unique().sort().to_list()
     if unknown := [name for name in names if fold_name(name) not in class_by_spelling]:
@@ -91,5 +90,5 @@ class TableEngine:
 
 
 def load(options: BoxesSettings, setup: object = None) -> TableEngine:
-    """Load the engine with its table. Raises UserError if the table is unusable."""
+    """Load the engine with its table. Raises UserError if a column is missing or a value is invalid."""
     return TableEngine(options)

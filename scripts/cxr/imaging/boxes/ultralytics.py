@@ -1,7 +1,7 @@
 """Any ultralytics detector (YOLO v8 and later, YOLOv5u) for VinBigData's classes.
 
 The package has the AGPL licence, so only this module imports it, in a separate environment. Non-maximum suppression is
-our own code, per class. A box is kept for every class whose score reaches ``boxes.floor``, as the package validates.
+our own code, per class. As in the package's validation, a box counts for each class that reaches ``boxes.floor``.
 """
 
 import os
@@ -27,11 +27,11 @@ INPUTS = {"weights": "results/weights/ultralytics.safetensors"}
 """The weights file. It is converted from the checkpoint (cxr.imaging.weights.yolo), so this module reads no pickle."""
 
 QUIET = {"ULTRALYTICS_SAFE_LOAD": "true", "YOLO_OFFLINE": "true", "YOLO_AUTOINSTALL": "false"}
-"""Environment variables with which the package stays offline and loads only layers of a plan, never code."""
+"""Environment variables with which the package stays offline and builds nets from lists of layers, never from code."""
 
 
 def import_package() -> ModuleType:
-    """Import the package's nets, offline and without its settings. Raises ImportError if it is not installed."""
+    """Import the package's nets, offline and with default settings. Raises ImportError if it is not installed."""
     os.environ |= QUIET
     with tempfile.TemporaryDirectory() as folder:
         os.environ["YOLO_CONFIG_DIR"] = folder  # the package writes settings when it is imported
@@ -42,7 +42,7 @@ def import_package() -> ModuleType:
 def build_net(
     weights: dict[str, torch.Tensor], facts: dict, path: str, network: str = "DetectionModel"
 ) -> torch.nn.Module:
-    """Build a net of the package's class ``network`` from the plan in ``facts``. Raises UserError if it is invalid."""
+    """Build a net of the package's class ``network`` from the list of layers in ``facts``, or raise UserError."""
     network_class = getattr(import_package(), network)
     try:
         plan = facts["yaml"]

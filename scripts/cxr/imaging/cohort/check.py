@@ -1,4 +1,4 @@
-"""Cheap checks of the user's paths and tables before any job is planned (standard library only)."""
+"""Quick checks that the user's paths and tables exist and have their columns, before any job is planned."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ TABLE_COLUMNS = {
 TABLE_IDS = ("dicom_id",)
 
 CHEXSTRUCT_TABLES = ("mask_number", "abdominal_xray", "window", "inclusion")
-"""CheXStruct tables of checks that an image must pass. The paper (D.1) requires the first check and full visibility."""
+"""CheXStruct tables of checks that an image must pass. The paper (D.1) requires the first and a fully visible chest."""
 CHEXSTRUCT_NAMES = {"abdomial_xray": "abdominal_xray"}  # {misspelt file stem of a published table: its name}
 CHEXSTRUCT_IDS = ("image_id", "image_file", "dicom_id")
 EXCLUDE_COLUMNS = ("image_id", "dicom_id", "image_file", "study_id")
@@ -28,7 +28,7 @@ CHEXSTRUCT_COLUMNS = (*CHEXSTRUCT_IDS, "label")
 
 
 def read_columns(path: Path, key: str, names: tuple[str, ...], words: tuple[str, ...] = ()) -> list[str]:
-    """Return the column names of a table. Arguments are those of ``read_sheet``. Raises UserError if it has no row."""
+    """Return the column names of a table. Raises UserError if it has no row. For the arguments see ``read_sheet``."""
     sheet = read_sheet(path, key, names, words=words, head=True)
     if next(sheet.rows, None) is None:
         raise UserError(f"{key}: {path} has no rows: put a header and at least one row into it")
@@ -70,7 +70,7 @@ def _check_mimic(options: CohortSettings) -> None:
     for kind, path in tables.items():
         require_columns(read_columns(path, "cohort.tables", (), TABLE_IDS), TABLE_COLUMNS[kind], path, "cohort.tables")
     if "record-list" not in tables and not any(entry.is_dir() for entry in os.scandir(base / "files")):
-        raise UserError(f"cohort.root: {base / 'files'} is empty: set it to the folder that holds files/p10/…")
+        raise UserError(f"cohort.root: {base / 'files'} is empty: give the folder that holds files/p10/…")
 
 
 def _check_manifest(options: CohortSettings) -> None:
@@ -101,7 +101,7 @@ def source_files(options: CohortSettings) -> dict[str, str | list[str]]:
 
 
 def check_inputs(options: CohortSettings) -> None:
-    """Raise UserError if a file or folder of the settings is missing or unusable. Reads only the start of tables."""
+    """Raise UserError if a file, folder or column that the settings need is missing. Reads only the start of tables."""
     {"mimic": _check_mimic, "openi": check_openi}.get(options.source, _check_manifest)(options)
     check_lists(options)
 

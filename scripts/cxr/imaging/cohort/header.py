@@ -36,7 +36,7 @@ class Header:
     """Header fields of an image file. ``modality`` and ``body_part`` are None for PNG and JPEG, which lack them.
 
     ``size``: (rows, columns), upright for PNG and JPEG, as stored for DICOM; ``view_field``: the field that states the
-    view, or a text on the fields that do not; ``turn``: rotation or reflection that makes a DICOM image upright.
+    view, or, without a view, why no field states it; ``turn``: rotation or reflection that makes a DICOM image upright.
     """
 
     size: tuple[int, int] | None
@@ -113,7 +113,7 @@ def read_turn(path: str) -> Turn:
 
 
 def read_header(path: str) -> Header:
-    """Read the header of a DICOM, PNG or JPEG file; its first bytes give the format. Raises :class:`Rejected`."""
+    """Read a DICOM, PNG or JPEG header. The first bytes give the format. Raises Rejected for faulty or other files."""
     try:
         with open_regular(path) as file:
             head = file.read(files.HEAD_BYTES)

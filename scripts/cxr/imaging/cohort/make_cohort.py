@@ -84,7 +84,7 @@ def list_rows(options: CohortSettings, pool: ThreadPoolExecutor, *, check_files:
 
 
 def _collect(options: CohortSettings, pool: ThreadPoolExecutor) -> tuple[list[Row], list[tuple]]:
-    """Return all rows, sorted by image_id, and size, time and CRC-32 of the files that were read or are missing."""
+    """Return all rows, sorted by image_id, and the state (size, time, CRC-32) of each file read or missing."""
     states: list[tuple] = []
     if options.source == "openi":
         reports = [str(path) for path in reports_folder(options.root).glob("*.xml")]

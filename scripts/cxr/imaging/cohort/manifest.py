@@ -24,7 +24,7 @@ MOST_LETTERS = 32_767  # maximum number of characters in a cell of Excel, which 
 
 
 def _fault(cells: dict[str, str]) -> str:
-    """Return what is wrong with an id or a text of a row, such as a text that Excel truncated; "" if nothing is."""
+    """Return the first fault in ``cells``, {column: text} of a row, such as a text that Excel truncated; "" if none."""
     for name, cell in cells.items():
         text = cell.strip()
         if name in IDS and (fault := id_fault(text)):
@@ -62,7 +62,7 @@ def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) ->
 
     Paths in the manifest are relative to its folder. With ``check_files``, returned paths are relative to the working
     directory, otherwise they are unchanged. A line with too few or too many cells becomes an excluded row. Raises
-    UserError if the table cannot be read, or if the split column is filled in but no row has a usable split.
+    UserError if the table cannot be read, or if its split column names neither train, validate nor test.
     """
     rows, strange_splits = [], 0
     sheet = read_sheet(manifest, "cohort.manifest", MANIFEST_COLUMNS, ids=IDS, words=IDS)
@@ -100,7 +100,7 @@ def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) ->
 
 
 def look_for_files(rows: list[Row], manifest: str, pool: Executor) -> None:
-    """Replace the manifest's paths by the paths of existing files, and record which reports are missing."""
+    """Replace the manifest's paths by paths of existing files, warn of other spellings, and record missing reports."""
     _place_files(rows, manifest, pool)
     _drop_missing_reports(rows)
 
@@ -112,7 +112,6 @@ def _drop_missing_reports(rows: list[Row]) -> None:
 
 
 def _place_files(rows: list[Row], manifest: str, pool: Executor) -> None:
-    """Replace the manifest's paths by the paths of existing files. Warn of paths that are spelt differently."""
     finder = PathFinder(os.path.dirname(manifest))
     for column, field in (("image_path", "path"), ("report_path", "report_path")):
         rows_with_path = [row for row in rows if getattr(row, field)]
@@ -137,7 +136,7 @@ def _place_files(rows: list[Row], manifest: str, pool: Executor) -> None:
 
 
 def _share_reports(rows: list[Row]) -> None:
-    """Assign a study's report to all images of the study. If its rows have different reports, warn and leave them."""
+    """Assign a study's report to all images of the study. If its rows name different reports, only warn."""
     several = 0
     for images in group_rows((row for row in rows if row.reason is None), "subject_id", "study_id").values():
         with_report = [row for row in images if row.report_path or row.findings or row.impression]

@@ -82,7 +82,7 @@ def walk_images(base: str, pool: Executor) -> Iterable[tuple[str, str, str, str]
 
 
 def acquired_at(date: str, time: str) -> str | None:
-    """Convert a date and a time, a number without leading zeros, to ``YYYYMMDDHHMMSS.ffffff``; None without a date."""
+    """Convert YYYYMMDD and HHMMSS, which may lack leading zeros, to ``YYYYMMDDHHMMSS.ffffff``; None without a date."""
     if not re.fullmatch(r"\d{8}", date):
         return None
     clock, _, fraction = time.partition(".")
@@ -127,7 +127,7 @@ def _row(base: str, cells: dict[str, str]) -> Row:
         row.exclude("bad_row", "the split is not one of train, validate, test")
     row.split = split or ""
     if not row.path.startswith(os.path.join(os.path.normpath(base), "files", "")):
-        row.exclude("bad_row", "the path is not below files/")
+        row.exclude("bad_row", "the path in the record list is not below files/")
     return row
 
 
@@ -162,8 +162,8 @@ def read_mimic(root: str, tables: str, pool: Executor, *, check_files: bool = Tr
     """Read the folder tree. Return a :class:`Row` per image of the record list, or per image file if there is no list.
 
     With ``check_files``, folders are listed to find missing files; no image is opened. Reports are expected at paths
-    such as ``files/p10/p10000032/s50414267.txt`` below ``reports``, by default ``root``. Raises UserError if a table is
-    unusable.
+    such as ``files/p10/p10000032/s50414267.txt`` below ``reports``, by default ``root``. Raises UserError if a
+    table lacks a column.
     """
     base = str(mimic_base(root))
     table_by_kind = {kind: _table(path, kind) for kind, path in mimic_tables(root, tables).items()}

@@ -1,7 +1,7 @@
 """Reading a cohort from the Indiana University collection (Open-i): reports from XML, views of images from tables.
 
 Kaggle's ``indiana_projections.csv`` takes precedence, because people classified every image. torchxrayvision's tables
-hold header fields and views from clustering. Headers of most lateral images also state PA, so PA is used last.
+hold header fields and views from clustering. Most lateral images have PA in the header, so PA is trusted least.
 """
 
 import os
@@ -27,7 +27,7 @@ SEEN_VIEWS = {"PA": "PA", "L": OTHER}  # labels of frontal and lateral views in 
 
 
 class Tables(NamedTuple):
-    """Tables as {image key: text}. ``projections`` says frontal or lateral; ``headers``, ``clustered`` name a view."""
+    """Tables {image key: view}. Views are frontal or lateral in ``projections``, PA, AP, OTHER or "" in both others."""
 
     projections: Mapping[str, str] = MappingProxyType({})
     headers: Mapping[str, str] = MappingProxyType({})
@@ -35,7 +35,7 @@ class Tables(NamedTuple):
 
 
 def _cells(path: Path, kind: str) -> Iterable[tuple[str, ...]]:
-    """Yield (image key, *other cells) for each row with an image name. Raises UserError if the table is unusable."""
+    """Yield (image key, *other cells) for each row with an image name. Raises UserError if a column is missing."""
     columns = openi_files.TABLE_COLUMNS[kind]
     table = read_frame(path, "cohort.tables", columns, ids=columns[:1], words=columns[:1])
     require_columns(table.columns, columns, path, "cohort.tables", "get it again")
@@ -46,7 +46,7 @@ def _cells(path: Path, kind: str) -> Iterable[tuple[str, ...]]:
 
 
 def read_tables(paths: dict[str, Path]) -> Tables:
-    """Read the tables of :func:`cxr.imaging.cohort.openi_files.view_tables`. Raises UserError if one is unusable."""
+    """Read the tables of :func:`cxr.imaging.cohort.openi_files.view_tables`. Raises UserError if one lacks a column."""
     rows_by_kind = {kind: _cells(path, kind) for kind, path in paths.items()}
     headers = {
         # the orientation is written as a list: ['A', 'F']
@@ -145,7 +145,7 @@ def _report_rows(report: Report, files: dict[str, tuple[Name, str]]) -> Iterator
 def read_openi(root: str, tables: str, pool: Executor) -> list[Row]:
     """Read the collection; return a :class:`Row` per image in a report, and per image file that no report lists.
 
-    Each report is one subject and one study. Raises UserError if there are no reports or a table is unusable.
+    Each report is one subject and one study. Raises UserError if there are no reports or a table lacks a column.
     """
     paths = sorted(openi_files.reports_folder(root).glob("*.xml"))
     reports = list(in_batches(pool, read_report, [str(path) for path in paths]))

@@ -50,7 +50,7 @@ def reports_folder(root: str) -> Path:
 
 
 def image_files(root: str) -> Iterator[tuple[Name, str]]:
-    """Yield (name, path) for each file below ``root`` that is named like an image. Result folders are skipped."""
+    """Yield (name, path) for each file below ``root`` named like an image, but not in the folders results and logs."""
     for folder, inner, names in os.walk(root, followlinks=True):
         inner[:] = sorted(name for name in inner if name not in NOT_DATA and not name.startswith("."))
         for name in sorted(names):
@@ -70,7 +70,7 @@ def find_tables(root: Path, tables: str, kinds: Iterable[str], start: str = "") 
         matches = sorted([*folder.glob(f"{start}{kind}.csv"), *folder.glob(f"{start}{kind}.csv.gz")])
         if len(stems := sorted({path.name.removesuffix(".gz") for path in matches})) > 1:
             several = f"cohort.tables: {folder} holds {' and '.join(stems)}"
-            raise UserError(f"{several}: leave one of them, or set cohort.tables to another folder")
+            raise UserError(f"{several}: keep only one of them, or set cohort.tables to another folder")
         if matches:
             path_by_kind.setdefault(kind, matches[0])
     return path_by_kind
@@ -79,7 +79,7 @@ def find_tables(root: Path, tables: str, kinds: Iterable[str], start: str = "") 
 def view_tables(root: str, tables: str) -> dict[str, Path]:
     """Find the tables that give the images' views in ``tables``, if given, then in ``root``; return {kind: path}.
 
-    The two tables of torchxrayvision are used only together. Raises UserError if ``tables`` has no usable table.
+    The two tables of torchxrayvision are used only together. Raises UserError if ``tables`` contains none of them.
     """
     path_by_kind = find_tables(existing_folder("cohort.root", root), tables, TABLE_COLUMNS)
     if not {HEADERS, CLUSTERS} <= path_by_kind.keys():
@@ -93,7 +93,7 @@ def view_tables(root: str, tables: str) -> dict[str, Path]:
 
 
 def check_openi(options: CohortSettings) -> None:
-    """Raise UserError if there are no reports, no images or, where views are required, no table that gives them."""
+    """Raise UserError if reports, images or, with ``unknown_view`` "exclude", the tables of views are missing."""
     reports_folder(options.root)
     if next(image_files(options.root), None) is None:
         name = "CXR1_1_IM-0001-3001.png"

@@ -72,11 +72,11 @@ def describe_unusable(identifier: str) -> str:
         return f"has {length} bytes, at most {LONGEST_ID} are allowed"
     if match := _UNUSABLE.search(identifier):
         return f"holds {match.group()!r}" if match.group() in "/\\" else "holds a control character or a line break"
-    return "is not a name" if identifier in (".", "..") else ""
+    return "consists of dots" if identifier in (".", "..") else ""
 
 
 def settle_ids(rows: list[Row], shared_images: str) -> None:
-    """Exclude rows with unusable ids, rows that contradict each other and repeated rows; make all ids unique.
+    """Exclude rows whose ids cannot be file names, contradictory rows and repeated rows; make all image ids unique.
 
     Rows contradict each other if they assign a study or a report file to several subjects, or an image_id to several
     studies or reports. All of these rows are excluded, because the correct row is unknown. If several studies share an

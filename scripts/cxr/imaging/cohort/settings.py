@@ -21,21 +21,21 @@ class CohortSettings(Section):
         "Where images and reports come from. embedded: synthetic images; manifest: a CSV file; mimic: a MIMIC-CXR "
         "folder; openi: the collection Open-i.",
     )
-    root: str = key("", "Folder that holds files/ (source mimic), or the unpacked archives of Open-i (source openi).")
+    root: str = key("", "Folder that holds files/ (source: mimic), or Open-i's unpacked archives (source: openi).")
     tables: str = key(
         "",
-        "Folder of the *-record-list, *-metadata and *-split tables (source mimic), or of the tables that list "
-        "frontal images (source openi). Tables that are not in it are looked for in root.",
+        "Folder of the *-record-list, *-metadata and *-split tables (source: mimic), or of the tables that list "
+        "frontal images (source: openi). Tables that are not in it are looked for in `root`.",
     )
     manifest: str = key(
         "",
-        "CSV with a row per image and the columns subject_id, study_id, image_id, image_path, and report_path or "
-        "findings and impression (source manifest).",
+        "CSV with a row per image, if `source` is manifest. Columns: subject_id, study_id, image_id, image_path, and "
+        "report_path or findings and impression.",
     )
     shards: int | None = key(
         None,
-        f"Number of shards, parts of the cohort that are processed in parallel. null: {EMBEDDED_SHARDS} for the "
-        f"embedded cohort, otherwise {DEFAULT_SHARDS}. A change reruns everything.",
+        f"Number of shards, parts of the cohort that are processed in parallel. null: {EMBEDDED_SHARDS} if "
+        f"`source` is embedded, otherwise {DEFAULT_SHARDS}. A change reruns everything.",
         ge=1,
         le=4096,
     )
@@ -43,7 +43,7 @@ class CohortSettings(Section):
         lambda: ["PA", "AP"], "Accepted frontal views, in order of preference.", source=PAPER, min_length=1
     )
     unknown_view: Literal["exclude", "accept"] = key(
-        "exclude", "Whether images of unknown view are excluded, or accepted as frontal."
+        "exclude", "Images of unknown view. exclude: they are excluded; accept: they count as frontal."
     )
     shared_images: Literal["accept", "exclude"] = key(
         "accept", "Image files that belong to several studies. accept: kept, with a warning; exclude: excluded."

@@ -52,8 +52,8 @@ def subject_splits(
     torn = sum(len(splits) > 1 for splits in by_table.values())
     if torn:
         raise UserError(
-            f"the split column puts {torn} subject{'s' if torn > 1 else ''} in more than one split: give every image "
-            "of a subject the same split, or leave the column empty to split by subject automatically"
+            f"cohort: the column split puts {torn} subject{'s' if torn > 1 else ''} in more than one split: give every "
+            "image of a subject the same split, or leave the column empty to split by subject automatically"
         )
     shares = shares or default_shares(len(by_table))
     splits = {

@@ -41,7 +41,7 @@ def _match_views(text: str, codes: bool) -> set[str]:
 
 
 def parse_view_code(text: str) -> str | None:
-    """Return PA, AP or OTHER for the text of a view field ("AP LLD", decubitus, is OTHER); None if it has no view."""
+    """Return PA, AP or OTHER for a view field ("AP LLD" is OTHER); None if it names no view, or both PA and AP."""
     views = _match_views(text.upper(), codes=True)
     if OTHER in views:
         return OTHER

@@ -53,7 +53,7 @@ def clean_image(grey: np.ndarray, mode: str) -> tuple[np.ndarray, int]:
 
     ``grey``: uint8 (rows, columns[, 3]). ``mode``: ``keep`` changes nothing. ``black_out`` sets the boxes of text to 0
     and searches again; it raises :class:`Rejected` if text is left after several rounds. ``exclude`` raises
-    :class:`Rejected` if there is text.
+    :class:`Rejected` instead of removing text.
     """
     if mode == KEEP:
         return grey, 0
@@ -109,7 +109,7 @@ def find_text(grey: np.ndarray) -> list[Piece]:
 
 
 def _views(colour: np.ndarray, corners: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield three crops of a piece of text: as it is, rotated by 180 degrees, mirrored. Vertical text is made level."""
+    """Yield three crops of a piece of text: as it is, rotated by 180 degrees, mirrored. Vertical text is turned."""
     along, across = np.linalg.norm(corners[1] - corners[0]), np.linalg.norm(corners[3] - corners[0])
     width, height = max(2, round(float(along))), max(2, round(float(across)))
     target = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
@@ -129,8 +129,8 @@ def _readers():
         from rapidocr import RapidOCR
     except ImportError as error:
         raise Broken(
-            f"frames: this Python lacks the package rapidocr ({error.name}): run with the rule's environment, "
-            "install it, or set privacy.burned_in to keep"
+            f"frames: this Python lacks the package rapidocr ({error.name}): run snakemake with "
+            "--software-deployment-method conda, install rapidocr, or set privacy.burned_in to keep"
         ) from error
     logging.getLogger("RapidOCR").setLevel(logging.ERROR)
     threads = {f"EngineConfig.onnxruntime.{name}_op_num_threads": 1 for name in ("intra", "inter")}

@@ -81,7 +81,7 @@ class GreyImage:
     notes: tuple[str, ...]
 
     def frame(self, fit: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the upright frame, uint8 (512, 512), and the affine (2, 3) from the frame to :attr:`grey`."""
+        """Return the upright frame, uint8 (512, 512), and its affine (2, 3) to ``grey``. ``fit``: see frames.fit."""
         upright = self.turn.apply(self.grey)
         affine = fit_affine(upright.shape, FRAME_SIZE, fit)
         return to_frame(upright, affine, FRAME_SIZE), affine_to_stored(affine, self.turn, upright.shape)
@@ -104,7 +104,7 @@ def read_grey(path: str, options: Mapping) -> np.ndarray:
 
 
 def check_frame_shape(original: np.ndarray, image_id: str, shape: tuple[int, int]) -> np.ndarray:
-    """Return the decoded image ``original``. Raises StoreError unless its shape is that recorded with its frame."""
+    """Return the decoded image ``original``. Raises StoreError if it lacks the ``shape`` recorded with its frame."""
     if original.shape != shape:
         raise StoreError(f"image {image_id} has changed its size since its frame was made: run the stage frames again")
     return original

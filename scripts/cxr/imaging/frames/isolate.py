@@ -1,4 +1,4 @@
-"""Decoding in worker processes. A process that crashes is restarted, and the image at fault is excluded."""
+"""Decoding images in worker processes. A process that crashes is restarted, and the image at fault is excluded."""
 
 import os
 import pickle
@@ -24,7 +24,7 @@ class Crashed(Exception):
 
 
 class Worker:
-    """A worker process that is started at the first request."""
+    """A process that decodes image files (:mod:`cxr.imaging.frames.worker`), started at the first request."""
 
     _process: subprocess.Popen | None = None
     _pipe: Connection
@@ -52,7 +52,7 @@ class Worker:
             raise Broken(f"frames: {problem}") from cause
 
     def ask(self, path: str, seconds: float) -> tuple | Exception:
-        """Return the worker's answer for a file. Raises :class:`Crashed` if the worker dies or times out."""
+        """Return the worker's answer for a file. Raises Crashed if the worker dies or takes more than ``seconds``."""
         if self._process is None:
             self._start()
         with suppress(EOFError, OSError, pickle.UnpicklingError):
@@ -63,7 +63,6 @@ class Worker:
         raise Crashed
 
     def close(self) -> None:
-        """Stop the process, if there is one."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -90,7 +89,7 @@ class Workers:
         """Return the worker's answer for a file (see ``worker.prepare``).
 
         After a crash the file is tried again in a new process, because another program may be at fault. After a second
-        crash a valid image is tried. Raises Broken if the worker crashes on this image too, or reports an error that no
+        crash a test image is tried. Raises Broken if the worker crashes on this image too, or reports an error that no
         file caused. Raises OSError if the machine cannot read the file.
         """
         mine = getattr(self._local, "worker", None)

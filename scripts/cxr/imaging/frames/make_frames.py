@@ -33,7 +33,7 @@ class Candidate(NamedTuple):
 
 
 def group_candidates(cohort: str, per_study: str) -> list[list[Candidate]]:
-    """Return groups of candidates, each sorted from best to worst. One image of each group is used.
+    """Return groups of candidates from the table ``cohort``, sorted from best to worst. One image per group is used.
 
     A group is a study, or a single image if ``per_study`` is "all".
     """
@@ -61,7 +61,7 @@ def run_shard(
 
     Each study gives its first decodable image or all images (``options.per_study``). ``burned_in``: treatment of
     burned-in text (``privacy.burned_in``); ``corrected``: output table of images that are used although their header is
-    wrong; ``compute``: settings of that name; ``files_read``: output table with size, time and CRC-32 of the files
+    wrong; ``compute``: the settings ``compute``; ``files_read``: output table with size, time and CRC-32 of the files
     read. Raises Broken if decoding fails and no file is to blame.
     """
     groups = group_candidates(cohort, options.per_study)
@@ -76,7 +76,7 @@ def run_shard(
     states: list[tuple] = []
 
     def try_group(group: list[Candidate]) -> list[tuple]:
-        """Return (candidate, *worker's answer) for each candidate. Those after the first frame are rejected unread."""
+        """Return (candidate, *worker's answer) for each candidate. After a frame, later ones are rejected unread."""
         answers: list[tuple] = []
         for candidate in group:
             if answers and answers[-1][1] == "frame":

@@ -19,10 +19,10 @@ class FramesSettings(Section):
     window: Literal["minmax", "voi", "percentile"] = key(
         "minmax",
         "Pixel values that become black and white. minmax: the lowest and the highest; voi: the VOI window or table of "
-        "the DICOM header; percentile: the two percentiles.",
+        "the DICOM header; percentile: the two `percentiles`.",
     )
     percentiles: tuple[Percent, Percent] = key(
-        (0.5, 99.5), "Percentiles of the pixel values that become black and white (window percentile).", unit="%"
+        (0.5, 99.5), "Percentiles of the pixel values that become black and white if `window` is percentile.", unit="%"
     )
 
     @constraint

@@ -18,8 +18,8 @@ def prepare(path: str, options: dict) -> tuple | Exception:
     """Decode a file. Return an answer, or an exception for an error that no file caused.
 
     A decoded file gives the answer ("frame", frame uint8 (512, 512), affine (2, 3) from the frame to the original,
-    (rows, columns) of the original, result of :func:`is_narrow`, notes on the header). A file with a known fault gives
-    ("rejected", reason, detail), any other error ("failed", reason, detail). Many failures suggest a fault of the
+    (rows, columns) of the original, result of :func:`is_narrow`, notes on the header). A :class:`Rejected` file
+    gives ("rejected", reason, detail), any other error ("failed", reason, detail). Many failures suggest a fault of the
     machine. ``options``: settings of the frames stage, burned_in and max_memory_mb.
     """
     try:
@@ -46,7 +46,7 @@ def main() -> None:
     with suppress(ValueError, OSError):  # not all systems have this limit; MAX_PIXELS still applies
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     missing = list_missing_decoders()
-    remedy = "run with the environment envs/frames.yaml, or install it"
+    remedy = "run snakemake with --software-deployment-method conda, or install them"
     pipe.send(f"this Python lacks decoders ({', '.join(missing)}): {remedy}" if missing else "")
     # For damaged files, decoders print messages with patient text to both streams.
     silence = os.open(os.devnull, os.O_WRONLY)

@@ -1,1 +1,1 @@
-"""Segmenting lungs and heart on frames. Images that are not a complete, usable chest X-ray are excluded."""
+"""Segmenting lungs and heart on frames. Images without a complete chest, or with poor contrast, are excluded."""

@@ -1,4 +1,4 @@
-"""The engine chexmask: published masks from the MIMIC-CXR table of the CheXmask database (PhysioNet).
+"""The engine ``chexmask``: published masks from the MIMIC-CXR table of the CheXmask database (PhysioNet).
 
 :mod:`cxr.annotations.chexmask` describes the table. The public code that made it swaps height and width in some rows.
 In these rows, the run lengths are clipped at the wrong border, so masks are drawn from the landmarks instead.
@@ -36,8 +36,8 @@ log = logging.getLogger("cxr.imaging.organs")
 def split_table(*, table: str, cohort: list[str], output: list[str]) -> None:
     """Split the table into one gzipped CSV per shard.
 
-    ``cohort``: the image table of each shard; ``output``: one path per shard, in the same order. Raises the UserErrors
-    of :func:`cxr.annotations.chexmask.stream_rows`.
+    ``cohort``: the image table of each shard; ``output``: one path per shard, in the same order. Raises UserError
+    if :func:`cxr.annotations.chexmask.stream_rows` cannot read the table.
     """
     shard_of = {name: number for number, path in enumerate(cohort) for name in read_table(path)["image_id"]}
     with ExitStack() as stack:
@@ -90,9 +90,9 @@ class ChexmaskOrgans:
             raise NoOrgans("the CheXmask table has no row for the image")
         row = self._rows[image_id]
         if row is None:
-            raise NoOrgans(f"{DICE}, {HEIGHT} or {WIDTH} is not a number")
+            raise NoOrgans(f"{DICE}, {HEIGHT} or {WIDTH} in the CheXmask table is not a number")
         if row.dice < self._min_dice:
-            raise NoOrgans(f"{DICE} is {row.dice:.3f}, below {self._min_dice}")
+            raise NoOrgans(f"{DICE} is {row.dice:.3f}, below min_dice {self._min_dice}")
         masks = _decode_masks(row, shape)
         return np.stack([to_frame(mask, to_original, FRAME_SIZE, nearest=True) for mask in masks]).astype(bool)
 

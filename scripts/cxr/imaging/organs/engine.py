@@ -53,7 +53,7 @@ def fill_outlines(points: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     Points are pixel indices. Pixels on the outline belong to the mask. Raises ValueError unless 120 points are finite.
     """
     if points.shape != (LANDMARKS, 2) or not np.isfinite(points).all():
-        raise ValueError(f"{LANDMARKS} landmarks of two numbers are needed, not an array of shape {points.shape}")
+        raise ValueError(f"{LANDMARKS} finite landmarks (x, y) are needed, but the array has the shape {points.shape}")
     pixels = np.clip(np.round(points), -_FAR, _FAR).astype(np.int32)
     masks = np.zeros((len(OUTLINES), *shape), np.uint8)
     for mask, part in zip(masks, OUTLINES.values(), strict=True):

@@ -1,7 +1,8 @@
 """The organ engine ``lite``: a small U-Net on the CPU (resources/organs; trained by train.py there).
 
 The net was trained on complete lungs. It therefore completes truncated lungs beyond the image's edge, and these parts
-are removed. Its lung masks include the lung behind the heart, as radiologists outline it. A setting excludes this part.
+are removed. Its lung masks include the lung behind the heart, as radiologists outline it. The setting
+``organs.lite.behind_heart`` can exclude this part.
 """
 
 import cv2
@@ -59,7 +60,7 @@ def clip_masks(masks: np.ndarray, region: np.ndarray) -> np.ndarray:
 
 
 def visible(masks: np.ndarray, labels: tuple[str, ...]) -> np.ndarray:
-    """Remove the cardiomediastinum from the lungs in ``masks``, bool (K, H, W). Keep one connected region per lung."""
+    """Remove the cardiomediastinum from the lungs among ``masks``, bool (K, H, W). Keep one region of each lung."""
     middle = masks[labels.index(CARDIOMEDIASTINUM)]
     labelled_masks = zip(labels, masks, strict=True)
     return np.stack([largest_component(mask & ~middle) if label in LUNGS else mask for label, mask in labelled_masks])

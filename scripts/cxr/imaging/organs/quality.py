@@ -1,4 +1,4 @@
-"""Checking that an image shows a complete, usable chest, by the image and its organ masks.
+"""Checking by the organ masks that an image shows a complete chest in its upright position and with enough contrast.
 
 The paper excludes severe truncation and images without a chest (section D.1), but gives no limits; we chose the limits.
 """
@@ -63,7 +63,6 @@ def find_posture_fault(
 
 
 def _lost_lung_fault(image: np.ndarray, lungs: list[np.ndarray], areas: list[float], rectangle: Rectangle) -> Fault:
-    """Return (reason code, detail) for an image in which a lung is too small. The lists are in the order of LUNGS."""
     lost = int(np.argmin(areas))
     if max(areas) >= MIN_LUNG_SHARE and _is_white_opposite(image, lungs[1 - lost], lost == 1, rectangle):
         return "white_out", f"the {LUNGS[lost]} is not visible, its side of the chest is white"
@@ -74,8 +73,8 @@ def _lost_lung_fault(image: np.ndarray, lungs: list[np.ndarray], areas: list[flo
 
 
 def _is_white_opposite(image: np.ndarray, visible_lung: np.ndarray, is_right: bool, rectangle: Rectangle) -> bool:
-    """Return True if the side opposite the visible lung is in the image and white. White means that its 25th percentile
-    of the grey levels exceeds the lung's 75th."""
+    """Return True if the side opposite the visible lung (right if ``is_right``) is in the image and white. White means
+    that the 25th percentile of its grey levels exceeds the lung's 75th."""
     ys, xs = np.nonzero(visible_lung)
     medial = xs.max() if is_right else xs.min()
     x1, _, x2, _ = rectangle
@@ -90,7 +89,7 @@ def _is_white_opposite(image: np.ndarray, visible_lung: np.ndarray, is_right: bo
 def find_fault(
     image: np.ndarray, masks: dict[str, np.ndarray], to_original: np.ndarray, original_shape: tuple[int, int]
 ) -> Fault | None:
-    """Return (reason code, detail) if an image (512, 512) with these organ masks is unusable, otherwise None."""
+    """Return (reason code, detail) if lungs are missing or cut off or the contrast is extreme, otherwise None."""
     x1, y1, x2, y2 = rectangle = content_rectangle(to_original, original_shape, image.shape[0])
     image_area = max(1.0, (x2 - x1) * (y2 - y1))
     areas = [float(masks[name].sum()) / image_area for name in LUNGS]

@@ -6,8 +6,8 @@ from cxr.base.settings import AUTHORS, Section, Share, key
 
 
 class ChexmaskSettings(Section):
-    table: str = key("", "CSV of the CheXmask database with masks of MIMIC-CXR, in original resolution.")
-    min_dice: Share = key(0.7, "Minimum estimated Dice of an image's masks (column Dice RCA (Mean)).", source=AUTHORS)
+    table: str = key("", "CSV of the CheXmask database: masks of MIMIC-CXR in original resolution.")
+    min_dice: Share = key(0.7, "Minimum estimated Dice of an image's masks (column `Dice RCA (Mean)`).", source=AUTHORS)
 
 
 class LiteSettings(Section):

@@ -18,10 +18,10 @@ TURNS = (
     "", MIRRORED, "upside down", "turned by 180 degrees", "turned by 90 degrees to the left",
     "turned by 90 degrees to the right", "turned and mirrored", "turned and mirrored",
 )  # fmt: skip
-"""How an image is displayed. Text k fits if version k of :func:`rotate_and_reflect`, or its negative, is upright."""
+"""Descriptions of a wrong display. Text k applies if version k of :func:`rotate_and_reflect` is the upright one."""
 INVERTED = "inverted"
 NO_CHEST = "nothing in the image looks like a complete chest"
-MIN_NAMED_PROBABILITY = 0.5  # minimum probability for a version to be named in a detail
+MIN_NAMED_PROBABILITY = 0.5  # minimum probability for a version to be named in a message
 
 
 def rotate_and_reflect(picture: np.ndarray) -> np.ndarray:

@@ -1,1 +1,1 @@
-"""Making the embedded cohort of synthetic chest X-rays and reports, whose ground truth is known."""
+"""Making the embedded cohort: synthetic chest X-rays and reports with known ground truth, for demos and tests."""

@@ -187,7 +187,7 @@ def _marker(image: np.ndarray, rng: np.random.Generator) -> None:
 
 
 def _place(shape: tuple[int, int], rng: np.random.Generator) -> View:
-    """Draw scale, rotation and shift at random, so that both lungs are completely in the image."""
+    """Choose the patient's scale, rotation and shift at random, so that both lungs are completely in the image."""
     rows, columns = shape
     unit = min(max(rows, columns), columns / 0.90, rows / 0.90) * float(rng.uniform(0.89, 1.03))
     turn = float(np.clip(rng.normal(0, 1.3), -3.5, 3.5)) * np.pi / 180
@@ -199,7 +199,7 @@ def _place(shape: tuple[int, int], rng: np.random.Generator) -> View:
 
 
 def _expose(absorption: np.ndarray, view: View, rng: np.random.Generator, ap: bool) -> np.ndarray:
-    """Convert absorption to an image in 0..1 by scatter, photon noise and the display curve."""
+    """Convert absorption to an image in 0..1: add scatter and photon noise, and apply the display curve."""
     scatter = _blur(absorption, 0.08 * view.unit)
     share = float(rng.uniform(0.10, 0.22) + (0.08 if ap else 0.0))
     blurred = (1 - share) * _blur(absorption, float(rng.uniform(0.5, 0.9)) * view.unit / 512) + share * scatter

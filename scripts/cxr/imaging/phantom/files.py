@@ -168,7 +168,7 @@ def write_image_file(path: Path, image: np.ndarray, name: str) -> None:
 
 
 def write_broken(path: Path, ds: Dataset, fault: str) -> None:
-    """Write the Dataset ``ds`` with a fault; ``missing`` writes no file. Raises ValueError for an unknown fault."""
+    """Write a Dataset with ``fault``, such as "truncated"; "missing" writes no file. Raises ValueError for others."""
     if fault == "missing":
         return
     if fault in ("empty", "text"):

@@ -1,4 +1,4 @@
-"""The phantom stage: writes the embedded cohort's image files, reports, manifest and ground truth."""
+"""The phantom stage: writes images, reports, manifest and ground truth of the embedded cohort, which is synthetic."""
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Planning the embedded cohort from the seed and the numbers of subjects and studies, before any pixel is drawn."""
+"""Planning the studies, findings and files of the embedded (synthetic) cohort, before any pixel is drawn."""
 
 from dataclasses import dataclass
 
@@ -94,7 +94,7 @@ def _findings(number: int, rng: np.random.Generator) -> tuple[Finding, ...]:
 
 
 def healthy_plans(seed: int, count: int) -> list[StudyPlan]:
-    """Return a study of one PA image without findings for each of ``count`` more patients. The splits are 3 : 1 : 1."""
+    """Return a study of one PA image without findings for each of ``count`` more patients, of whom 3/5 are in train."""
     plans = []
     for number in range(count):
         subject = f"SYNH{number + 1:05d}"
@@ -117,7 +117,7 @@ def _layout(rng: np.random.Generator) -> str:
 def make_plan(seed: int, subjects: int, studies: int) -> list[StudyPlan]:
     """Return the studies of the cohort, sorted by id; ``studies`` >= ``subjects`` >= 3.
 
-    One study in 16 deliberately has no usable image, and one in 22 no usable report.
+    For tests, one study in 16 has only a faulty image, and one in 22 a report that is missing or has no findings.
     """
     people = [f"SYN{number:04d}" for number in range(1, subjects + 1)]
     shuffled = [people[i] for i in generator(seed, "split").permutation(subjects)]

@@ -27,6 +27,7 @@ PLACES: dict[str, dict[str, list[str]]] = WORDING["places"]  # {location: its la
 class Finding:
     """A finding to report. ``target``: one of the seven lesion types, ``nodule`` or ``scar``.
 
+    place: key of ``PLACES``; hedge: certainty, one of ``definite``, ``strong`` and ``weak``.
     linked: described as an opacity that is, or may be, the target; hard: worded with terms that a lexicon may lack.
     """
 
@@ -85,7 +86,7 @@ def describe(finding: Finding, rng: np.random.Generator) -> str:
 
 
 def deniable(targets: set[str], rng: np.random.Generator) -> list[str]:
-    """Return the lesion types that a report with these positive targets may deny, in the order of ``LESIONS``.
+    """Return the lesion types that a report may deny although it states ``targets``, in the order of ``LESIONS``.
 
     A type is not denied if it or one of its subtypes is present. There is one exception, as in real reports: "no
     consolidation" may stand beside atelectasis or edema.
@@ -174,7 +175,10 @@ def _block(header: str, text: str) -> str:
 def write_report(
     findings: list[Finding], rng: np.random.Generator, *, layout: str = "findings", devices: int = 0, view: str = "PA"
 ) -> Report:
-    """Write a report about ``findings``; without any, the chest is normal. Raises ValueError for an unknown layout."""
+    """Write a report about ``findings``; without any, the chest is normal.
+
+    ``devices``: number of sentences about devices. Raises ValueError if ``layout`` is not one of ``LAYOUTS``.
+    """
     if layout not in LAYOUTS:
         raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, not {layout!r}")
     sentences, truth, denied = _body(findings, devices, rng)

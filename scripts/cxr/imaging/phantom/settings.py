@@ -8,7 +8,7 @@ class PhantomSettings(Section):
 
     subjects: int = key(48, "Number of synthetic patients.", ge=6, le=100_000)
     studies: int = key(72, "Number of synthetic studies.", ge=6, le=100_000)
-    healthy: int = key(0, "Number of additional healthy patients with one PA study each (semisyn).", ge=0, le=100_000)
+    healthy: int = key(0, "Number of further healthy patients with one PA study each, for semisyn.", ge=0, le=100_000)
 
     @constraint
     def _every_subject_has_a_study(self) -> None:

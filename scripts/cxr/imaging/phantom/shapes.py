@@ -15,7 +15,7 @@ ZONE_STEPS = (0.0, 0.17, 0.42, 0.68, 1.0)  # borders of apical, upper, mid and b
 
 
 def curve(points, samples: int = 24) -> np.ndarray:
-    """Return a smooth open curve (N, 2) through the control points (Catmull-Rom)."""
+    """Return a smooth open curve (N, 2) through control points (Catmull-Rom), with ``samples`` points between two."""
     points = np.asarray(points, np.float64)
     padded = np.concatenate([2 * points[:1] - points[1:2], points, 2 * points[-1:] - points[-2:-1]])
     t = np.linspace(0, 1, samples, endpoint=False)[:, None]
@@ -40,7 +40,7 @@ class View:
 
     @property
     def unit(self) -> float:
-        """Number of pixels per body unit."""
+        """Number of pixels per body unit, which is the nominal width of the image."""
         return float(np.sqrt(abs(np.linalg.det(self.matrix[:, :2]))))
 
     def pixels(self, points: np.ndarray) -> np.ndarray:
@@ -60,7 +60,7 @@ class View:
         return np.zeros(self.shape, np.uint8)
 
     def disc(self, canvas: np.ndarray, centre, axes, angle: float = 0.0) -> None:
-        """Fill an ellipse around a body point. ``axes``: half axes in body units."""
+        """Fill an ellipse around a body point. ``axes``: half axes in body units; ``angle``: degrees."""
         x, y = self.pixels(np.array([centre]))[0]
         half = [max(1, round(axis * self.unit)) for axis in axes]
         cv2.ellipse(canvas, (round(x), round(y)), half, angle, 0, 360, 255, -1, cv2.LINE_AA)
@@ -88,7 +88,7 @@ class View:
 
 @dataclass
 class Anatomy:
-    """Organ outlines as polygons (N, 2) in body coordinates, and other properties that a drawing needs."""
+    """Organ outlines, polygons (N, 2) in body coordinates, with hila, aortic knob, cardiothoracic ratio and sex."""
 
     lungs: dict[str, np.ndarray]
     heart: np.ndarray

@@ -1,4 +1,4 @@
-"""The catalogue of weights: which files the selected engines need, and whether they exist. No job reads it."""
+"""The catalogue ``resources/weights.yaml``: which weights files the selected engines need, and whether they exist."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -102,7 +102,7 @@ def list_placed_files(folder: str) -> dict[str, list[str]]:
 
 
 def _files(artefact: str, entry: dict, folder: str) -> dict[str, str | None]:
-    """Return {file: sha256 or None} of an artefact. If the artefact is a folder, list the files found in it."""
+    """Return {file: sha256 or None} of an artefact. If the artefact is a folder, list the files that it contains."""
     if "folder" not in entry:
         return entry["files"]
     folder_entries = [entry for entry in read_entries().values() if "folder" in entry]

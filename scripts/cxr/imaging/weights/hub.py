@@ -48,7 +48,7 @@ def fetch(options: WeightsOptions, name: str) -> Path:
     except errors.GatedRepoError:
         problem = f"{repository} is gated: accept its terms at {page}, then log in with `hf auth login` or set HF_TOKEN"
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
-        problem = f"the hub has no {repository} at revision {options.revision}: look at {page}, or `hf auth login`"
+        problem = f"the hub has no {repository} at revision {options.revision}: see {page}, or log in (`hf auth login`)"
     except errors.LocalEntryNotFoundError:
         problem = (
             f"{name} of {repository} is not in this machine's Hugging Face cache and the hub is out of reach: "

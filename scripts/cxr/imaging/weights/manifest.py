@@ -1,4 +1,4 @@
-"""Checking weights files, and recording their source, size and digest in manifests and in a table."""
+"""Checking weights files, and recording their source, size and digest in JSON files (manifests) and in a table."""
 
 import hashlib
 import json
@@ -42,7 +42,7 @@ def check_published_file(path: Path, name: str, pin: str, sha256: str | None, re
     """Check a published file and return its :func:`file_facts`, with ``name`` as the file's name.
 
     ``pin``: the file's key in ``weights.sha256``; ``remedy``: how to get the file again. Raises UserError if the file
-    is missing, empty or not a checkpoint, or if it differs from the known sha256.
+    is missing, empty or not a checkpoint, or if its digest differs from ``sha256`` (None: not checked).
     """
     if not path.is_file() or not path.stat().st_size:
         raise UserError(f"{path} is {'empty' if path.is_file() else 'missing'}: {remedy}")
@@ -132,7 +132,7 @@ def write_manifest(
 def note_model(*, sources: list[str], manifest: str, options: WeightsOptions, attrs: dict) -> None:
     """Write the manifest of a model. ``sources``: its files, if it is in a folder; empty if it is in the hub's cache.
 
-    Raises UserError if the model is not on this machine, or if a file is missing or differs from a known digest.
+    Raises UserError if the model is not on this machine, a file is missing, or its digest differs from ``options``.
     """
     paths, commit = [Path(path) for path in sources], None
     if options.repository:

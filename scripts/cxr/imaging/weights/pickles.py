@@ -141,7 +141,7 @@ def refuse(path: Path, fault: str) -> NoReturn:
 def read_checkpoint(path: Path) -> object:
     """Read a checkpoint of ``torch.save``; return its root object, made of plain objects, :class:`Stub` and tensors.
 
-    Tensors of an archive stay in the file until they are used. Tensors of the older plain stream are read at once.
+    Tensors of an archive stay in the file until they are used. Tensors in the format of PyTorch < 1.6 are read at once.
     Raises UserError if the file is not a checkpoint, damaged or malicious.
     """
     try:

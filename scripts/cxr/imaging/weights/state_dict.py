@@ -43,12 +43,11 @@ def read_state(source: Path, parts: tuple[str, ...] = ()) -> tuple[State, list[s
         if not state:
             raise UserError(f"{source} holds no state dict: download the file that docs/how-to/models.md names")
     if odd := next((name for name, value in state.items() if value.dtype not in tensors.DTYPE_CODES), None):
-        pickles.refuse(source, f"its tensor {odd} is not of plain numbers")
+        pickles.refuse(source, f"its tensor {odd} is not a dense tensor of real numbers")
     return _match_names(source, state, parts)
 
 
 def _find_state(source: Path, content: object) -> State:
-    """Find the state dict or net in a checkpoint and return its tensors, or an empty dict if there is none."""
     if isinstance(content, Stub):
         return pickles.read_state(source, pickles.unwrap_network(content)) if content.children else {}
     if not isinstance(content, dict):
@@ -58,7 +57,7 @@ def _find_state(source: Path, content: object) -> State:
             return state
     for name, value in content.items():
         if isinstance(value, Stub) and value.kind.startswith(UNREAD):
-            pickles.refuse(source, f"its tensor {name} is not of plain numbers")
+            pickles.refuse(source, f"its tensor {name} is not a dense tensor of real numbers")
     return {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
 
 
@@ -77,7 +76,7 @@ def _match_names(source: Path, state: State, parts: tuple[str, ...]) -> tuple[St
             left_out.append(short)
             continue
         if short in net_state:
-            raise UserError(f"{source} holds {short} with and without a prefix: download the published file")
+            raise UserError(f"{source} holds the tensor {short} with and without a prefix: download the published file")
         net_state[short] = tensor
     if parts and not net_state:  # another net is kept, because a later check reports how it differs
         return _match_names(source, state, ())
@@ -89,7 +88,7 @@ def convert_state_dict(
 ) -> dict:
     """Convert the state dict in ``source`` to the safetensors file ``target``, one tensor in memory at a time.
 
-    ``parts`` and errors: as for :func:`read_state`; ``dropped``: suffix of the names of tensors that no net needs;
+    ``parts`` and errors: as for :func:`read_state`; ``dropped``: suffix of the names of tensors to leave out;
     ``float32``: all floats become float32. Returns numbers of tensors and values, and names of dropped tensors.
     """
     state, left_out = read_state(source, parts)

@@ -96,8 +96,6 @@ class SPPCSP(_Split):
 
 
 class Concat(nn.Module):
-    """Concatenates the channels of several layers."""
-
     def forward(self, *parts: torch.Tensor) -> torch.Tensor:
         return torch.cat(parts, dim=1)
 

@@ -70,7 +70,7 @@ class HybridGNetOrgans:
         return masks
 
     def segment_batch(self, rows: list[tuple]) -> list[np.ndarray | NoOrgans]:
-        """Return masks, or NoOrgans for a black frame; see :class:`cxr.imaging.organs.engine.OrganEngine`."""
+        """Return the masks, or NoOrgans if black, of each frame; see :class:`cxr.imaging.organs.engine.OrganEngine`."""
         results: list = []
         for image, _, to_original, _ in rows:
             try:

@@ -20,7 +20,7 @@ BACK, ON, SAMPLES = 1.0, 2.0, 4  # window before and after a landmark, feature p
 
 
 def scaled_laplacian(rings: tuple[int, ...]) -> torch.Tensor:
-    """Return the normalized graph Laplacian of the rings, (N, N), scaled to -1..1.
+    """Return the normalized graph Laplacian, (N, N), of closed rings of ``rings`` nodes, scaled to -1..1.
 
     With 2 as the largest eigenvalue it equals -D^(-1/2) A D^(-1/2): -1/2 between neighbours on a ring, else 0.
     """
@@ -32,7 +32,7 @@ def scaled_laplacian(rings: tuple[int, ...]) -> torch.Tensor:
 
 
 def doubling(rings: tuple[int, ...]) -> torch.Tensor:
-    """Return the matrix (N, N / 2) that adds a node half-way between neighbours of the coarse graph. N is even."""
+    """Return the matrix (N, N / 2) that adds nodes half-way between neighbours on rings. ``rings``: even numbers."""
     parts = []
     for count in rings:
         coarse = torch.eye(count // 2, device="cpu")
