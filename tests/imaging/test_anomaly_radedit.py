@@ -403,7 +403,7 @@ def only_pickles(folder: Path) -> None:
         path.rename(path.with_suffix(".bin"))
 
 
-AGAIN = r"(?::|: reword it, or) delete \S+ and run snakemake weights again \(docs/how-to/models\.md\)$"
+AGAIN = r"(?::|: reword the prompt, or) delete \S+ and run snakemake weights again \(docs/how-to/models\.md\)$"
 WRONG = {
     "truncated": (
         lambda at: truncate(at / "radedit/unet/diffusion_pytorch_model.safetensors"),
@@ -497,7 +497,7 @@ def test_a_folder_with_other_classes_is_refused(tmp_path, stable, part, entry, t
 
 @pytest.mark.parametrize(
     ("change", "told"),
-    [({"prediction_type": "sample"}, "has prediction_type 'sample'"), ({"beta_schedule": "x"}, "no usable noise sch")],
+    [({"prediction_type": "sample"}, "has prediction_type 'sample'"), ({"beta_schedule": "x"}, "an invalid noise sch")],
 )
 def test_another_noise_schedule_is_refused(stable, change, told):
     layout = folders.read_stable_diffusion_layout(stable[0], "key")

@@ -147,7 +147,7 @@ def test_a_training_is_resumed_only_if_nothing_has_changed(tmp_path):
         training_digest(pools, shares, ["opacity"], short, 2),
     ]
     assert len({identity, *changed}) == 6
-    with pytest.raises(ValueError, match="every pool is empty or has the weight 0 in shares"):
+    with pytest.raises(ValueError, match="a pool that has images and a weight above 0 in shares"):
         train_lite({"real": []}, {"real": (1, 1)}, ["opacity"], short, 1)
 
 

@@ -208,7 +208,7 @@ def test_a_job_has_the_same_seed_in_every_configuration():
 
 
 def test_a_choice_that_is_no_configuration_is_refused():
-    with pytest.raises(ValueError, match=r"choice\.edema is 'nosuch', but the configurations are lite, "):
+    with pytest.raises(ValueError, match=r"choice\.edema is 'nosuch', but configs has lite, "):
         EditingSettings(choice={"edema": "nosuch"})
     with pytest.raises(ValueError, match="configs names 'chosen', which is reserved"):
         EditingSettings(configs={"chosen": {}})

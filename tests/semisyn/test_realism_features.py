@@ -182,7 +182,7 @@ def test_weights_that_are_not_the_pinned_ones_are_refused(files):
     weights = Path(files["clip"]["folder"], "model.safetensors")
     pinned = hashlib.sha256(weights.read_bytes()).hexdigest()
     engine_module("cxr.semisyn.realism", "clip").load(Setup({"sha256": pinned}, files["clip"], "cpu"))
-    with pytest.raises(UserError, match=rf"has the digest {pinned}, not the one of semisyn\.realism\.clip\.sha256"):
+    with pytest.raises(UserError, match=rf"has the SHA-256 {pinned}, not that of semisyn\.realism\.clip\.sha256"):
         engine_module("cxr.semisyn.realism", "clip").load(Setup({"sha256": "0" * 64}, files["clip"], "cpu"))
 
 

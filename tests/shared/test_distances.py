@@ -20,7 +20,7 @@ def test_the_frechet_distance_of_two_known_laws():
 def test_fid_is_refused_in_few_samples_and_falls_with_their_number():
     random = np.random.default_rng(2)
     few, more = (random.normal(size=(2, size, 32)) for size in (40, 2000))
-    with pytest.raises(ValueError, match="40 samples are too few for 32 dimensions: FID needs 64"):
+    with pytest.raises(ValueError, match="FID of 32 features needs 64 samples per set, but one has 40"):
         fid(*few)
     assert fid(*few, small=True) > 10 * fid(*more) > 0
     assert fid(more[0], more[0]) == pytest.approx(0, abs=1e-6)

@@ -12,7 +12,7 @@ def augment_image(
     image: np.ndarray, boxes: Sequence[tuple], cells: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, list[tuple]]:
     """Return an augmented copy of a square uint8 image, float32 in 0..1, and the boxes after the same transformation.
-    Boxes are (class index, x1, y1, x2, y2) in cells, of which an image has ``cells`` along a side."""
+    Boxes are (class index, x1, y1, x2, y2), measured in grid cells. The image is ``cells`` cells wide and high."""
     side = image.shape[0]
     angle, scale = rng.normal(0, 5), np.exp(rng.normal(0, 0.10))
     affine = cv2.getRotationMatrix2D((side / 2, side / 2), angle, scale)

@@ -11,7 +11,7 @@ from cxr.detection.weights import Card
 
 
 def export_onnx(net: Detector, slope: np.ndarray, offset: np.ndarray, path: Path, licence: str) -> None:
-    """Write the net as ONNX (opset 17, float32). The metadata have its :class:`Card` (classes and licence).
+    """Write the net as ONNX (opset 17, float32) to ``path``, with its classes and ``licence`` as metadata.
 
     ``slope`` and ``offset`` (classes,) calibrate the logit of each class: slope * logit + offset.
     """

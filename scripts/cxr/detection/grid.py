@@ -32,8 +32,8 @@ class Grid:
 
 def decode_boxes(distance: np.ndarray, groups: Sequence[int], side: int) -> np.ndarray:
     """Return the box of each class and cell, (classes, rows, columns, 4) in px, clipped to a frame of ``side`` px.
-    ``distance`` (groups x 4, rows, columns) gives the left, top, right and bottom side in cells. ``groups`` gives the
-    group of each class."""
+    ``distance`` (groups x 4, rows, columns): distances in cells from a cell's centre to the left, top, right and bottom
+    side of its box. ``groups``: group of each class."""
     _, rows, columns = distance.shape
     ltrb = distance.reshape(-1, 4, rows, columns).astype(np.float64).transpose(0, 2, 3, 1)
     cell = np.array([side / columns, side / rows])

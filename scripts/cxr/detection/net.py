@@ -12,10 +12,10 @@ from torch.nn import functional as F
 
 from cxr.detection.grid import Grid
 
-WIDTHS = (16, 32, 56, 96, 128)  # channels of the embedded detector's net, at 1/2 to 1/32 of the image's size
+WIDTHS = (16, 32, 56, 96, 128)  # channels of the net that comes with the project, at 1/2 to 1/32 of the image size
 CENTRE_RADIUS = 1.5  # a cell is positive if it is in the box and less than this number of cells from the box's centre
-NUM_PEAK_CELLS = 4  # number of cells with the highest logits that represent a class in the whole image
-PRESENT_TARGET = 0.6  # target of these cells if the class is present by an image label: about the typical IoU of boxes
+NUM_PEAK_CELLS = 4  # the mean of this many highest logits of a class is its logit for the whole image
+PRESENT_TARGET = 0.6  # target of this logit if an image label says that the class is present
 
 
 class Block(nn.Module):
@@ -74,7 +74,7 @@ class Detector(nn.Module):
 
 
 def assign_targets(boxes: list[list[tuple]], labelled_classes: list[list[int]], grid: Grid) -> dict[str, Tensor]:
-    """Return the training targets of N images from their boxes, (class index, x1, y1, x2, y2) in cells.
+    """Return the training targets of N images from their boxes (class index, x1, y1, x2, y2), measured in grid cells.
 
     "positive" (N, C, cells, cells) says whether a cell has a box of a class, and "truth" (N, C, 4, cells, cells) is
     this box, the smallest if several boxes of the class cover the cell. "weight" (N, C, 1, 1) is 1 for the classes in

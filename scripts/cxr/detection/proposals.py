@@ -41,7 +41,7 @@ def boxes_above(boxes: torch.Tensor, scores: torch.Tensor, classes: np.ndarray, 
     """Return each box (N, 4) once for every class in which its score (N, C) is at least ``floor``. ``classes`` (C,) is
     the class index of each score column, -1 for an unused column. Raises ArithmeticError for NaN or infinite values."""
     if not (torch.isfinite(boxes).all() and torch.isfinite(scores).all()):
-        raise ArithmeticError("the net's output is not a finite number")
+        raise ArithmeticError("an output of the detection net is not a finite number: check its weights and input")
     rows, columns = (scores >= floor).nonzero(as_tuple=True)
     used = torch.from_numpy(classes >= 0).to(columns.device)[columns]
     rows, columns = rows[used], columns[used]
@@ -56,7 +56,8 @@ def apply_nms(proposals: ScoredBoxes, iou: float, most: int) -> ScoredBoxes:
 
 
 def to_frame_pixels(proposals: ScoredBoxes, scale: float, border: int, side: int) -> ScoredBoxes:
-    """Convert boxes from input to frame pixels, (box - border) * scale, clip them to 0..``side``, drop empty boxes."""
+    """Convert boxes from pixels of the net's input to pixels of the frame: (box - border) * scale, clipped to 0..side.
+    Drop boxes that are empty then."""
     return drop_empty(proposals._replace(boxes=np.clip((proposals.boxes - border) * scale, 0.0, side)))
 
 

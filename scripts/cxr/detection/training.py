@@ -42,7 +42,7 @@ class Batch(NamedTuple):
     images: list[np.ndarray]  # float32 (size, size) in 0..1
     boxes: list[list[tuple]]  # boxes of each image, (class index, x1, y1, x2, y2) in cells
     labelled_classes: list[list[int]]  # indices of the classes for which each image was labelled
-    image_labels: Sequence[dict[int, bool]] = ()  # labels without boxes, {class index: whether it is present}
+    image_labels: Sequence[dict[int, bool]] = ()  # for each image {class index: whether it is present}, without boxes
 
 
 MEAN_WARMUP = 20  # after n steps, the newest weights count at least MEAN_WARMUP / (n + MEAN_WARMUP) in the mean
@@ -56,7 +56,7 @@ def copy_net(net: Detector) -> Detector:
 
 
 class Checkpoint(NamedTuple):
-    """Where and how often an unfinished training is saved, so that the same job can resume it."""
+    """Where and how often an unfinished training is saved, so that a rerun of the job resumes it."""
 
     folder: Path
     every: int  # number of steps between two checkpoints
@@ -64,7 +64,7 @@ class Checkpoint(NamedTuple):
 
 
 class Monitor(NamedTuple):
-    """Scoring of the net during a training."""
+    """Steps of a training after which the net is scored, and the function that scores it."""
 
     at: frozenset[int]  # steps after which the net is scored, with the running mean of its weights
     score: Callable[[Detector], float]
@@ -110,7 +110,7 @@ class DetectorTraining(TrainingLoop):
         self.log = DetectorLog()
 
     def updates(self, first: int) -> Iterator[list[Batch]]:
-        """Yield the batch of each step."""
+        """Yield a list with the batch of each step, from step ``first`` on."""
         for update in range(first, self.total):
             yield [self.draw(self.random, update)]
 
@@ -131,7 +131,7 @@ class DetectorTraining(TrainingLoop):
         return self.schedule.optimizer.param_groups[0]["lr"]
 
     def row(self, update: int, values: list[float]) -> dict:
-        """Return the row of the log for a step, from the two parts of the loss."""
+        """Return the row of the log for a step. ``values``: the loss of classes and that of boxes."""
         return dict(zip(("classes", "sides"), values, strict=True))
 
     def after_update(self) -> None:
@@ -170,7 +170,7 @@ def train_net(
 ) -> Detector:
     """Train ``net`` on batches from ``draw(generator, number of finished steps)``. Return a net with the running mean
     of the weights. On a CPU with one thread, the same seed gives the same bytes, even if a job resumed ``checkpoint``.
-    ``losses`` receives (class loss, box loss) of every step, including the steps before the job resumed."""
+    ``on_step(step, loss)`` is called after each step. ``losses`` receives (class loss, box loss) of all steps."""
     if checkpoint:
         prepare_folder(checkpoint.folder, checkpoint.identity)
     training = DetectorTraining(net, draw, recipe, seed, on_step, checkpoint, watch)
@@ -184,7 +184,7 @@ def train_net(
 
 def fit_platt(confidence: np.ndarray, hit: np.ndarray, weights: np.ndarray | None = None) -> tuple[float, float]:
     """Return the (slope, offset) for which sigmoid(slope * logit(confidence) + offset) is the fraction of hits. A weak
-    prior draws them to (1, 0). All arrays are (N,)."""
+    prior draws them to (1, 0). ``hit`` (N,): whether each box hits; ``weights`` (N,): 1 for each box by default."""
     logit = np.log(confidence / (1 - confidence))
     x, y = torch.from_numpy(logit), torch.from_numpy(hit.astype(np.float64))
     each = torch.from_numpy(np.ones(len(hit)) if weights is None else weights)

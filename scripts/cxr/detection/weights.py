@@ -21,7 +21,7 @@ class Card(NamedTuple):
     licence: str
 
     def notes(self) -> dict[str, str]:
-        """Return the card as metadata of an ONNX file, {key: text}."""
+        """Return the metadata for an ONNX file, {key: text}."""
         return {
             "classes": json.dumps(self.grid.classes),
             "groups": json.dumps(self.grid.groups),
@@ -31,7 +31,7 @@ class Card(NamedTuple):
 
 
 def read_card(path: str | Path) -> Card:
-    """Read the card of a weights file. Raises UserError if the file is missing, is not ONNX, or has no card."""
+    """Read the card of a weights file. Raises UserError if it is missing, is not ONNX, or lacks these metadata."""
     notes = onnx.read_metadata(path)
     if missing := [name for name in ("classes", "groups", "size") if name not in notes]:
         raise UserError(f"{path} lacks the metadata {missing[0]!r}: make it with scripts/tools/detector_onnx.py")
@@ -46,8 +46,8 @@ class DetectorWeights:
         self.path, self.grid = path, read_card(path).grid
 
     def predict(self, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return a box for each class and cell of a square uint8 image, (classes, rows, columns, 4) in px, and its
-        confidence."""
+        """Return (boxes (classes, rows, columns, 4) in px, confidences (classes, rows, columns)) of a square uint8
+        image, one box for each class and grid cell."""
         size = self.grid.size
         small = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA)
         logit, distance = onnx.run_model(self.path, image=small.astype(np.float32)[None, None] / 255)

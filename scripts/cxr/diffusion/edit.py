@@ -1,4 +1,4 @@
-"""Two ways to edit the latents (B, C, h, w) of images, called sources.
+"""Two ways to edit images, called sources, by their latents (B, C, h, w).
 
 :func:`sample_latents` samples new latents under a prompt inside a mask, and blends them with the source outside it.
 
@@ -27,7 +27,7 @@ class Editing:
     guidance: Weights  # guidance weight of ``prompt``
     invert_guidance: Weights  # guidance weight of ``invert_prompt``
     published_bugs: bool  # reproduce three bugs of the published code
-    extent: float = 1.0  # fraction of the steps, noisiest first, in which the masks apply; later steps paste nothing
+    extent: float = 1.0  # fraction of the steps, noisiest first, in which the masks apply
 
 
 def edit_latents(
@@ -96,7 +96,7 @@ Blending = Literal["before", "after", "guidance"]
 
 @dataclass(frozen=True)
 class Sampling:
-    """Options of :func:`sample_latents`. Prompts and weights are one for all images, or one per image."""
+    """Options of :func:`sample_latents`. Give one prompt or weight for all images, or a separate one for each image."""
 
     prompt: Prompts
     guidance: Weights

@@ -45,20 +45,20 @@ RADEDIT_TOKENS = 128  # length to which RadEdit's prompts are padded
 
 
 class Layout(NamedTuple):
-    """Paths of a model's parts."""
+    """Folders of a diffusion model's parts, class of its text encoder, and its noise schedule."""
 
     unet: Path
     vae: Path
     text: Path
     tokenizer: Path
     text_class: str
-    noise: dict
+    noise: dict  # configuration of the noise schedule, see :data:`NOISE_KEYS`
     tokens: int | None  # length of a prompt in tokens; None for the tokenizer's default
     remedy: Callable[[Path], str]  # function that returns the remedy for a faulty folder, for error messages
 
 
 def make_radedit_layout(files: dict[str, str]) -> Layout:
-    """Return the layout of RadEdit's published parts. ``files`` has the folders of radedit, sdxl_vae and biovil_t."""
+    """Return the layout of RadEdit's published parts. ``files``: {radedit, sdxl_vae, biovil_t: folder}."""
     unet, vae, text = (Path(files[name]) for name in ("radedit", "sdxl_vae", "biovil_t"))
 
     def remedy(folder: Path) -> str:
@@ -69,8 +69,8 @@ def make_radedit_layout(files: dict[str, str]) -> Layout:
 
 
 def read_stable_diffusion_layout(folder: Path, key: str) -> Layout:
-    """Return the layout of a folder with ``model_index.json``. ``key`` is the setting that names the folder. Raises
-    UserError if a part has a class that is not supported."""
+    """Return the layout of a folder with ``model_index.json``. ``key``: setting that names the folder, for messages.
+    Raises UserError if a part has a class that is not supported."""
 
     def remedy(_: Path) -> str:
         return f"correct the folder or {key} (docs/how-to/models.md)"
@@ -92,7 +92,7 @@ def read_stable_diffusion_layout(folder: Path, key: str) -> Layout:
 
 
 def read_json(path: Path, remedy: str) -> dict:
-    """Read a JSON object. Raises UserError if the file is missing or damaged."""
+    """Read a JSON object. Raises UserError, which ends with ``remedy``, if the file is missing or damaged."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -106,8 +106,8 @@ def read_json(path: Path, remedy: str) -> dict:
 
 
 def find_weight_files(folder: Path, remedy: str) -> list[Path]:
-    """Return the safetensors files in a folder that together hold a net's weights. Complete sets in float32 are
-    preferred to bf16, and those to fp16. Raises UserError if no set is complete."""
+    """Return the safetensors files in a folder that together hold a net's weights. Of several complete sets,
+    float32 is preferred to bf16, and bf16 to fp16. Raises UserError, which ends with ``remedy``, if there is none."""
     paths_by_set: dict[tuple[int, int, str], list[Path]] = {}
     for path in sorted(folder.iterdir()):
         if match := WEIGHT_FILE.fullmatch(path.name):
@@ -122,7 +122,7 @@ def find_weight_files(folder: Path, remedy: str) -> list[Path]:
 
 
 def load_tensors(folder: Path, remedy: str) -> dict[str, torch.Tensor]:
-    """Read all tensors in a net's folder, {name: tensor}. Raises UserError if a file is missing or damaged."""
+    """Return {name: tensor} of a folder. Raises UserError, ending with ``remedy``, for a missing or damaged file."""
     tensors = {}
     for path in find_weight_files(folder, remedy):
         try:
@@ -146,7 +146,7 @@ def refuse_unusable(path: Path, problem: str, remedy: str) -> Iterator[None]:
 
 
 def load_net(folder: Path, part: str, dtype: torch.dtype, remedy: str) -> torch.nn.Module:
-    """Load the U-Net (``unet``) or the autoencoder (``vae``) from a folder, on the CPU."""
+    """Load the U-Net (``part`` is "unet") or autoencoder ("vae") to the CPU. ``remedy``: end of error messages."""
     config = read_json(folder / "config.json", remedy)
     name = NET_CLASSES[part]
     if config.get("_class_name") != name:
@@ -163,7 +163,7 @@ def load_net(folder: Path, part: str, dtype: torch.dtype, remedy: str) -> torch.
 
 
 def load_text_net(folder: Path, class_name: str, remedy: str) -> torch.nn.Module:
-    """Load the text encoder from a folder, float32, on the CPU."""
+    """Load the text encoder of the class ``class_name``, float32, to the CPU. ``remedy``: end of error messages."""
     kind = TEXT_CLASSES[class_name]
     config = read_json(folder / "config.json", remedy)
     class_names = config.get("architectures") or [class_name]
@@ -188,7 +188,7 @@ def load_text_net(folder: Path, class_name: str, remedy: str) -> torch.nn.Module
 
 
 def load_tokenizer(folder: Path, text: torch.nn.Module, remedy: str) -> Callable:
-    """Load the tokenizer of a text encoder. Raises UserError if it is incomplete or does not match the encoder."""
+    """Load the tokenizer of the encoder ``text``. Raises UserError if a file is missing or the vocabulary too large."""
     kind, choices = next(value for text_class, value in TOKENIZER_CLASSES.items() if isinstance(text, text_class))
     # if its vocabulary file is missing, the class returns an empty tokenizer
     if not any(all((folder / name).is_file() for name in names) for names in choices):

@@ -12,9 +12,9 @@ Predict = Callable[[torch.Tensor, int, Prompts], torch.Tensor]  # the net's pred
 
 
 def collapse_equal_values(values: str | float | Sequence, latent: torch.Tensor) -> str | float | tuple:
-    """Return ``values`` as a single value if all rows of ``latent`` have the same one, else as a tuple, one per row.
+    """Return a single value if the values of all rows of ``latent`` are equal, else a tuple with one value per row.
 
-    Raises ValueError for a wrong number of values.
+    Raises ValueError if there are not as many values as rows.
     """
     if isinstance(values, str | int | float):
         return values
@@ -39,7 +39,7 @@ class PredictionRequest(NamedTuple):
 
 
 def predict_guided(predict: Predict, time: int, requests: Sequence[PredictionRequest]) -> list[torch.Tensor]:
-    """Return u + weight * (p - u) for each request. p is the prediction under the prompt, u that without a prompt.
+    """Return u + weight * (p - u) for each request. p is the prediction with the prompt, u the prediction without.
 
     The net is called once, on a batch of all pairs of a latent and a prompt that the requests need. A request whose
     weights are all 1 does not need u.
@@ -87,7 +87,7 @@ def cell_fractions(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
 
 
 def cell_mask(region: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """Return whether at least half of each latent cell is in ``region``, bool or 0..1 (H, W), as bool of ``shape``."""
+    """Return the latent cells, bool of ``shape``, of which ``region``, bool or 0..1 (H, W), covers at least half."""
     return cell_fractions(region, shape) >= 0.5
 
 

@@ -13,7 +13,7 @@ from cxr.diffusion.schedule import PREDICTIONS
 from cxr.nets.devices import inference
 from cxr.nets.speed import Speed, fast_inference, memory_format, optimize_net
 
-AUTOENCODER_ROWS = 4  # images that the autoencoder processes at once on a GPU if ``compute.batches`` does not set it
+AUTOENCODER_ROWS = 4  # images that the autoencoder processes at once on a GPU, unless ``compute.batches`` sets a number
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class NetOptions:
 
     @classmethod
     def from_settings(cls, dtype: str, autoencoder: str, compute: Mapping) -> "NetOptions":
-        """Return the options for the names of two number types and for the settings section ``compute``."""
+        """Return the options. ``dtype``, ``autoencoder``: names of number types; ``compute``: settings section."""
         rows = compute.get("batches", {}).get("autoencoder", AUTOENCODER_ROWS)
         return cls(getattr(torch, dtype), autoencoder, rows, Speed.from_settings(compute))
 
@@ -81,8 +81,8 @@ class Nets:
 
 
 def load_nets(layout: folders.Layout, prompts: dict[str, str], runtime: NetOptions, device: torch.device) -> Nets:
-    """Load a model and encode the prompts, {prompt: setting that gives it}. Raises UserError for an unusable file or
-    prompt."""
+    """Load a model and encode the prompts, {prompt: setting that gives it}. Raises UserError for a faulty file, or a
+    prompt that is too long or has an unknown word."""
     text_remedy = layout.remedy(layout.text)
     text = folders.load_text_net(layout.text, layout.text_class, text_remedy)
     tokenizer = folders.load_tokenizer(layout.tokenizer, text, layout.remedy(layout.tokenizer))
@@ -117,7 +117,7 @@ def read_noise_schedule(layout: folders.Layout) -> tuple[list[float], str]:
     if prediction not in PREDICTIONS:
         problem = f"{layout.unet.parent} has prediction_type {prediction!r}, not {' or '.join(PREDICTIONS)}"
         raise UserError(f"{problem}: {remedy}")
-    with folders.refuse_unusable(layout.unet, f"{layout.unet.parent} has no usable noise schedule", remedy):
+    with folders.refuse_unusable(layout.unet, f"{layout.unet.parent} has an invalid noise schedule", remedy):
         scheduler = DDIMScheduler(**layout.noise)
     return scheduler.alphas_cumprod.tolist(), prediction
 
@@ -134,8 +134,8 @@ def encode_text(
     # CLIP's tokenizer knows every word; its token for unknown words also ends every prompt, so it proves nothing
     if tokenizer.unk_token != tokenizer.eos_token and tokenizer.unk_token_id in tokens:
         raise UserError(
-            f"{layout.tokenizer} holds a tokenizer that does not know a word of {key}: reword it, or "
-            f"{layout.remedy(layout.tokenizer)}"
+            f"{layout.tokenizer} holds a tokenizer that does not know a word of {key}: reword the prompt, "
+            f"or {layout.remedy(layout.tokenizer)}"
         )
     padded = tokenizer(prompt, padding="max_length", max_length=length, return_tensors="pt")["input_ids"]
     return text(padded, attention_mask=None).last_hidden_state

@@ -20,13 +20,13 @@ class Step(NamedTuple):
     """One step of denoising, from ``time`` to the next smaller time."""
 
     time: int
-    abar: float  # fraction of the signal's variance at ``time``
-    before: float  # this fraction after the step; 1 at the last step, so that its variance is exactly 0
+    abar: float  # fraction of the variance at ``time`` that is signal
+    before: float  # the same fraction after the step; 1 at the last step, so that its variance is exactly 0
 
 
 def select_steps(abars: list[float], steps: int, skip_ratio: float) -> list[Step]:
-    """Return sampling steps in equal strides from the noisiest (999, 994, ... 4 for 200 of 1000), without the noisiest
-    fraction ``skip_ratio``, rounded down. ``abars`` has the signal's fraction of the variance at each trained time."""
+    """Return sampling steps in equal strides from the noisiest (999, 994, ... 4 for 200 of 1000). The first of them, a
+    fraction ``skip_ratio`` rounded down, are left out. ``abars``: fraction of signal at each time."""
     selected_times = [round(len(abars) * remaining / steps) - 1 for remaining in range(steps, 0, -1)]
     before = [*(abars[time] for time in selected_times[1:]), 1.0]
     all_steps = [Step(time, abars[time], after) for time, after in zip(selected_times, before, strict=True)]
@@ -34,7 +34,7 @@ def select_steps(abars: list[float], steps: int, skip_ratio: float) -> list[Step
 
 
 def add_noise(clean: torch.Tensor, noise: torch.Tensor, abar: float) -> torch.Tensor:
-    """Mix latent and noise so that the fraction ``abar`` of the variance is signal and the rest noise."""
+    """Mix a latent and noise so that the fraction ``abar`` of the variance is signal and the remainder is noise."""
     return math.sqrt(abar) * clean + math.sqrt(1 - abar) * noise
 
 

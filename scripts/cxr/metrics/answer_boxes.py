@@ -9,12 +9,12 @@ import numpy as np
 from cxr.geometry.boxes import paired_iou
 
 ROUNDING = 1e-9
-"""Tolerance of IoU thresholds, because rounding puts half of the IoUs of exactly 0.5 (two-decimal boxes) below 0.5."""
+"""Tolerance of IoU thresholds. Boxes of two decimals often have the IoU 0.5, which rounding errors can lower."""
 
 
 class AnswerScore(NamedTuple):
-    """Scores of an answer's boxes. precision: AP; hits: number of boxes that hit a reference; best: highest IoU of each
-    reference with any box, averaged over the references."""
+    """Scores of an answer's boxes. precision: AP; hits: number of boxes that hit a reference box; best: highest IoU of
+    each reference box with any box of the answer, averaged over the reference boxes."""
 
     precision: float
     hits: int
@@ -34,15 +34,15 @@ def score_answer(answer: np.ndarray, reference: np.ndarray, iou: float = 0.5) ->
 def score_answers(
     answers: Sequence[np.ndarray], references: Sequence[np.ndarray], ious: Sequence[float]
 ) -> list[list[AnswerScore]]:
-    """Return the score of each answer at each threshold of ``ious``, bit-identical to :func:`score_answer`.
+    """Return a list of scores for each threshold of ``ious``, equal to those of :func:`score_answer` to the last bit.
 
-    Answers with equal numbers of boxes and references are processed together. Raises ValueError without a reference.
+    Raises ValueError if an answer has no reference box.
     """
     scores: list[list[AnswerScore]] = [[AnswerScore(0.0, 0, 0.0)] * len(answers) for _ in ious]
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for place, (answer, reference) in enumerate(zip(answers, references, strict=True)):
         if not len(reference):
-            raise ValueError("an answer has no reference box: give at least one")
+            raise ValueError(f"answer {place} has no reference box: give at least one for each answer")
         if len(answer):
             groups[len(answer), len(reference)].append(place)
     for places in groups.values():
@@ -58,7 +58,7 @@ def score_answers(
 
 
 def _hits(overlap: np.ndarray, iou: float) -> np.ndarray:
-    """Return which boxes hit, bool (K, N), from the IoU (K, N, M) of K answers' boxes with their references."""
+    """Return which boxes hit, bool (K, N). ``overlap`` (K, N, M): IoU of K answers' boxes with their references."""
     rows = np.arange(len(overlap))
     free, hits = np.ones(overlap[:, 0].shape, bool), np.zeros(overlap.shape[:2], bool)
     for place, best in enumerate(overlap.argmax(axis=2).T):
@@ -68,7 +68,7 @@ def _hits(overlap: np.ndarray, iou: float) -> np.ndarray:
 
 
 def _areas(hits: np.ndarray, references: int) -> np.ndarray:
-    """Return the AP of K answers, float64 (K,); ``hits`` (K, N): whether each of their boxes hits."""
+    """Return the AP of K answers, float64 (K,). ``hits`` (K, N): which boxes hit; ``references``: number per answer."""
     true = np.cumsum(hits, axis=1)
     low = np.zeros((len(hits), 1))
     recall = np.concatenate([low, true / references, low + 1], axis=1)

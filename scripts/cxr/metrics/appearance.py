@@ -31,11 +31,11 @@ def lesion_features(image: np.ndarray, box: np.ndarray, lungs: np.ndarray, other
 
     * contrast: mean in the box minus mean in the mirror image, in SD of the lungs.
     * core: mean of the box's core minus mean of its rim, in SD of the lungs.
-    * ratio_*: logarithm of the SD of a detail band in the box, divided by the band's SD in the mirror image.
-    * spread: the same logarithm for the image instead of a detail band.
+    * ratio_*: logarithm of (SD in the box / SD in the mirror image) of the band-pass filtered image (:data:`BANDS`).
+    * spread: logarithm of (SD in the box / SD in the mirror image) of the unfiltered image.
 
-    The features are undefined if a region has fewer than :data:`MIN_PIXELS` pixels, or if other boxes cover more than
-    :data:`MAX_OVERLAP` of the mirror image.
+    The features are undefined if the box or its mirror image has fewer than :data:`MIN_PIXELS` pixels, or if other
+    boxes cover more than :data:`MAX_OVERLAP` of the mirror image.
     """
     image, both_lungs = np.asarray(image, np.float32), lungs.any(axis=0)
     (x1, y1, x2, y2), width = box, 2 * lung_midline(lungs)
@@ -62,11 +62,11 @@ def _log_ratio(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def c2st(real: np.ndarray, ours: np.ndarray, real_patients: list[str], our_patients: list[str]) -> float:
-    """Return the AUROC with which a logistic classifier separates real boxes from ours (0.5: not at all).
+    """Return the AUROC with which a logistic classifier separates real from painted boxes (0.5: not at all).
 
-    ``real`` (N, K) and ``ours`` (M, K): features of boxes, with the patient of each box. The classifier uses the
-    standardised features and their squares, equal total weights of both classes, and the ridge :data:`RIDGE`. A patient
-    is scored by the classifier fitted on the other :data:`FOLDS` - 1 folds. NaN if a fold lacks a class.
+    ``real`` (N, K), ``ours`` (M, K): features of the real and the painted boxes. The classifier uses the standardised
+    features and their squares, equal total weights of both classes, and the ridge :data:`RIDGE`. A patient's boxes are
+    scored by a classifier fitted on the other :data:`FOLDS` - 1 folds of patients. NaN if a fold lacks a class.
     """
     values = np.concatenate([real, ours])
     values = np.concatenate([values, values**2], axis=1)
@@ -87,7 +87,7 @@ def c2st(real: np.ndarray, ours: np.ndarray, real_patients: list[str], our_patie
 
 
 def _fit_logistic(values: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Return the weights (K + 1,), constant first, that minimise the mean loss plus the ridge penalty."""
+    """Return the weights (K + 1,), the constant first, that minimise the mean log loss plus the ridge penalty."""
     inputs = np.concatenate([np.ones((len(values), 1)), values], axis=1)
     share = np.where(label == 1, 0.5 / (label == 1).sum(), 0.5 / (label == 0).sum())
     ridge = np.diag([0.0, *np.full(values.shape[1], RIDGE)])

@@ -29,7 +29,7 @@ class MatchedPredictions(NamedTuple):
 def match_predictions(
     predicted: Boxes, confidence: np.ndarray, true: Boxes, images: int, ious: Sequence[float]
 ) -> MatchedPredictions:
-    """Match predictions of one class in ``images`` images, numbered from 0. Ties in confidence are ordered by image."""
+    """Match predictions of one class in ``images`` images, numbered from 0. Equal confidences are ordered by image."""
     order = np.lexsort((predicted.image, -confidence))
     image, true_counts = predicted.image[order], np.bincount(true.image, minlength=images)
     hits = match_at_ious(Boxes(image, predicted.corners[order]), true, ious).hits
@@ -101,9 +101,9 @@ def average_precision_by_image(matches: MatchedPredictions, number: int, points:
 
 
 def recall_at(matches: MatchedPredictions, number: int, false_per_image: Sequence[float]) -> np.ndarray:
-    """Return the recall, float64 (K,), at the lowest confidence with at most ``false_per_image`` false boxes per image.
+    """Return the recall, float64 (K,), for each of K limits of the false boxes per image, NaN if there is no true box.
 
-    ``number``: index of the IoU. Predictions of equal confidence are accepted together. NaN if there is no true box.
+    Boxes are accepted in order of confidence, ties together, up to the limit. ``number``: index of the IoU in ``hits``.
     """
     if not matches.true.sum():
         return np.full(len(false_per_image), np.nan)

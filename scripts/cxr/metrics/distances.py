@@ -19,11 +19,11 @@ def frechet(means: tuple[np.ndarray, np.ndarray], covariances: tuple[np.ndarray,
 
 
 def fid(first: np.ndarray, second: np.ndarray, *, small: bool = False) -> float:
-    """Return the Fréchet distance of samples (N, D) and (M, D). Raises ValueError if N or M < 2 D, unless ``small``."""
+    """Return the Fréchet distance of samples (N, D) and (M, D). Raises ValueError if N or M < 2 D and not ``small``."""
     size, dimensions = min(len(first), len(second)), first.shape[1]
     least = MIN_SAMPLES_PER_DIMENSION * dimensions
     if size < least and not small:
-        raise ValueError(f"{size} samples are too few for {dimensions} dimensions: FID needs {least}")
+        raise ValueError(f"FID of {dimensions} features needs {least} samples per set, but one has {size}: add some")
     means = first.mean(axis=0), second.mean(axis=0)
     return frechet(means, (np.cov(first.T).reshape(dimensions, -1), np.cov(second.T).reshape(dimensions, -1)))
 
@@ -36,15 +36,15 @@ def kid_kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def kid(first: np.ndarray, second: np.ndarray) -> float:
     """Return the unbiased squared maximum mean discrepancy of (N, D) and (M, D). Raises ValueError if N or M < 2."""
     if min(len(first), len(second)) < 2:
-        raise ValueError("KID needs at least two samples on each side")
+        raise ValueError("KID needs at least two samples in each set: use more images")
     return float(_mean_within(first) + _mean_within(second) - 2 * kid_kernel(first, second).mean())
 
 
 def kid_of_subsets(first: np.ndarray, second: np.ndarray, membership: np.ndarray) -> np.ndarray:
-    """Return the :func:`kid` of each of R subsets of ``first`` (N, D) against ``second`` (M, D), float64 (R,).
+    """Return the :func:`kid` between each of R subsets of ``first`` (N, D) and all of ``second`` (M, D), float64 (R,).
 
-    ``membership`` bool (R, N): the rows of each subset. NaN for a subset of fewer than two rows. The kernel is computed
-    once, one block of rows at a time.
+    ``membership`` bool (R, N): the rows of each subset. NaN for a subset of fewer than two rows. All subsets share
+    one computation of the kernel, in blocks of rows.
     """
     membership = membership.astype(np.float64)
     inside, across = np.zeros(len(membership)), np.zeros(len(membership))
@@ -61,7 +61,7 @@ def kid_of_subsets(first: np.ndarray, second: np.ndarray, membership: np.ndarray
 
 
 def _mean_within(sample: np.ndarray) -> float:
-    """Return the mean kernel over all pairs of different rows; 0 for a single row."""
+    """Return the mean of :func:`kid_kernel` over all pairs of different rows; 0 for a single row."""
     total = 0.0
     for start in range(0, len(sample), BLOCK):
         table = kid_kernel(sample[start : start + BLOCK], sample)

@@ -36,7 +36,7 @@ def largest_change_outside(difference: np.ndarray, inside: np.ndarray) -> float:
 
 
 def leaked_fraction(difference: np.ndarray, inside: np.ndarray) -> float:
-    """Return which fraction of the summed squared change lies outside the mask ``inside``; 0 if nothing changed."""
+    """Return the fraction of the summed squared change that lies outside the mask ``inside``; 0 if nothing changed."""
     squared = difference**2
     total = float(squared.sum())
     return float(squared[~inside].sum()) / total if total > 0 else 0.0
@@ -53,15 +53,15 @@ def tight_box(mask: np.ndarray) -> np.ndarray | None:
 
 
 def tight_box_inside(box: np.ndarray, region: np.ndarray) -> np.ndarray | None:
-    """Return the tight box of that part of the mask ``region``, bool (H, W), that is in a box (4,); None if empty."""
+    """Return the tight box of the part of the mask ``region`` that lies in a box (4,), or None if there is none."""
     return tight_box(mask_from_boxes(box, region.shape) & region)
 
 
 def edge_ratio(difference: np.ndarray, box: np.ndarray, lungs: np.ndarray) -> float:
-    """Return the mean absolute change along a box's sides divided by that in the whole box, both inside the lungs.
+    """Return the mean absolute change along a box's sides divided by the mean in the box, both inside the lungs.
 
-    The sides are strips of :data:`SIDE` pixels, without pixels near the lungs' border, where an edit may end because
-    the lung ends. A value near 1 means a rectangular edit. NaN if there are no such pixels or nothing changed.
+    The sides are strips of :data:`SIDE` pixels. Pixels near the lungs' border are ignored, because an edit may end
+    where the lung ends. A value near 1 means that the edit stops abruptly at the sides. NaN if it is undefined.
     """
     x1, y1, x2, y2 = clip_boxes(box, *lungs.shape)[0]
     inside = mask_from_boxes(box, lungs.shape)

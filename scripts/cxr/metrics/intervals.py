@@ -19,7 +19,7 @@ BLOCK = 64  # replicates in memory at a time; the draws do not depend on this nu
 
 
 def draw_weights(subjects: int, replicates: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield how often each patient is drawn, int64 (<= BLOCK, subjects), in blocks with one row per replicate."""
+    """Yield blocks int64 (<= BLOCK, subjects) of how often each patient is drawn, with one row per replicate."""
     generator = np.random.default_rng(stable_hash("bootstrap", seed))
     chances = np.full(subjects, 1 / subjects) if subjects else np.empty(0)
     for first in range(0, replicates, BLOCK):
@@ -28,7 +28,7 @@ def draw_weights(subjects: int, replicates: int, seed: int) -> Iterator[np.ndarr
 
 
 def sums_by_subject(subject: np.ndarray, subjects: int, values: np.ndarray) -> np.ndarray:
-    """Return the sums of ``values`` (N, K) per patient, float64 (subjects, K). ``subject`` (N,): patient's index."""
+    """Return the sums of ``values`` (N, K) per patient, float64 (subjects, K). ``subject`` (N,): each row's patient."""
     sums = np.zeros((subjects, values.shape[1]))
     np.add.at(sums, subject, values)
     return sums
@@ -50,7 +50,7 @@ def _replicate_ratios(numerators: np.ndarray, denominators: np.ndarray, replicat
 
 
 def percentile_ends(table: np.ndarray, level: float) -> Pair:
-    """Return the ends (low, high), both float64 (K,), of percentile intervals of replicates (R, K), ignoring NaN."""
+    """Return (low, high), both (K,): percentile intervals of coverage ``level`` of replicates (R, K), NaN ignored."""
     bounds, has_value = np.full((2, table.shape[1]), np.nan), ~np.isnan(table).all(axis=0)
     bounds[:, has_value] = np.nanquantile(table[:, has_value], [(1 - level) / 2, (1 + level) / 2], axis=0)
     return bounds[0], bounds[1]
@@ -78,10 +78,10 @@ def ratio_intervals(
 
 
 def resample_sums(subjects: Sequence[str], values: np.ndarray, *, replicates: int, seed: int) -> Pair:
-    """Return the sums of ``values`` (N, S) over all rows, float64 (S,), and over the rows of each replicate, (R, S).
+    """Return (sums of ``values`` (N, S) over all rows, float64 (S,); sums over the rows of each replicate, (R, S)).
 
     ``subjects`` (N,): patient of each row. :func:`percentile_ends` gives the interval of any score that is a function
-    of these sums; scores of the same rows use the same draws.
+    of these sums. Calls with the same patients and the same ``seed`` use the same draws.
     """
     values = np.asarray(values, np.float64)
     names, place = np.unique(np.asarray(subjects, str), return_inverse=True)

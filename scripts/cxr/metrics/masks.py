@@ -45,7 +45,7 @@ def dice(intersection: int, union: int, *, empty: float = 0.0) -> float:
 
 
 def lisa_iou(intersection: np.ndarray, union: np.ndarray) -> np.ndarray:
-    """Return LISA's IoU of pairs as float32, 1 where the union is 0. Both arguments are pixel counts of equal shape."""
+    """Return intersection / (union + 1e-5) as float32, or 1 where the union is 0 (LISA). Arguments: pixel counts."""
     intersection, union = np.asarray(intersection, np.float32), np.asarray(union, np.float32)
     return intersection / (union + IOU_EPSILON) + (union == 0).astype(np.float32)
 
@@ -54,10 +54,10 @@ def lisa_iou(intersection: np.ndarray, union: np.ndarray) -> np.ndarray:
 class PairMetric:
     """A metric of many mask pairs: the sum of the pairs' numerators divided by the sum of their denominators.
 
-    ``column``: name in tables; ``title``: name on the page and in charts; ``polarity``: whether pairs with a true mask
-    (positive) or without one count; ``better``: whether higher or lower is better; ``limits``: range in per cent;
-    ``terms``: maps LISA's IoU, intersections and unions, (N,), to numerators and denominators; ``epsilon``: added to
-    the sum of denominators.
+    ``column``: name in tables; ``title``: name on the page and in charts; ``polarity``: ``positive`` if only pairs with
+    a true mask count, ``negative`` if only pairs without one; ``limits``: range of values in per cent; ``epsilon``:
+    number added to the sum of the denominators; ``terms``: function that takes LISA's IoU, the intersection and the
+    union of each pair, all (N,), and returns the numerators and denominators (N,).
     """
 
     column: str
@@ -69,7 +69,7 @@ class PairMetric:
     terms: Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
     def score(self, iou: np.ndarray, intersection: np.ndarray, union: np.ndarray) -> float | None:
-        """Return the metric, 0 to 1, of N pairs, all of its ``polarity``; None if N is 0. The arguments are (N,)."""
+        """Return the metric, 0 to 1, of N pairs that have its ``polarity``; None if N is 0. The arguments are (N,)."""
         numerator, denominator = (np.sum(part, dtype=np.float64) for part in self.terms(iou, intersection, union))
         return float(numerator / (denominator + self.epsilon)) if len(union) else None
 
@@ -81,7 +81,7 @@ def pair_metric(
     title: str, polarity: Literal["positive", "negative"], *, better: Literal["higher", "lower"] = "higher",
     limits: tuple[float, float] = (0, 100), epsilon: float = 0.0,
 ) -> Callable:  # fmt: skip
-    """Return a decorator that registers a function as the ``terms`` of the metric with the function's name."""
+    """Return a decorator that adds a metric to PAIR_METRICS. The decorated function gives its name and ``terms``."""
 
     def register(terms: Callable) -> Callable:
         name = terms.__name__
@@ -93,17 +93,17 @@ def pair_metric(
 
 @pair_metric("gIoU", "positive")
 def giou(iou: np.ndarray, _intersection: np.ndarray, _union: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean IoU."""
+    """Return (numerators, denominators) of gIoU, the mean IoU of the pairs."""
     return iou, np.ones(len(iou))
 
 
 @pair_metric("cIoU", "positive", epsilon=CIOU_EPSILON)
 def ciou(_iou: np.ndarray, intersection: np.ndarray, union: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sum of the intersections divided by the sum of the unions (plus LISA's epsilon)."""
+    """Return (numerators, denominators) of cIoU, the sum of the intersections over the sum of the unions."""
     return intersection, union
 
 
 @pair_metric("N-Acc", "negative")
 def n_acc(iou: np.ndarray, _intersection: np.ndarray, _union: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Fraction of negative pairs without a predicted pixel. These have the IoU 1, other negative pairs have 0."""
+    """Return (numerators, denominators) of N-Acc, the fraction of pairs with an empty prediction, whose IoU is 1."""
     return iou, np.ones(len(iou))

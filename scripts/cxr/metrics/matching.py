@@ -1,4 +1,4 @@
-"""Matching predicted to true boxes, at several IoUs and in all images at once; recall and precision.
+"""Matching of predicted boxes to true boxes at several IoU thresholds, and the recall and precision that follow.
 
 Predicted boxes are matched in order of decreasing confidence. Each is matched to the unmatched true box of the highest
 IoU, the last among ties as in COCO's tools, if that IoU reaches the threshold.
@@ -27,7 +27,7 @@ class Matches(NamedTuple):
 
 
 def match_at_ious(predicted: Boxes, true: Boxes, ious: Sequence[float]) -> Matches:
-    """Match predictions, most confident first within each image, with true boxes at each of ``ious``."""
+    """Match predictions with true boxes at each IoU threshold. Each image's predictions must be sorted, best first."""
     hits = np.zeros((len(ious), len(predicted.image)), bool)
     matched = np.zeros((len(ious), len(true.image)), bool)
     thresholds = np.asarray(ious, np.float64)[:, None]
@@ -60,7 +60,7 @@ def _pairs_within_images(first: np.ndarray, second: np.ndarray) -> tuple[np.ndar
 
 
 def _match_rounds(predicted_index: np.ndarray, image: np.ndarray):
-    """Yield (positions of its pairs, start of each prediction's pairs) per round. Round k has each image's k-th box."""
+    """Yield (indices of pairs, start of each prediction's pairs) for each round; round k has each image's k-th box."""
     boxes, starts, counts = np.unique(predicted_index, return_index=True, return_counts=True)
     order, turn = np.argsort(image[boxes], kind="stable"), np.empty(len(boxes), np.int64)
     sorted_images = image[boxes][order]
@@ -73,9 +73,9 @@ def _match_rounds(predicted_index: np.ndarray, image: np.ndarray):
 
 
 def match_boxes(boxes: np.ndarray, truth: np.ndarray, iou: float) -> tuple[np.ndarray, np.ndarray]:
-    """Match the boxes of one image (N, 4), best first, with true boxes (M, 4).
+    """Match the boxes of one image (N, 4), most confident first, with true boxes (M, 4) at the IoU threshold ``iou``.
 
-    Returns which boxes hit, bool (N,), and which true boxes are hit, bool (M,).
+    Returns which boxes hit a true box, bool (N,), and which true boxes are hit, bool (M,).
     """
     predicted, reference = (Boxes(np.zeros(len(part), np.int64), part) for part in (boxes, truth))
     hits, matched = match_at_ious(predicted, reference, [iou])
@@ -87,8 +87,8 @@ def score_detections(
 ) -> dict[str, float]:
     """Return the numbers of images and true boxes, recall, precision and false boxes per image.
 
-    Each image is (boxes (N, 4) best first, confidences (N,), true boxes (M, 4)). Boxes below ``confidence`` are
-    ignored. A second box on the same true box counts as false.
+    Each image is (boxes (N, 4), most confident first, confidences (N,), true boxes (M, 4)). Boxes below ``confidence``
+    are ignored. A box is right if its IoU with a true box that no earlier box has hit is at least ``iou``.
     """
     total = true = hits = num_predicted = 0
     for boxes, confidences, truth in images:

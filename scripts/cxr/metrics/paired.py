@@ -12,7 +12,7 @@ from cxr.metrics.intervals import draw_weights, percentile_ends
 
 
 class Difference(NamedTuple):
-    """Difference of two scores, the ends of its interval, and the fraction of draws ``below`` 0 (0 counts half)."""
+    """A difference of two scores, the ends of its interval, and the fraction of draws below 0 (0 counts half)."""
 
     value: float
     low: float
@@ -31,7 +31,7 @@ def draw_patient_weights(patient: np.ndarray, replicates: int, seed: int) -> Ite
 
 
 def draw_images(strata: np.ndarray, replicates: int, seed: int) -> np.ndarray:
-    """Return how often each image counts, int64 (replicates, images), drawn with replacement within its stratum."""
+    """Draw images with replacement within each stratum. Return how often each counts, int64 (replicates, images)."""
     draw_counts = np.zeros((replicates, len(strata)), np.int64)
     for number, stratum in enumerate(np.unique(strata) if replicates else ()):
         members = np.flatnonzero(strata == stratum)
@@ -40,8 +40,8 @@ def draw_images(strata: np.ndarray, replicates: int, seed: int) -> np.ndarray:
 
 
 def compare_replicates(value: float, first: np.ndarray, second: np.ndarray, level: float) -> Difference:
-    """Return the difference ``value`` of two scores with its interval of coverage ``level``, which comes from paired
-    replicates (R,) of the ``first`` and ``second`` score."""
+    """Return the difference ``value`` of two scores, with an interval of coverage ``level`` and the fraction of draws
+    below 0. Both are computed from paired bootstrap replicates (R,) of the ``first`` and the ``second`` score."""
     gap = (first - second)[:, None]
     low, high = percentile_ends(gap, level)
     finite_gaps = gap[~np.isnan(gap)]
@@ -50,7 +50,7 @@ def compare_replicates(value: float, first: np.ndarray, second: np.ndarray, leve
 
 
 def adjust_holm(p: Sequence[float]) -> np.ndarray:
-    """Return the p-values (N,) of a family of tests after Holm's adjustment. NaN, which means no test, stays NaN."""
+    """Return the p-values (N,) of several tests, adjusted by Holm's method. A NaN, which means no test, stays NaN."""
     values = np.asarray(p, np.float64)
     adjusted = np.full(len(values), np.nan)
     tests = np.flatnonzero(~np.isnan(values))
@@ -61,7 +61,7 @@ def adjust_holm(p: Sequence[float]) -> np.ndarray:
 
 
 def wilcoxon_on_replicates(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the two-sided p of Wilcoxon's signed-rank test on paired bootstrap replicates (R,), as in SemiSynCXR.
+    """Return the two-sided p of Wilcoxon's signed-rank test on paired bootstrap replicates (R,), as SemiSynCXR does.
 
     It is not a valid test of the detectors: replicates of the observed difference are not independent samples. Without
     a true difference, it rejects in nearly half of all experiments. NaN if all pairs are equal.

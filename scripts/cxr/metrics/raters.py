@@ -21,7 +21,7 @@ from cxr.metrics.intervals import percentile_ends, replicate_sums, sums_by_subje
 
 
 def agreement_columns(by: str) -> Columns:
-    """Return the columns of kappa and AC1 and their intervals. ``by``: text on the interval, like ", by patients"."""
+    """Return the columns of kappa, AC1 and their intervals. ``by``: end of a description, like ", by patients"."""
     return {
         "kappa": Column(pl.Float64, "Fleiss' kappa; null where it is not defined."),
         **interval_columns("kappa", f"its interval{by}"),
@@ -31,7 +31,7 @@ def agreement_columns(by: str) -> Columns:
 
 
 class Agreement(NamedTuple):
-    """Agreement on one group of units, with intervals of both coefficients; undefined values are None."""
+    """Agreement on a group of units (rated items), with intervals of kappa and AC1. Undefined values are None."""
 
     units: int
     unanimous: int
@@ -44,7 +44,7 @@ class Agreement(NamedTuple):
     ac1_high: float | None = None
 
     def rounded(self) -> tuple[float | None, ...]:
-        """Return the agreement in percent, and both coefficients with their intervals, rounded for tables."""
+        """Return the agreement in percent, and kappa and AC1 with their intervals, all rounded for tables."""
         percent, *statistics = self[2:]
         rounded = (None if value is None else round(value, 4) for value in statistics)
         return (None if percent is None else round(100 * percent, 3), *rounded)
@@ -53,10 +53,10 @@ class Agreement(NamedTuple):
 def measure_agreement(
     yes: np.ndarray, raters: int, subject: np.ndarray, *, replicates: int, level: float, seed: int
 ) -> Agreement:
-    """Return the agreement on n units. ``yes`` int (n,): yes answers to each unit; ``subject`` int (n,): its patient.
+    """Return the agreement on n rated items. ``yes`` int (n,): yes answers to each; ``subject`` int (n,): its patient.
 
-    Intervals are percentiles of a bootstrap over patients. Without units or a second rater, all optional values are
-    None.
+    Intervals are percentiles of a bootstrap over patients. If there is no item or fewer than two raters, agreement,
+    kappa and AC1 are None.
     """
     unanimous = int(((yes == 0) | (yes == raters)).sum())
     if raters < 2 or not len(yes):
@@ -72,7 +72,7 @@ def measure_agreement(
 
 
 def _coefficients(sums: np.ndarray) -> np.ndarray:
-    """Return agreement, kappa and AC1, (3, m), from m rows (m, 3) of sums: agreement, fraction of yes, units."""
+    """Return agreement, kappa and AC1, (3, m). ``sums`` (m, 3): summed agreement, summed yes rates, units."""
     agreeing, p = sums[:, 0] / sums[:, 2], sums[:, 1] / sums[:, 2]
     coefficients = [agreeing]
     for chance in (p**2 + (1 - p) ** 2, 2 * p * (1 - p)):
@@ -82,7 +82,7 @@ def _coefficients(sums: np.ndarray) -> np.ndarray:
 
 
 def log_linear_z(counts: np.ndarray, totals: np.ndarray | int, weight: float = 0.5) -> np.ndarray:
-    """Return the normal quantiles, float64 (n,), of the rates counts / totals; also finite for rates of 0 and 1.
+    """Return the normal quantiles, float64 (n,), of the rates counts / totals. They are finite even for rates 0 and 1.
 
     The log-linear correction (Hautus 1995) adds ``weight`` to each count and twice as much to each total.
     """
@@ -100,7 +100,7 @@ class Estimate(NamedTuple):
 def measure_reliability(
     hits: int, items: int, false_alarms: int, decoys: int, *, replicates: int, level: float, seed: int
 ) -> tuple[Estimate, Estimate]:
-    """Return a rater's d' and corrected acceptance, 0 to 1, from the yes answers to items and to decoys.
+    """Return a rater's d' and corrected acceptance, 0 to 1, from yes answers to items and decoys (wrong on purpose).
 
     d' is the difference of the normal quantiles of both rates (:func:`log_linear_z`). The correction adds one yes and
     one no in total, divided between items and decoys in proportion, so that d' is 0 for a rater who accepts everything.

@@ -14,7 +14,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 def rouge_l(text: str, reference: str) -> float:
-    """Return ROUGE-L (Lin 2004), the F1 of the longest common subsequence of stemmed words, from rouge-score."""
+    """Return ROUGE-L (Lin 2004), the F1 of the longest common subsequence of stemmed words (package rouge-score)."""
     return float(_scorer().score(reference, text)["rougeL"].fmeasure)
 
 
@@ -31,7 +31,7 @@ def tokenize(text: str) -> list[str]:
 
 
 def bleu_counts(text: str, reference: str) -> np.ndarray:
-    """Return the BLEU counts of a text, float64 (:data:`COUNTS`,). The counts of a corpus are their sum over texts."""
+    """Return the counts of a text for :func:`bleu`, float64 (:data:`COUNTS`,). For a corpus, sum them over texts."""
     text_tokens, reference_tokens = tokenize(text), tokenize(reference)
     counts = np.zeros(COUNTS)
     for order in range(1, ORDERS + 1):

@@ -33,14 +33,14 @@ class ReferenceSettings(Section):
 
     format: Literal[FORMATS] = key("coco", f"Format of the file. {describe_formats()}.")
     path: str = key("", "Path of the file or folder.")
-    role: Literal[ROLES] = key("test", "Use of the images. A patient may have images of one role only.")
+    role: Literal[ROLES] = key("test", "Use by detectors. All images of a patient need the same role.")
     classes: dict[str, FindingName] = key(
         dict, "{label: finding}, in addition to the format's labels; boxes with other labels are excluded and counted."
     )
     image_id: str = key(
         "{stem}", "Template of the image_id: {name} is the image's name in the file, {stem} the name without extension."
     )
-    patients: str = key("", "File of image_id, subject_id of images outside the cohort; empty: one patient per image.")
+    patients: str = key("", "Table (image_id, subject_id) of images outside the cohort; empty: a patient per image.")
     images: str = key(
         "", "Images outside the cohort: folder, or CSV of image_id, image_path (optional subject_id, view, position)."
     )
@@ -73,8 +73,8 @@ class ReferenceBoxes(NamedTuple):
 
 
 def finding_by_label(kind: str, classes: Mapping[str, str], findings: Iterable[str] = FINDINGS) -> dict[str, str]:
-    """Return {lower-case label: one of ``findings``}. The user's ``classes`` override the findings' names, which
-    override the labels of the format ``kind``."""
+    """Return {label in lower case: one of ``findings``}. The user's ``classes`` count before the names of the findings,
+    and these before the labels of the file format ``kind``."""
     finding_by_label = {label.lower(): lesion for label, lesion in lesion_by_label(kind).items()}
     finding_by_label |= {label.lower(): name for name, label in FINDINGS.items()}
     finding_by_label |= {name.lower(): name for name in findings}
@@ -83,7 +83,7 @@ def finding_by_label(kind: str, classes: Mapping[str, str], findings: Iterable[s
 
 
 def read_reference(reference: Reference, findings: Iterable[str] = FINDINGS) -> ReferenceBoxes:
-    """Read a reference's boxes of ``findings``, and fuse those of several readers. Raise UserError if it has no box."""
+    """Read a reference's boxes of ``findings``, and fuse those of several readers. Raise UserError if there is none."""
     regions, image_ids = read_annotations(reference.key, reference.path, reference.format)
     names, excluded = finding_by_label(reference.format, reference.classes, findings), Counter()
     regions_by_key: dict[tuple[str, str], list[Annotation]] = {}
@@ -126,8 +126,8 @@ def framed_images(reference: Reference, images: Iterable[str], shards: Container
 
 
 def map_patients(images: Iterable[str], paths: str | Iterable[str]) -> dict[str, str]:
-    """Return {image: patient} of the tables ``paths``. An image in no table is its own patient. Raise UserError for a
-    table without image_id and subject_id."""
+    """Return {image: patient} of the ``images``, read from tables ``paths``. An image in no table is its own patient.
+    Raise UserError for a table without image_id and subject_id."""
     key, columns = "semisyn.references.*.patients", ("image_id", "subject_id")
     patient_by_image: dict[str, str] = {}
     for path in [paths] if isinstance(paths, str) else paths:

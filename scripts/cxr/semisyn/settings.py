@@ -17,22 +17,22 @@ class PriorsSettings(Section):
     source: Literal["paper", "fit"] = key(
         "paper", "Source of the priors. paper: the paper's Table 10; fit: the boxes of `reference`.", source=PAPER
     )
-    reference: str = key("", "Entry of semisyn.references to whose boxes the priors are fitted, if `source` is fit.")
+    reference: str = key("", "Entry of semisyn.references to whose boxes priors are fitted. Used if `source` is `fit`.")
     zones_table: str = key(
-        "", "File of Chest ImaGenome's gold boxes, to which the zones in prompts are fitted; empty: the authors' zones."
+        "", "File of Chest ImaGenome's gold boxes, to fit the lung zones that prompts name; empty: the authors' zones."
     )
     min_boxes: int = key(20, "Minimum number of boxes for a fit. A finding with fewer keeps the paper's prior.", ge=3)
 
     @constraint
     def _a_fit_has_its_reference(self) -> None:
         if self.source == "fit" and not self.reference:
-            raise ValueError("source is 'fit', but reference is empty: name one of semisyn.references")
+            raise ValueError("source is 'fit', but reference is empty: name an entry of semisyn.references")
 
 
 class PromptsSettings(Section):
     """Phrases that describe findings, mined from the cohort's reports for a person to review."""
 
-    least_patients: int = key(2, "Minimum number of patients whose reports contain a phrase.", ge=2, le=1000)
+    least_patients: int = key(2, "Phrases in the reports of fewer patients are not used.", ge=2, le=1000)
     reference: str = key("", "Entry of semisyn.references with more phrases, such as MS-CXR; empty: only reports.")
 
 
@@ -40,12 +40,12 @@ class PlacementSettings(Section):
     """Placement of findings. Each job (one image to make) gets a healthy image, a prompt and boxes."""
 
     bounds: Literal["repo", "strict"] = key(
-        "repo", "Whether boxes may leave the lung's box. repo: if the prior allows; strict: no (paper).", source=AUTHORS
+        "repo", "Whether boxes may leave the lung's box. repo: as the prior allows; strict: no (paper).", source=AUTHORS
     )
     most_per_image: int = key(
-        2, "Maximum uses of an X-ray for one finding, spare jobs included (paper: 1).", unit="images", ge=1, le=10_000
+        2, "Maximum images of one finding made from an X-ray, with spares (paper: 1).", unit="images", ge=1, le=10_000
     )
-    spare: Share = key(0.05, "Spare jobs, which replace excluded jobs, as a fraction of dataset.per_finding.")
+    spare: Share = key(0.05, "Extra images to replace excluded ones, as a fraction of dataset.per_finding.")
 
 
 DETECTOR_CLASSES = {name: label.capitalize() for name, label in FINDINGS.items() if name != "edema"} | {
@@ -56,25 +56,25 @@ EXTRACTORS = ("lite", "xrv", "inception", "clip")
 
 
 class ClipSettings(Section):
-    """The feature engine clip, which scores how well an image matches its prompt."""
+    """The feature engine ``clip``, which scores how well an image matches its prompt."""
 
     model: str = key("", "Folder of a CLIP model in the transformers layout, such as XrayCLIP (docs/how-to/models.md).")
     sha256: str = key("", "SHA-256 that model.safetensors must have; empty: not checked.", pattern="^([0-9a-f]{64})?$")
 
 
 class RealismSettings(Section):
-    """Scores of how realistic edited images are. Their detector is the engine of the stage boxes."""
+    """Scores of how realistic edited images are. AUROC and AP use the detector of the stage ``boxes``."""
 
     classes: dict[str, Literal[BOX_CLASSES]] = key(
-        lambda: dict(DETECTOR_CLASSES), "Detector class that stands for each finding in AUROC and AP.", source=PAPER
+        lambda: dict(DETECTOR_CLASSES), "{finding: detector class that stands for it in AUROC and AP}.", source=PAPER
     )
     reference: str = key(
-        "", "Entry of semisyn.references whose images in the cohort count as real; empty: no comparison."
+        "", "Entry of semisyn.references whose images in the cohort are the real ones; empty: no comparison."
     )
     features: list[Literal[EXTRACTORS]] = key(
         lambda: ["lite"], "Feature engines. lite, xrv, inception: distance to real images; clip: match with the prompt."
     )
-    clip: ClipSettings = key(ClipSettings, "Settings of the engine clip.")
+    clip: ClipSettings = key(ClipSettings, "Settings of the engine `clip`.")
 
     @constraint
     def _features_can_be_had(self) -> None:
@@ -95,12 +95,12 @@ class SelectionSettings(Section):
     samples: int = key(
         35, "Images per finding on which configurations are compared.", unit="jobs", source=PAPER, ge=1, le=100_000
     )
-    parts: int = key(1, "Cluster jobs among which the trial images of a configuration are split.", ge=1, le=64)
-    configs: list[str] = key(lambda: ["lite"], "Configurations to compare, in addition to the points of editing.grid.")
+    parts: int = key(1, "Cluster jobs that share the edits of a configuration's `samples`.", ge=1, le=64)
+    configs: list[str] = key(lambda: ["lite"], "Entries of editing.configs to compare, beside those of editing.grid.")
     search: Literal["sequential", "figures", "product"] = key(
         "sequential",
-        "Points of editing.grid to compare. sequential: one setting varies at a time; figures: mask blur and extent, "
-        "as in Figures 4 and 5; product: all combinations.",
+        "Search over editing.grid. sequential: one setting varies at a time; figures: mask blur and extent vary, as in "
+        "Figures 4 and 5; product: all combinations.",
     )
     metrics: list[Literal[METRICS]] = key(
         lambda: ["auroc", "ap1070", "c2st", "kid", "kid_xrv"],
@@ -117,16 +117,16 @@ class DatasetSettings(Section):
 
     per_finding: int | None = key(
         None,
-        "Number of images to make of each finding (paper: 35,000 in total). null: the number that the largest of "
-        "`sizes` needs. If that is auto: as many as the uses of the healthy images allow (placement.most_per_image), "
-        f"but at most {PER_FINDING}, and {EMBEDDED_PER_FINDING} for the embedded cohort.",
+        "Number of images to make of each finding (paper: 35,000 in total). If null, as many as the largest of `sizes` "
+        "needs or, if `sizes` is auto, as many as the healthy images allow (placement.most_per_image), but at most "
+        f"{PER_FINDING} ({EMBEDDED_PER_FINDING} for the built-in cohort).",
         source=PAPER,
         unit="images",
         ge=1,
         le=1_000_000,
     )
     sizes: Literal["auto"] | list[Annotated[int, Limits(gt=0)]] = key(
-        "auto", "Sizes to export, as rising total numbers of images; auto: a fifth, half and all.", source=PAPER
+        "auto", "Sizes to export: rising total numbers of images; auto: a fifth, half and all.", source=PAPER
     )
     boxes: Literal["conditioning", "visible"] = key(
         "conditioning",
@@ -140,7 +140,7 @@ class DatasetSettings(Section):
     pixels: Literal["frame", "original"] = key(
         "frame", "Exported pixels. frame: the edited frame (512 px); original: the original image plus the edit."
     )
-    withhold: bool = key(False, "Whether exports leave out the items of release.withhold (pixels, ids).")
+    withhold: bool = key(False, "If true, exports leave out what release.withhold lists (pixels, ids).")
 
     @constraint
     def _sizes_rise(self) -> None:
@@ -164,12 +164,12 @@ class DetectorRun(Section):
         0, "Number of synthetic images; fifth, half, all: this part of the dataset.", unit="images"
     )
     extra: list[Literal["unedited", "shuffled"]] = key(
-        list, "Controls. unedited: source images without boxes; shuffled: synthetic images with other images' boxes."
+        list, "Control images. unedited: sources without boxes; shuffled: synthetic images with boxes of other images."
     )
     shares: dict[Pool, tuple[Weight, Weight]] = key(
         dict,
-        "Mix of the batches, {real, synthetic, unedited or shuffled: [weight at the first step, at the last step]}; "
-        "empty: all images are equally likely.",
+        "Mix of images in batches, {real, synthetic, unedited or shuffled: [weight at the first step, at the last "
+        "step]}; empty: all images are equally likely.",
     )
 
     @constraint
@@ -178,7 +178,7 @@ class DetectorRun(Section):
             raise ValueError("real_share is 0, so no real image is used: raise real_share, or remove real")
         pools = self.pools()
         if unknown := [name for name in self.shares if name not in pools]:
-            raise ValueError(f"shares names {unknown[0]!r}, but the run only has {', '.join(pools)}: use these names")
+            raise ValueError(f"shares names {unknown[0]!r}, but the run only has images {', '.join(pools)}: use these")
         if self.shares and not all(sum(weights[end] for weights in self.shares.values()) for end in (0, 1)):
             raise ValueError(
                 "all weights of shares are 0 at the first or at the last step: give one of them a weight above 0 there"
@@ -186,7 +186,7 @@ class DetectorRun(Section):
 
     @property
     def uses_synthetic(self) -> bool:
-        """Whether the run uses synthetic images or controls, both of which need the dataset."""
+        """Whether the run uses synthetic or control images, both of which need the dataset."""
         return bool(self.synthetic or self.extra)
 
     def pools(self) -> list[str]:
@@ -195,14 +195,14 @@ class DetectorRun(Section):
 
 
 class LiteDetectorSettings(Section):
-    """The engine lite: a small anchor-free net, trained from random weights."""
+    """The engine ``lite``: a small anchor-free net, trained from random weights."""
 
     size: int = key(256, "Side of the net's square input, a multiple of 32.", unit="px", ge=64, le=2048, multiple_of=32)
     batch: int = key(8, "Images per step.", ge=1, le=1024)
 
 
 class UltralyticsSettings(Section):
-    """The engine ultralytics: YOLO and RT-DETR. Its package is under the AGPL and has a separate environment."""
+    """The engine ``ultralytics``: YOLO and RT-DETR. Its package is under the AGPL and has a separate environment."""
 
     plan: Annotated[str, Limits(pattern=r"^(yolo|rtdetr)[A-Za-z0-9._-]*\.yaml$")] = key(
         "yolo11n.yaml", "Model configuration of ultralytics, such as yolo11n.yaml or rtdetr-l.yaml."
@@ -218,24 +218,24 @@ class DetectorsSettings(Section):
     engine: Literal["lite", "ultralytics"] = key("lite", "lite: a small net on the CPU; ultralytics: YOLO or RT-DETR.")
     runs: dict[RunName, DetectorRun] = key(
         dict,
-        "Runs by name; empty: runs named real, real+SIZE (for each size), synthetic, unedited and shuffled, if their "
+        "Training runs by name. If empty: real, real+SIZE (for each size), synthetic, unedited and shuffled, if their "
         "images exist.",
         source=PAPER,
     )
     seeds: int | None = key(
-        None, f"Number of detectors per run; null: {SEEDS} ({EMBEDDED_SEEDS} for the embedded cohort).", ge=1, le=100
+        None, f"Number of detectors per run; null: {SEEDS} ({EMBEDDED_SEEDS} for the built-in cohort).", ge=1, le=100
     )
     budget: Literal["updates", "epochs"] = key(
-        "updates", "Quantity equal in all runs. updates: steps; epochs: uses of each image (probably as in the paper)."
+        "updates", "Equal in all runs. updates: steps; epochs: uses of each image (probably as in the paper)."
     )
     updates: int | None = key(
-        None, f"Steps per training; null: {UPDATES} ({EMBEDDED_UPDATES} for the embedded cohort).", ge=1, le=10_000_000
+        None, f"Steps per training; null: {UPDATES} ({EMBEDDED_UPDATES} for the built-in cohort).", ge=1, le=10_000_000
     )
     epochs: int = key(
-        100, "Uses of each image if budget is epochs; for ultralytics also its maximum epochs.", ge=1, le=100_000
+        100, "Uses of each image if `budget` is epochs; also the epoch limit of ultralytics.", ge=1, le=100_000
     )
-    lite: LiteDetectorSettings = key(LiteDetectorSettings, "Settings of the engine lite.")
-    ultralytics: UltralyticsSettings = key(UltralyticsSettings, "Settings of the engine ultralytics.")
+    lite: LiteDetectorSettings = key(LiteDetectorSettings, "Settings of the engine `lite`.")
+    ultralytics: UltralyticsSettings = key(UltralyticsSettings, "Settings of the engine `ultralytics`.")
 
     @constraint
     def _runs_can_be_told_apart(self) -> None:
@@ -339,7 +339,7 @@ class SemisynSettings(Section):
                     f"up to {most}, or one of {', '.join(PARTS)}, or raise dataset.per_finding"
                 )
         if "synthetic" in self.references:
-            raise ValueError("references has the entry 'synthetic', the name of the dataset's images: rename it")
+            raise ValueError("references has the entry 'synthetic', which is reserved for the dataset: rename it")
         if shared_names := sorted({*self.detection.predictions} & {*runs}):
             raise ValueError(f"detection.predictions and detectors.runs both have {shared_names[0]!r}: rename one run")
         scored = [*self.detection.predictions, *runs]
@@ -377,6 +377,6 @@ class SemisynSettings(Section):
 
     @cached_property
     def compared(self) -> dict[str, EditingConfig]:
-        """{name: configuration} that the selection compares."""
+        """Configurations that the selection compares, {name: configuration}."""
         configs = {name: self.editing.configs[name] for name in self.selection.configs}
         return configs | self.editing.grid.points(self.selection.search)

@@ -1,4 +1,4 @@
-"""Names, sizes and messages that the settings, the driver and several stages of SemiSynCXR share."""
+"""Names, sizes and messages that the settings, the Snakefile and several stages of SemiSynCXR share."""
 
 import csv
 import sys
@@ -53,7 +53,7 @@ PARTS = {"fifth": 5, "half": 2, "all": 1}
 
 
 def images_per_finding(size: int | str, quota: int, num_findings: int) -> int:
-    """Return the images per finding of a dataset ``size``. ``quota``: images per finding of the whole dataset."""
+    """Return the images per finding of a dataset ``size`` (number, fifth, half or all). ``quota``: those of all."""
     return max(1, quota // PARTS[size]) if size in PARTS else int(size) // num_findings
 
 
@@ -70,7 +70,7 @@ def yolo_line(box: Sequence[float], number: int, shape: Sequence[int]) -> str:
 
 
 def describe_shortfalls(rows: Iterable[Mapping]) -> list[str]:
-    """Return a sentence for each finding with fewer images than requested. ``rows``: those of conservation.tsv."""
+    """Return a sentence for each finding with fewer images than requested. ``rows``: rows of conservation.tsv."""
     return [
         f"semisyn: {row['finding']} has {row['exported']} of {row['requested']} images: of {row['planned']} planned "
         f"jobs, {row['not_placed']} had no room for a box and {row['not_edited']} were refused after the edit"

@@ -122,7 +122,7 @@ def run(
     *, images: str, boxes: str, edited: Sequence[str], frames: Sequence[str], cohort: Sequence[str], sheet: str,
     folder: str | Path, options: ExportOptions,
 ) -> None:  # fmt: skip
-    """Write one size of the dataset in one format to ``folder``, atomically. README.md contains the file ``sheet``."""
+    """Write one size of the dataset in one format to ``folder``, atomically. README.md includes the file ``sheet``."""
     source = ImageSource(read_table(images), read_table(boxes), edited, frames, cohort, options)
     write = {"yolo": write_yolo, "coco": write_coco, "hf": write_hf}[options.format]
     datasheet_text = Path(sheet).read_text(encoding="utf-8")
@@ -179,7 +179,7 @@ def write_coco(folder: Path, source: ImageSource, key: bytes, options: ExportOpt
 
 
 def coco_categories(options: ExportOptions) -> list[dict]:
-    """Return the COCO categories. ``name`` is the class name, ``finding`` the name that this project's reader takes."""
+    """Return the COCO categories. ``name``: class name for users; ``finding``: name of the finding in this project."""
     kinds = make_categories([options.labels[name] for name in options.findings], SUPERCATEGORY)
     return [kind | {"finding": name} for kind, name in zip(kinds, options.findings, strict=True)]
 
@@ -223,7 +223,7 @@ ROWS_PER_FILE = 1000
 
 
 def write_hf(folder: Path, source: ImageSource, key: bytes, options: ExportOptions) -> None:
-    """Write ``data/{subset}-*.parquet`` with images and boxes (x1, y1, x2, y2, px), and README.md with its metadata."""
+    """Write ``data/{subset}-*.parquet`` with images and boxes (x1, y1, x2, y2, px), and README.md to describe them."""
     withheld = {"image"} if "pixels" in options.withhold else set()
     columns = {name: kind for name, kind in PARQUET_SCHEMA.items() if name not in withheld}
     subsets = source.images.sort("job_id")["subset"].unique(maintain_order=True).to_list()
@@ -310,7 +310,7 @@ def run_cohort(
 
 
 def _manifest_row(facts: dict, name: str, report: str) -> dict:
-    """Return a row of :data:`MANIFEST`, in which ``report`` begins with a capital letter and ends with a full stop."""
+    """Return a row of :data:`MANIFEST`. The report gets a capital letter at its start and a full stop at its end."""
     text = report.strip()
     text = text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
     row = {key: facts[key] for key in ("subject_id", "view", "split")} | {"image_id": name, "source": facts["image_id"]}

@@ -28,15 +28,15 @@ RESOURCE_FILES = ("semisyn/conventions.yaml", "columns/semisyn_dataset.toml")
 
 
 def read_conventions() -> dict[str, dict[str, dict[str, float]]]:
-    """Return {target: {finding: {height_over_width, anchor, at}}}. ``source`` is empty, so it changes no box."""
+    """Return {target: {finding: box shape for :func:`rescale_box`}}. The target ``source`` has none: no box changes."""
     return {"source": {}} | load_resource(RESOURCE_FILES[0])
 
 
 def rescale_box(box: np.ndarray, finding: str, target: str, affine: np.ndarray, picture: np.ndarray) -> np.ndarray:
     """Return a box (4,) in frame pixels with the mean height-to-width ratio (in original pixels) of the boxes of the
-    dataset ``target``. The width stays. The anchor ``bottom`` keeps the lower edge. With ``centre``, the point
-    at the fraction ``at`` of the old height becomes the centre. ``affine``: frame to original pixels; ``picture`` (4,):
-    box to which the result is clipped."""
+    dataset ``target``. The width stays, and for a finding with the anchor ``bottom`` also the lower edge. For any
+    other finding, the point at the fraction ``at`` of the height becomes the centre. ``affine``: frame to original
+    pixels; ``picture`` (4,): box to which the result is clipped."""
     convention: Mapping = read_conventions()[target].get(finding, {})
     x1, y1, x2, y2 = (float(edge) for edge in box)
     if not convention:
@@ -81,7 +81,7 @@ def run(
 
 
 def _read_shapes(paths: Iterable[str]) -> pl.DataFrame:
-    """Return a table of the edited images with their engine (from the path), and shape and affine of the original."""
+    """Return a row per edited image: its engine (from the path), and the shape and affine of the original image."""
     rows: dict[str, tuple] = {}
     for path in paths:
         engine = Path(path).parent.parent.name
@@ -98,7 +98,7 @@ def _read_shapes(paths: Iterable[str]) -> pl.DataFrame:
 def _job_states(
     planned: pl.DataFrame, placed: Set[str], not_placed: str, edited: Set[str], not_edited: str | Sequence[str]
 ) -> pl.DataFrame:
-    """Return a row per job: whether it was placed and edited, or why not. Raise StoreError if a job has no outcome."""
+    """Return a row per job (image to make): was it placed and edited, or why not? Raise StoreError if a job is lost."""
     ledgers = []
     for paths, started, done in ((not_placed, set(planned["job_id"]), placed), (not_edited, placed, edited)):
         ledger = read_tables(paths)
@@ -118,8 +118,8 @@ def _job_states(
 
 
 def rank_jobs(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
-    """Return the table :data:`JOBS` with two more columns: ``requested``, how many images of the finding are requested,
-    and ``rank``, the position of an edited job within its finding, from 0. Ranks from ``requested`` on are spare."""
+    """Return the table :data:`JOBS` with two more columns: ``requested``, how many images of the finding to export, and
+    ``rank``, the position of an edited job within its finding, from 0. From rank ``requested`` on, jobs are spare."""
     quota = planned.group_by("finding").agg(requested=(~pl.col("is_spare")).sum().cast(pl.Int64))
     rank = pl.when("edited").then(pl.col("edited").cast(pl.Int64).cum_sum().over("finding", order_by="index") - 1)
     rows = job_states.join(quota, on="finding", how="left").with_columns(rank=rank, planned=pl.lit(True))
@@ -132,7 +132,7 @@ def rank_jobs(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
 
 
 def conservation_table(rows: pl.DataFrame, findings: Sequence[str]) -> pl.DataFrame:
-    """Return :data:`CONSERVATION`, counts of the jobs of :func:`rank_jobs`. Raise StoreError if they do not add up."""
+    """Return :data:`CONSERVATION`, which counts how the jobs ended. Raise StoreError if the counts do not add up."""
     is_excluded, placed, edited = pl.col("reason") != "", pl.col("placed"), pl.col("edited")
     counts = rows.group_by("finding").agg(
         pl.col("requested").max(),
@@ -150,7 +150,7 @@ def conservation_table(rows: pl.DataFrame, findings: Sequence[str]) -> pl.DataFr
     is_balanced = (pl.col("planned") == ends) & (placed == pl.col("planned") - pl.col("not_placed"))
     table = table.with_columns(balanced=pl.when(is_balanced).then(pl.lit("yes")).otherwise(pl.lit("no")))
     if (table["balanced"] == "no").any():
-        raise StoreError("semisyn's jobs do not add up, because files are of different runs: rerun semisyn_editing")
+        raise StoreError("semisyn's jobs do not add up, because its files are of different runs: rerun semisyn_editing")
     return table.select(*CONSERVATION)
 
 

@@ -24,12 +24,12 @@ BY_FINDING = {name: TABLE_1[name] for name in ("source", "run", "synthetic", "re
 
 
 def read_paper_tables() -> dict:
-    """Return the tables printed in the paper."""
+    """Return the tables printed in the paper, with their columns or reference, and the order of the findings."""
     return load_resource(RESOURCE_FILES[0])
 
 
 def _printed_rows(name: str, columns: Sequence[str]) -> Iterator[dict]:
-    """Yield the printed rows of the paper's table ``name``: {source, run, synthetic: number of images, each column}."""
+    """Yield the rows of the paper's table ``name``: source, run, number of synthetic images, a value per column."""
     for run, cells_by_size in read_paper_tables()[name]["rows"].items():
         for size, cells in cells_by_size.items():
             yield {"source": PAPER, "run": run, "synthetic": size} | dict(zip(columns, cells, strict=True))

@@ -147,7 +147,7 @@ def run_scores(
     for name in dict.fromkeys(reference for *_, reference in options.runs):
         if reference_by_name[name].role == TRAIN:
             raise UserError(
-                f"semisyn.detection.predictions has reference {name}, whose role is train: set its role to test or val"
+                f"semisyn.detection.predictions names {name}, whose role is train: set its role to test or val"
             )
         boxes = boxes_by_reference[name]
         population = population_of(boxes.boxes, boxes.image_ids, patient)
@@ -184,7 +184,7 @@ def _read_predictions(path: str) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class ReferenceScorer:
-    """Scores of all runs on one reference. matched: {(run, seed number): boxes of the detector with this seed}."""
+    """Scores of all runs on a reference (experts' boxes). matched: {(run, seed number): its boxes}."""
 
     reference: str
     population: Population
@@ -193,7 +193,7 @@ class ReferenceScorer:
 
     @cached_property
     def keys_by_run(self) -> dict[str, list[tuple[str, int]]]:
-        """{run: keys of its detectors in ``matched``, [(run, seed number)]}."""
+        """Keys of ``matched`` by run, {run: [(run, seed number)]}."""
         runs = dict.fromkeys(run for run, _ in self.matched)
         return {run: [key for key in self.matched if key[0] == run] for run in runs}
 
@@ -305,7 +305,7 @@ MARKS = "osv^D*P"
 
 
 def run_charts(*, scores: str, curves: str, dpi: int, against: str) -> None:
-    """Plot the scores of all runs to ``curves``, with one row of panels per reference. The run ``against`` is black."""
+    """Plot the scores of all runs to ``curves``, with one row of panels per test set. The run ``against`` is black."""
     table = read_table(scores).filter(pl.col("source") == OURS, pl.col("finding") == MEAN)
     references = table["reference"].unique(maintain_order=True).to_list()
     runs = table["run"].unique(maintain_order=True).to_list()

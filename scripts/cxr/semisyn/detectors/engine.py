@@ -29,7 +29,7 @@ class Validation(NamedTuple):
         return digest.hexdigest()
 
     def score(self, find: Callable[[np.ndarray], ScoredBoxes]) -> float:
-        """Return the mean AP over IoUs and classes, or NaN without boxes. ``find`` detects boxes on a frame."""
+        """Return the mean AP over IoUs and classes, NaN without true boxes. ``find``: detects boxes on a frame."""
         detections = [find(sample.read_frame()) for sample in self.samples]
         classes = sorted({box[0] for sample in self.samples for box in sample.boxes})
         values = []
@@ -99,7 +99,7 @@ Losses = list[tuple[float, float]]
 
 
 class DetectorEngine(Protocol):
-    """An engine that trains one kind of detector. ``batch``: images per step."""
+    """An engine that trains detectors of one architecture. ``batch``: images per step."""
 
     batch: int
 
@@ -109,5 +109,5 @@ class DetectorEngine(Protocol):
         ...
 
     def load(self, folder: Path) -> Callable[[np.ndarray], ScoredBoxes]:
-        """Return a function that detects boxes (px) on a frame uint8 (H, H), limited by :data:`BOX_SELECTION`."""
+        """Read the detector in ``folder``. Return a function that finds boxes (px) on a frame uint8 (H, H)."""
         ...

@@ -1,4 +1,4 @@
-"""Engine lite of semisyn_detectors: the small anchor-free net of cxr.detection, trained from random weights."""
+"""Engine ``lite`` of semisyn_detectors: the small anchor-free net of cxr.detection, trained from random weights."""
 
 import hashlib
 import json
@@ -80,7 +80,7 @@ def train_lite(
     losses are appended. Raise ValueError if each pool is empty or has the weight 0 in ``shares``."""
     shares = {name: tuple(map(float, share)) for name, share in shares.items() if pools.get(name) and any(share)}
     if not shares:
-        raise ValueError("every pool is empty or has the weight 0 in shares")
+        raise ValueError("train_lite needs a pool that has images and a weight above 0 in shares")
     grid = grid_of(classes, options.size)
     torch.manual_seed(stable_hash("weights", seed) % 2**32)
     net = Detector(grid, tuple(options.widths)).to(memory_format=torch.channels_last)
@@ -109,7 +109,7 @@ def find_boxes(net: Detector, frame: np.ndarray) -> ScoredBoxes:
 
 
 class LiteEngine:
-    """The engine lite, with the settings ``semisyn.detectors.lite``."""
+    """The engine ``lite``, with the settings ``semisyn.detectors.lite``."""
 
     def __init__(self, engine_settings: dict):
         self.settings, self.batch = engine_settings, engine_settings["batch"]
@@ -136,7 +136,7 @@ class LiteEngine:
 
 
 def read_detector(path: Path) -> Detector:
-    """Read a detector from its weights file. Raise UserError for another kind of file."""
+    """Read a detector from its weights file. Raise UserError if the file is not one of this engine."""
     weights, facts = tensors.read_weights(path, KIND)
     net = Detector(grid_of(facts["classes"], facts["size"]), tuple(facts["widths"]))
     tensors.fill_net(net, weights, path)

@@ -1,5 +1,5 @@
 """Pools (sets of training images of one origin), and batches mixed from them. The image at a position of a batch
-depends only on the seed, the step and the position. ``synthetic``, ``unedited`` and ``shuffled`` have the same jobs in
+depends only on the seed, the step and the position. The pools ``synthetic``, ``unedited`` and ``shuffled`` are in
 the same order, so where a run uses an edited image, a control run uses the unedited source of this image."""
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Check that no patient is in training and test data, and list the images of a reference that are no cohort images."""
+"""Check that no patient is in both training and test data. List the image files of a reference outside the cohort."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from cxr.semisyn.shared import TRAIN_SUBSET
 RESOURCE_FILES = ("columns/semisyn_detectors.toml",)
 ROLES = read_columns("semisyn_detectors", "roles")
 PICTURES = read_columns("semisyn_detectors", "pictures")
-"""Columns of the table of images, which are the columns that the stage frames reads in a shard of the cohort."""
+"""Columns of the table of images, which are those that the stage ``frames`` reads in a shard of the cohort."""
 SYNTHETIC = "synthetic"
 """Name, in the table of roles, of the synthetic images' sources. The settings forbid this name for references."""
 
@@ -28,8 +28,8 @@ def run_roles(
     *, annotations: list[str], patients: list[str], output: str, references: Sequence[dict], findings: Sequence[str],
     images: str | Sequence = (),
 ) -> None:  # fmt: skip
-    """Write the table :data:`ROLES`, with a row for each of the ``references`` and one for the sources of the dataset's
-    training ``images``. Raise UserError if a patient has images with different roles (train, val, test)."""
+    """Write the table :data:`ROLES`, with a row for each reference (file of experts' boxes) and one for the sources of
+    the training ``images``. Raise UserError if a patient has images with different roles (train, val, test)."""
     roles, images_by_set, counts = {}, {}, {}
     for reference in (Reference(**settings) for settings in references):
         boxes, image_ids, excluded = read_reference(reference, findings)

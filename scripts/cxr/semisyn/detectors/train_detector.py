@@ -35,13 +35,13 @@ UPDATES = read_columns("semisyn_detectors", "updates")
 EPOCHS = read_columns("semisyn_detectors", "epochs")
 POOLS = read_columns("semisyn_detectors", "pools")
 POINTS = 10
-"""Number of rows of the table of epochs, and of the steps at which the engine lite is scored on validation images."""
+"""Number of rows of the table of epochs, and of steps at which the engine ``lite`` is scored on validation images."""
 SHARE_POINTS = 1000
 """Number of evenly spaced steps at which the pools' fractions of a batch are computed to estimate uses of images."""
 
 
 class FrameShards(ExitStack):
-    """Open HDF5 files. edited: edited images; frames: cohort images; by_reference: {reference: its other images}."""
+    """The opened HDF5 files. frames: cohort images; by_reference: {reference: its images outside the cohort}."""
 
     def __init__(self, edited: Sequence[str], frames: Sequence[str], by_reference: Mapping[str, str]):
         super().__init__()
@@ -52,7 +52,7 @@ class FrameShards(ExitStack):
 def _read_real(
     references: Sequence[dict], findings: Sequence[str], pictures: FrameShards, patients: str | Sequence[str]
 ) -> tuple[list[LazySample], Counter]:
-    """Return the references' images that have a frame, with their boxes, and {reference: number of images without a
+    """Return the references' images that have a frame, with experts' boxes, and {reference: number of images without a
     frame}. A finding counts as labelled on all images of a reference if the reference has a box of it. Raise UserError
     if no image of a reference has a frame."""
     samples, lacking = [], Counter()

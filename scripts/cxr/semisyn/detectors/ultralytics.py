@@ -1,5 +1,5 @@
-"""Engine ultralytics of semisyn_detectors: YOLO and RT-DETR, trained by the package ultralytics. The package is under
-the AGPL, so only this module and cxr.imaging.boxes.ultralytics import it, in a separate environment. Mosaics are off,
+"""Engine ``ultralytics`` of semisyn_detectors: YOLO and RT-DETR, trained by the package ultralytics. It is under the
+AGPL, so only this module and cxr.imaging.boxes.ultralytics import it, in a separate environment. Mosaics are off,
 because they would mix images of different pools. A finding without boxes on an image counts as absent there."""
 
 import hashlib
@@ -39,7 +39,7 @@ FIXED_SETTINGS = {"deterministic": True, "amp": False, "mosaic": 0.0, "close_mos
 
 
 class UltralyticsEngine:
-    """The engine ultralytics, with the settings ``semisyn.detectors.ultralytics``."""
+    """The engine ``ultralytics``, with the settings ``semisyn.detectors.ultralytics``."""
 
     def __init__(self, setup: Setup):
         self.settings, self.batch = setup.engine_settings, setup.engine_settings["batch"]
@@ -174,7 +174,7 @@ def raw_boxes(raw: torch.Tensor, family: str, size: int, classes: int) -> tuple[
 
 
 def training_digest(task: TrainingTask, engine_settings: dict, steps: int, images: Path) -> str:
-    """Return a digest of a training's inputs. ``images``: folder of the written image files."""
+    """Return a digest of a training's inputs. ``steps``: number of epochs; ``images``: folder of the image files."""
     digest = hashlib.blake2b(digest_size=16)
     facts = [task.shares, task.classes, task.updates, task.seed, engine_settings, steps]
     digest.update(json.dumps(facts, sort_keys=True, default=str).encode())

@@ -1,4 +1,4 @@
-"""Editing engine diffusion. It samples with a Stable Diffusion model, such as RoentGen, and blends in the source."""
+"""Editing engine ``diffusion``: samples with a Stable Diffusion model, such as RoentGen, and blends in the source."""
 
 from pathlib import Path
 
@@ -32,6 +32,6 @@ class DiffusionEditor(ModelEditor):
 
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> DiffusionEditor:
-    """Load the engine. Raise UserError for an unusable file or prompt."""
+    """Load the engine. Raise UserError for a faulty model, or a prompt that is too long or has an unknown word."""
     layout = read_stable_diffusion_layout(Path(setup.files["folder"]), KEY)
     return DiffusionEditor(load_editor_nets(layout, prompts, setup), setup.engine_settings, setup.batch)

@@ -31,7 +31,7 @@ CUT = 3
 
 
 def soft_mask(boxes: np.ndarray, shape: tuple[int, int], blur: str) -> np.ndarray:
-    """Return the weight of the edit at each pixel, float32 ``shape`` in 0..1: the maximum over ``boxes`` (N, 4).
+    """Return the weight of the edit at each pixel, float32 ``shape`` in 0..1: the maximum of the boxes' masks.
     ``blur``: name of (kind, r, exponent) in :data:`BLURS`. The kind ``none`` is 1 where a pixel's centre is in the box.
     ``gauss`` blurs this mask with a standard deviation of half the box's side divided by r. ``ggauss`` is the product
     over x and y of exp(-(|t| / (sqrt(2) deviation)) ** exponent), where t is the distance from the box's centre."""
@@ -69,7 +69,7 @@ MIN_CHANGED = 0.01
 
 
 class EditRefused(ValueError):
-    """Error for an edit that is refused. ``reason``: code of the reason (docs/reference/reasons.md)."""
+    """Error for an edit that is not good enough. ``reason``: code of the reason (docs/reference/reasons.md)."""
 
     def __init__(self, reason: str, detail: str):
         super().__init__(detail)
@@ -87,9 +87,9 @@ class AcceptedEdit(NamedTuple):
 def evaluate_edit(
     source: np.ndarray, organs: dict[str, np.ndarray], job: Job, edited: EditedImage, max_leak: float
 ) -> AcceptedEdit:
-    """Return the accepted edit of a job on a ``source`` uint8 (512, 512). Raise EditRefused for an unusable image, for
-    too small a visible change, or if a fraction above ``max_leak`` of the squared change lies outside the boxes. The
-    last check is left out for :data:`WARPED_FINDING`, and for masks that do not apply in all steps (``extent`` < 1)."""
+    """Return the accepted edit of a job on a ``source`` uint8 (512, 512). Raise EditRefused for a wrong shape or
+    NaN or infinite pixels, for too little change, or if a fraction above ``max_leak`` of the squared change is outside
+    the boxes. The last check is left out for :data:`WARPED_FINDING` and for an ``extent`` below 1."""
     support = edited.support if edited.support is not None else job.mask > 0
     image = np.asarray(edited.image)
     if image.shape != source.shape or not np.isfinite(image).all():
@@ -124,7 +124,7 @@ def evaluate_edit(
 
 
 def _lesion_of_side(lesion: np.ndarray, organs: dict[str, np.ndarray], side: str) -> np.ndarray:
-    """Return a lesion mask cut to the ``side`` of its box: no opposite lung, nothing beyond the lungs' midline."""
+    """Return a lesion mask without pixels in the lung opposite to ``side`` or beyond the midline between the lungs."""
     if not side:
         return lesion
     columns = np.arange(lesion.shape[1])[None] + 0.5
@@ -159,8 +159,8 @@ def run_shard(
     compute: dict | None = None, config: str = "", together: Sequence[str] = (), choice: str = "", **files: str,
 ) -> None:  # fmt: skip
     """Edit placed jobs with the configuration ``config``, or with several (``together``) that share work. The
-    name ``chosen`` stands for the configuration chosen for each finding. It edits all jobs of a ``shard`` for which
-    this engine was chosen. Any other configuration edits the trial jobs of one part, whose number is ``shard``.
+    name ``chosen`` stands for the configuration chosen for each finding. With it, all jobs of a ``shard`` that use this
+    engine are edited, with any other configuration the trial jobs of one part, whose number is ``shard``.
     ``output``: HDF5 by job_id with ``image`` uint8 and ``lesion`` bool (512, 512), and the frame's fields
     ``to_original`` and ``original_shape``. With ``together``, ``output``, ``boxes`` and ``excluded`` are lists."""
     configs = list(together) or [config]
@@ -245,8 +245,8 @@ def run_shard(
 def jobs_of(
     plan: pl.DataFrame, placed: pl.DataFrame, shard: str, config: str, options: EditingOptions, choice: str = ""
 ) -> dict[str, tuple[str, Job]]:
-    """Return {job_id: (image_id, job without a mask)} of placed jobs for this engine. For the configuration ``chosen``
-    they are the jobs of a shard, for any other configuration the trial jobs of the part with the number ``shard``."""
+    """Return {job_id: (image_id, job without a mask)} of the placed jobs that ``options.engine`` edits. For ``chosen``,
+    they are jobs of a shard, for any other configuration the trial jobs of the part with the number ``shard``."""
     names = {finding: config_of(finding, config, options, choice) for finding in options.findings}
     engine_findings = [finding for finding, name in names.items() if options.configs[name]["engine"] == options.engine]
     if config == CHOSEN_CONFIG:
@@ -272,7 +272,7 @@ def jobs_of(
 
 
 def config_of(finding: str, config: str, options: EditingOptions, choice: str = "") -> str:
-    """Return the name of the configuration that edits a finding. ``choice``: path of semisyn_selection's file."""
+    """Return the name of a finding's configuration: ``config`` or, for ``chosen``, the one in the file ``choice``."""
     if config != CHOSEN_CONFIG:
         return config
     if options.choice == SELECTION:

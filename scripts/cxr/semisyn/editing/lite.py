@@ -1,4 +1,4 @@
-"""Editing engine lite, which paints findings on the CPU. The random draws depend only on the job's seed and prompt."""
+"""Editing engine ``lite``: paints findings on the CPU. Its random draws depend only on a job's seed and prompt."""
 
 import numpy as np
 
@@ -18,12 +18,12 @@ RESOURCE_FILES = ("organs/lite.onnx", "semisyn/painters.yaml", "semisyn/priors.y
 
 
 def read_ranges() -> dict:
-    """Return the parameters of the painters: {painter: {name: a number, or (low, high) to draw from}}."""
+    """Return the parameters of the painting functions, {function: {name: number, or (low, high) to draw from}}."""
     return load_resource(RESOURCE_FILES[1])
 
 
 class LiteEditor:
-    """Editor that paints findings. ``painters``: {finding: name of its painter in PAINTERS}."""
+    """Editor that paints findings. ``painters``: {finding: name of its painting function in PAINTERS}."""
 
     def __init__(self, painters: dict[str, str]):
         self._painters, self._ranges = painters, read_ranges()

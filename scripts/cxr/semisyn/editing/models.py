@@ -95,13 +95,13 @@ class ModelEditor(ABC):
 
 
 def load_editor_nets(layout: Layout, prompts: frozenset[str], setup: Setup) -> Nets:
-    """Load a model, and encode the prompts of all jobs. Raise UserError for an unusable file or prompt."""
-    settings, texts = setup.engine_settings, dict.fromkeys(sorted(prompts | {""}), "the prompts of semisyn")
+    """Load a model, and encode all ``prompts``. Raise UserError for a faulty file or a prompt that is too long."""
+    settings, texts = setup.engine_settings, dict.fromkeys(sorted(prompts | {""}), "a prompt of semisyn")
     options = NetOptions.from_settings(settings["dtype"], settings["autoencoder"], setup.compute)
     return load_nets(layout, texts, options, select_device(setup.device, setup.requested_gpus))
 
 
 def _group_indices(keys: list) -> tuple[list[int], list[int]]:
-    """Number the distinct keys in order of appearance. Return each key's number, and each number's first position."""
+    """Number the distinct keys in order of appearance. Return the number of each key, and where each first appears."""
     distinct = list(dict.fromkeys(keys))
     return [distinct.index(key) for key in keys], [keys.index(key) for key in distinct]

@@ -1,4 +1,4 @@
-"""Editing engine radedit. It inverts the source to noise, then samples from the prompt inside the mask."""
+"""Editing engine ``radedit``. It inverts the source to noise, then samples from the prompt inside the mask."""
 
 import torch
 
@@ -41,6 +41,6 @@ class RadEditor(ModelEditor):
 
 
 def load(options: object, setup: Setup, prompts: frozenset[str] = frozenset()) -> RadEditor:
-    """Load the engine. Raise UserError for an unusable file or prompt."""
+    """Load the engine. Raise UserError for a faulty model, or a prompt that is too long or has an unknown word."""
     loaded = load_editor_nets(make_radedit_layout(setup.files), prompts, setup)
     return RadEditor(loaded, {"steps": STEPS, "guidance": GUIDANCE} | setup.engine_settings, setup.batch)

@@ -1,4 +1,4 @@
-"""Settings of the stage semisyn_editing: configurations, the grid of Appendix E, the chosen ones, and limits."""
+"""Settings of the stage semisyn_editing: configurations, their search (Appendix E) and choice, and limits."""
 
 from decimal import Decimal
 from itertools import product
@@ -41,12 +41,12 @@ class EditingConfig(Section):
     engine: Literal["lite", "radedit", "diffusion"] = key("lite", "Engine that edits the images.")
     blending: Literal["before", "after", "guidance"] = key(
         "after",
-        "How the engine diffusion keeps the source outside the mask. before, after: blend it in before or after each "
+        "How the engine `diffusion` keeps the source outside the mask. before, after: blend it in before or after each "
         "step; guidance: guide by the prompt only inside the mask.",
         source=PAPER,
     )
     prompt: Literal["phrase", "label"] = key(
-        "phrase", "Prompt. phrase: the job's, such as 'Left effusion.'; label: the finding's name.", source=PAPER
+        "phrase", "Prompt. phrase: a phrase such as 'Left effusion.'; label: only the finding's name.", source=PAPER
     )
     negative: str = key("", "Negative prompt: what the model must not draw; empty: nothing.", source=PAPER)
     blur: Literal[tuple(BLURS)] = key(
@@ -59,7 +59,7 @@ class EditingConfig(Section):
     steps: float = key(1.0, "Number of steps, as a multiple of the engine's default.", source=PAPER, gt=0, le=20)
     guidance: float = key(0.0, "Guidance weight of the prompt; 0: the engine's default.", source=PAPER, ge=0, le=100)
     strength: float = key(
-        0.0, "Fraction of noise levels in use. Higher: larger changes; 0: engine's default.", source=AUTHORS, ge=0, le=1
+        0.0, "Fraction of noise levels to use. Higher: more change; 0: engine's default.", source=AUTHORS, ge=0, le=1
     )
     composite: Literal["support", "none"] = key(
         "support", "Pixels outside the mask. support: as in the source image; none: as the model returns them."
@@ -78,7 +78,7 @@ class EditingConfig(Section):
 class EditingGrid(Section):
     """A search over configurations. Without pipelines the grid is empty."""
 
-    pipelines: list[Literal[tuple(PIPELINES)]] = key(list, "Pipelines to search over; empty: no grid.", source=OURS)
+    pipelines: list[Literal[tuple(PIPELINES)]] = key(list, "Pipelines to search over; empty: no search.", source=OURS)
 
     def points(self, search: str) -> dict[str, EditingConfig]:
         """Return {name: configuration} of the points of a search: sequential, figures or product. A name consists of
@@ -110,7 +110,7 @@ class EditingGrid(Section):
 
 
 class DiffusionSettings(Section):
-    """The engine diffusion: RoentGen, or any other model in Stable Diffusion's layout."""
+    """The engine ``diffusion``: RoentGen, or any other model in Stable Diffusion's layout."""
 
     model: str = key("", "Folder of the model, with model_index.json.")
     steps: int = key(75, "Number of diffusion steps.", ge=1, le=1000)
@@ -127,21 +127,21 @@ class EditingSettings(Section):
     )
     grid: EditingGrid = key(EditingGrid, "Further configurations: the points of a grid search.", source=PAPER)
     choice: dict[str, str] | Literal["selection"] = key(
-        dict, "{finding: configuration}, lite if not listed; selection: as the stage semisyn_selection chooses."
+        dict, "{finding: configuration}; unlisted findings use lite. selection: the stage semisyn_selection chooses."
     )
     max_leak: Share = key(0.5, "Fraction of the squared change outside the boxes above which an edit is excluded.")
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the U-Nets.", source=AUTHORS)
     autoencoder: Autoencoder = autoencoder()
-    diffusion: DiffusionSettings = key(DiffusionSettings, "Settings of the engine diffusion.", source=AUTHORS)
+    diffusion: DiffusionSettings = key(DiffusionSettings, "Settings of the engine `diffusion`.", source=AUTHORS)
 
     @constraint
     def _names_exist(self) -> None:
         if CHOSEN_CONFIG in self.configs:
-            raise ValueError(f"configs names {CHOSEN_CONFIG!r}, which is reserved: rename this one")
+            raise ValueError(f"configs names {CHOSEN_CONFIG!r}, which is reserved: rename this configuration")
         refuse_equal_names("the configurations", self.configs)
         if self.choice != SELECTION:
             for finding, name in self.choice.items():
                 if name not in self.configs:
                     raise ValueError(
-                        f"choice.{finding} is {name!r}, but the configurations are {', '.join(self.configs)}: name one"
+                        f"choice.{finding} is {name!r}, but configs has {', '.join(self.configs)}: name one of them"
                     )

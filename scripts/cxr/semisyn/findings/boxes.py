@@ -55,8 +55,8 @@ def overshoot_limits(prior: Prior, places: Places, bounds: str) -> np.ndarray:
 
 def size_bounds(prior: Prior, centres: np.ndarray, outside: np.ndarray, bounds: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and the largest (width, height) of boxes with ``centres``, both (N, 2) in percent.
-    ``outside``: see :func:`overshoot_limits`. The smallest height of a box that must cover the lung's lower
-    edge reaches this edge. If ``bounds`` is "strict", it may extend further, because it is cut at the edge later."""
+    ``outside``: result of :func:`overshoot_limits`. A box that must cover the lung's lower edge at least reaches this
+    edge. If ``bounds`` is "strict", such a box may extend beyond the edge, because it is cut at the edge later."""
     low = np.tile(np.array(prior.minimum), (len(centres), 1))
     high = 2 * np.minimum(centres - outside[:, :2], 100 - (centres + outside[:, 2:])) - ROUNDING
     if prior.covers_bottom:
@@ -113,7 +113,7 @@ def draw_boxes(
 def _draw_element(
     prior: Prior, name: str, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return values (N, 2) of an element (center or size) within bounds (N, 2), and the bounds' probability (N,)."""
+    """Draw the element ``name`` (center or size) within bounds. Return values (N, 2) and the bounds' mass (N,)."""
     if name in prior.laws:
         return draw_pair_within(prior.laws[name], uniforms, low, high)
     (first, first_mass), (second, second_mass) = (
@@ -128,7 +128,7 @@ def _has_area(boxes: np.ndarray) -> np.ndarray:
 
 
 class DrawnHearts(NamedTuple):
-    """Enlarged hearts. ratios: (N, 2), cardiothoracic ratios before and after; mass: (N,); others: see DrawnBoxes."""
+    """Enlarged hearts. ratios: (N, 2), cardiothoracic ratios before and after. Other fields: see DrawnBoxes."""
 
     ratios: np.ndarray
     boxes: np.ndarray

@@ -115,7 +115,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding. label: class name in exports; painter: painter in the engine lite; prompts: {text: weight}."""
+    """One finding. label: class name in exports; painter: name of its painting function; prompts: {text: weight}."""
 
     name: str
     label: str
@@ -139,8 +139,8 @@ class Catalogue:
 
 
 def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> Catalogue:
-    """Read the findings from the resources, then from the user's file, then from ``priors``. Values in later files
-    replace those in earlier files. Raise UserError for a wrong value."""
+    """Read the findings from the resources, then from the user's file, then from ``priors``, a file of fitted priors.
+    Values in later files replace those in earlier files. Raise UserError for a wrong value."""
     sources = [(RESOURCES / name, name, "paper") for name in RESOURCE_FILES]
     if findings_file:
         sources.append((Path(findings_file), f"semisyn.findings_file {str(findings_file)!r}", "file"))
@@ -170,14 +170,14 @@ def read_catalogue(findings_file: str | Path = "", priors: str | Path = "") -> C
     with _below(f"{sources[-1][1]}: ", UserError):
         for name, finding in findings.items():
             if (label_owner := first.setdefault(finding.label.casefold(), name)) != name:
-                raise WrongValue(f"findings.{name}.label is {finding.label!r}, as of {label_owner}: choose another")
+                raise WrongValue(f"findings.{name}.label is {finding.label!r}, as for {label_owner}: change one")
         for pattern, side in parser["sides"]:
             if side not in (*SIDES, "both"):
                 raise WrongValue(f"parser.sides gives {pattern!r} the side {side!r}: use right, left or both")
         for pattern, zone in parser["zones"]:
             for side in SIDES:
                 if zone not in zones[side] and parser["instead"].get(zone) not in zones[side]:
-                    raise WrongValue(f"parser.zones gives {pattern!r} the zone {zone!r}: add it to zones.{side}")
+                    raise WrongValue(f"parser.zones gives {pattern!r} the zone {zone!r}: define it in zones.{side}")
     return Catalogue(findings, zones, parser, texts["lungs"], texts["negative"])
 
 
@@ -213,7 +213,6 @@ def _merge_findings(entries: dict[str, dict], findings: Mapping, key: str, origi
 
 
 def _merge_reading(zones: dict[str, dict], parser: dict, document: Mapping) -> None:
-    """Add a document's zones and parser rules to ``zones`` and ``parser``."""
     for side, boxes in _check_mapping("zones", document.get("zones", {})).items():
         if side not in zones:
             raise WrongValue(f"zones.{side} is no side: use {' or '.join(SIDES)}")
@@ -256,7 +255,7 @@ def _parse_prior(entry: Mapping) -> Prior:
         raise WrongValue(f".prior has the elements {', '.join(laws) or 'none'}: give {need}")
     for name, law in laws.items():
         if (law.family == PAIR) != (name in SINGLES):
-            raise WrongValue(f".prior.{name}.family is {law.family!r}: choose one of as many dimensions as {name}")
+            raise WrongValue(f".prior.{name}.family is {law.family!r}: choose {PAIR} for center or size, else another")
     overshoot = tuple(_check_numbers(".overshoot", entry.get("overshoot", [0.0] * 4), 4))
     if max(overshoot) > 0:
         raise WrongValue(f".overshoot is {list(overshoot)}: give numbers that are not above 0")
@@ -295,7 +294,7 @@ def parse_prompt(prompt: str, parser: Mapping) -> tuple[str, str]:
 
 def choose_sides(side: str, unsided: str, coin: float) -> tuple[str, ...]:
     """Return the lungs that get a box for the ``side`` that a prompt names. For the side ``any`` these are both lungs
-    if ``unsided`` is both, otherwise one lung chosen by ``coin``, a random number in [0, 1)."""
+    if ``unsided`` is ``both``, otherwise one lung chosen by ``coin``, a random number in [0, 1)."""
     if side == BOTH or (side == ANY and unsided == BOTH):
         return SIDES
     return (SIDES[int(coin >= 0.5)],) if side == ANY else (side,)

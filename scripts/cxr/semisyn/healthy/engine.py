@@ -84,7 +84,7 @@ class Classifier(ABC):
 
     @abstractmethod
     def scores(self, image_id: str, read_frame: ReadFrame) -> dict[str, float] | Exclusion:
-        """Return {finding: score, 0 to 1}, or the exclusion if there is none. ``read_frame``: reads the frame."""
+        """Return {finding: score, 0 to 1}, or why the image has no scores. ``read_frame``: returns its frame."""
 
     def explain_positive(self, scores: Mapping[str, float], ctr: float | None, view: str) -> str:
         """Return why an image is positive, or "" if it is not. ``ctr``: cardiothoracic ratio; ``view``: PA or AP."""

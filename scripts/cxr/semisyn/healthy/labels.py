@@ -21,8 +21,8 @@ POSITIVE, NEGATIVE = 1.0, 0.0
 
 def exclusion_reason(no_finding: pl.Expr, devices: pl.Expr, rule: str) -> pl.Expr:
     """Return a polars expression: the code of the reason why a study is not healthy, null for a healthy study. Labels
-    are 1 (stated), 0 (denied) or null (not mentioned). ``rule``: accepted labels of devices, which are not_positive
-    (the authors' code), negative (the paper) or any."""
+    are 1 (stated), 0 (denied) or null (not mentioned). ``rule``: device labels of a healthy study, ``not_positive``
+    (the authors' code), ``negative`` (the paper) or ``any``."""
     free = {
         "not_positive": (devices != POSITIVE).fill_null(True),
         "negative": (devices == NEGATIVE).fill_null(False),
@@ -73,7 +73,7 @@ class ReportLabels:
     name = "reports"
 
     def __init__(self, lines: Iterable[Mapping], reason_by_image: Mapping[str, str], devices: str):
-        """``lines``: results of the reports stage; ``reason_by_image``: {image: why its report could not be read}."""
+        """``lines``: results of the reports stage; ``reason_by_image``: {image: why its report was not read}."""
         self.lines, self.unread = {line["study_id"]: line for line in lines}, reason_by_image
         (self.devices, self.normal), self.any_device = read_report_words(), devices == "any"
 

@@ -1,4 +1,4 @@
-"""Classifier lite: confidences of the boxes stage, and the cardiothoracic ratio of the organs."""
+"""Classifier ``lite``: uses confidences of the stage ``boxes`` and the cardiothoracic ratio of the organ masks."""
 
 from collections.abc import Mapping
 

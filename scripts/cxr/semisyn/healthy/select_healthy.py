@@ -1,4 +1,4 @@
-"""Select the images of a shard that show no finding and whose lungs and heart are usable."""
+"""Select the images of a shard that show no finding and in which both lungs and the heart were found."""
 
 import re
 from collections import Counter
@@ -136,7 +136,7 @@ def run_shard(
 ) -> None:  # fmt: skip
     """Write the healthy images of a shard to ``output``, and all other images to ``excluded``, with the stage that
     excluded them. ``files``: files of labels (``chexpert`` or ``reports``, ``reports_excluded``), positions
-    (``metadata``), references (``reference_<name>``) and the classifier. Raise UserError for an unusable file."""
+    (``metadata``), references (``reference_<name>``) and the classifier. Raise UserError for a faulty file."""
     rows = read_table(cohort).sort("image_id").to_dicts()
     listed = read_table(images)
     image_ids = {row["image_id"] for row in rows}

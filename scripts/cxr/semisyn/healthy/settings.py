@@ -9,13 +9,13 @@ Position = Literal["Erect", "Semi-erect", "Sitting", "Recumbent"]
 
 
 class LiteSettings(Section):
-    """The classifier lite (boxes and cardiothoracic ratio). An image that is positive is excluded from the pool."""
+    """The classifier ``lite`` (boxes and cardiothoracic ratio). An image that is positive is excluded from the pool."""
 
-    opacity: Share = key(0.9, "Probability of at least one true opacity box from which an image is positive.")
-    other_lesions: Share = key(0.5, "Confidence of a box of another lesion from which an image is positive.")
-    ctr: Share = key(0.55, "Cardiothoracic ratio above which an image is positive.", unit="heart width / thorax width")
+    opacity: Share = key(0.9, "An image is excluded if the probability of a true opacity box is this or higher.")
+    other_lesions: Share = key(0.5, "An image is excluded if a box of another lesion has this confidence or more.")
+    ctr: Share = key(0.55, "An image of a higher cardiothoracic ratio is excluded.", unit="heart width / thorax width")
     ctr_ap: Share = key(
-        0.6, "Cardiothoracic ratio above which an AP image is positive.", unit="heart width / thorax width"
+        0.6, "An AP image of a higher cardiothoracic ratio is excluded.", unit="heart width / thorax width"
     )
 
 
@@ -30,9 +30,9 @@ class HealthySettings(Section):
 
     views: list[Literal["PA", "AP"]] = key(lambda: ["PA"], "Accepted views.", source=PAPER, min_length=1)
     positions: list[Position] = key(lambda: ["Erect"], "Accepted patient positions.", source=PAPER, min_length=1)
-    exclude_patients: bool = key(True, "Whether to exclude all images of a reference's patients, not only its images.")
+    exclude_patients: bool = key(True, "If true, all images of a reference's patients are excluded, not only its own.")
     splits: list[Literal[SPLITS]] | None = key(
-        None, "Accepted splits; null: train, or all for the embedded cohort.", min_length=1
+        None, "Accepted splits; null: train, or all for the built-in cohort.", min_length=1
     )
     labels: Literal["auto", "chexpert", "reports"] = key(
         "auto", "Source of the labels. auto: the CheXpert table, if any, otherwise the reports."
@@ -41,15 +41,15 @@ class HealthySettings(Section):
     devices: Literal["auto", "not_positive", "negative", "any"] = key(
         "auto",
         "Accepted CheXpert labels of Support Devices (paper: negative). not_positive: negative or not mentioned; "
-        "auto: not_positive, or any for the embedded cohort.",
+        "auto: not_positive, or any for the built-in cohort.",
         source=AUTHORS,
     )
     classifier: Literal["lite", "table", "xrv"] = key(
-        "lite", "lite: boxes and cardiothoracic ratio; table: scores from a file; xrv: torchxrayvision's DenseNet-121."
+        "lite", "Classifier. lite: boxes and heart size; table: scores in a file; xrv: torchxrayvision's DenseNet-121."
     )
     threshold: Share = key(0.5, "A finding is positive if its score is at least this (classifiers table and xrv).")
-    lite: LiteSettings = key(LiteSettings, "Settings of the classifier lite.")
-    table: TableSettings = key(TableSettings, "Settings of the classifier table.")
+    lite: LiteSettings = key(LiteSettings, "Settings of the classifier `lite`.")
+    table: TableSettings = key(TableSettings, "Settings of the classifier `table`.")
 
     @constraint
     def _has_its_table(self) -> None:

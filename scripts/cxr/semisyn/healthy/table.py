@@ -1,4 +1,4 @@
-"""Classifier table, which reads the scores of any net from a file with a row per image and a column per finding."""
+"""Classifier ``table``: reads the scores of any net from a file with a row per image and a column per finding."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ KEY = "semisyn.healthy.table.scores"
 
 
 class TableClassifier(Classifier):
-    """Classifier that looks up scores by image_id. A finding without a column is not screened."""
+    """Classifier that looks up scores by image_id. Findings without a column are not checked."""
 
     def __init__(self, path: str | Path, threshold: float):
         table = read_frame(path, KEY, ("image_id", *FINDINGS), ids=("image_id",))
@@ -48,5 +48,5 @@ class TableClassifier(Classifier):
 
 
 def load(options: HealthySettings, setup: Setup) -> TableClassifier:
-    """Read the table of scores. Raise UserError for an unusable table."""
+    """Read the table of scores. Raise UserError if it lacks image_id or has no column of a finding."""
     return TableClassifier(setup.files["scores"], options.threshold)

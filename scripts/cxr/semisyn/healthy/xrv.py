@@ -1,4 +1,4 @@
-"""Classifier xrv: the DenseNet-121 of torchxrayvision, trained on all of its datasets."""
+"""Classifier ``xrv``: the DenseNet-121 of torchxrayvision, trained on all of its datasets."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Plan the jobs, each with a healthy image and a prompt. Then place all boxes of each job, or exclude the job."""
+"""Plan the jobs (images to make) with a healthy image and a prompt each. Then place a job's boxes, or exclude it."""
 
 import logging
 import math
@@ -50,7 +50,7 @@ def run_plan(*, healthy: str, plan: str, options: PlanOptions, findings_file: st
 
 
 def plan_jobs(shards: dict[str, str], catalogue: findings.Catalogue, options: PlanOptions) -> list[tuple]:
-    """Return one row of :data:`PLAN` for each job. ``shards``: {healthy image: its shard}."""
+    """Return a row of :data:`PLAN` for each job (image to make). ``shards``: {healthy image: its shard}."""
     quota = images_requested(len(shards), options) if shards else 0
     jobs, lacking = [], 0
     for name in options.findings:
@@ -89,12 +89,12 @@ MIN_MASS = 1e-9
 RATIO_STEP = 0.03
 """Smallest increase of the cardiothoracic ratio, a fraction."""
 UNSIDED = {"edema": "both"}
-"""{finding: lungs that get a box if the prompt names no side}. Other findings get one; in the authors' code all do."""
+"""{finding: lungs that get a box if the prompt names no side}. Other findings get one; in the authors' code, both."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job of the plan. chest: boxes (4,) of the right lung, left lung, heart and image, in frame pixels."""
+    """An image to make, from the plan. chest: boxes (4,) of right lung, left lung, heart and image, in frame pixels."""
 
     job_id: str
     image_id: str
@@ -143,7 +143,7 @@ def run_shard(
 def place_jobs(
     finding: findings.Finding, jobs: Sequence[Job], catalogue: findings.Catalogue, bounds: str, seed: int
 ) -> Iterable[tuple[Job, list[tuple]]]:
-    """Yield (job, its rows of :data:`BOXES`) for jobs of a finding. The rows are [] if a box has no room."""
+    """Yield (job, its rows of :data:`BOXES`) for jobs of a finding. There are no rows if any box has no room."""
     draws = [draw_numbers(seed, finding.name, job.index, TRIES) for job in jobs]
     if finding.prior.placement == "lung":
         return zip(jobs, _place_in_lungs(finding, jobs, draws, catalogue, bounds), strict=True)

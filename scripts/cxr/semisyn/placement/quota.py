@@ -1,4 +1,4 @@
-"""Count the images per finding and their jobs. The workflow imports this module, so do not import scipy or h5py."""
+"""Count images per finding and their jobs (images to try). The workflow imports this: do not import scipy or h5py."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from cxr.base.errors import count_phrase
 @dataclass(frozen=True)
 class PlanOptions:
     """Settings of the plan. per_finding: images of each finding; None: as many as ``sizes`` needs or, with ``auto``, as
-    the healthy images allow, at most ``default_most``; most_per_image: uses of a healthy image for one finding; spare:
+    the healthy images allow, at most ``default_most``; most_per_image: limit of uses of an image for a finding; spare:
     fraction of additional jobs; samples: jobs of each finding on which configurations are compared."""
 
     per_finding: int | None

@@ -36,13 +36,13 @@ class Fit:
 
 
 def rss_of(law: object, values: np.ndarray) -> float:
-    """Return the sum of squared differences of the density of ``law`` and the histogram of ``values`` by bin."""
+    """Return the sum over bins of the squared difference of the density of ``law`` and the histogram of values."""
     heights, edges = np.histogram(values, bins=BINS, density=True)
     return float(((law.pdf((edges[1:] + edges[:-1]) / 2) - heights) ** 2).sum())
 
 
 def fit_single(values: np.ndarray, families: Sequence[str] = tuple(SHAPES)) -> list[tuple[Law, float]]:
-    """Fit families to values (N,) by maximum likelihood. Return (law, rss) of each possible fit, lowest rss first."""
+    """Fit families to values (N,) by maximum likelihood. Return (law, rss) of each successful fit, lowest rss first."""
     fits = []
     for family in families:
         distribution = getattr(stats, family)

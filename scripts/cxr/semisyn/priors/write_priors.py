@@ -88,8 +88,8 @@ def box_fault(region: Annotation, box: Box | None, chest: Chest | None) -> str:
 def sample_rows(
     regions: Iterable[Annotation], source: Reference, chests: Mapping[str, Chest], placements: Mapping[str, str]
 ) -> list[tuple]:
-    """Return rows of :data:`SAMPLES` for each box of lung findings and each image of heart findings, also if excluded.
-    ``chests``: {image: its organs}; ``placements``: {finding: lung or heart}."""
+    """Return rows of :data:`SAMPLES` for each box of lung findings and each image of heart findings. Unusable ones have
+    an exclusion reason. ``chests``: {image: its organs}; ``placements``: {finding: lung or heart}."""
     names, rows, hearts = finding_by_label(source.format, source.classes, placements), [], set()
     for region in regions:
         name = names.get(region.label.lower())

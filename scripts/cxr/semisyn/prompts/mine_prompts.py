@@ -57,7 +57,7 @@ class Vocabulary:
 
 
 def finding_of(entity: Mapping) -> str | None:
-    """Return the finding of a report's statement: its lesion type, else its entity; None if neither is a finding."""
+    """Return the finding of a statement in a report, which is its lesion type or its entity, or None if it has none."""
     return next((name for name in (entity["lesion_type"], entity["entity"]) if name in FINDINGS), None)
 
 
@@ -94,7 +94,7 @@ def mine_reports(lines: Iterable[Mapping], vocabulary: Vocabulary) -> tuple[list
 
 
 class Phrase(NamedTuple):
-    """A phrase with its counts in reports and in the reference, its number of patients and its weight."""
+    """A phrase, how often reports and the reference have it, its number of patients, and its weight as a prompt."""
 
     finding: str
     phrase: str
@@ -105,8 +105,8 @@ class Phrase(NamedTuple):
 
 
 def pool_phrases(reports: Iterable[Mention], reference: Iterable[Mention], least: int) -> list[Phrase]:
-    """Return the phrases of at least ``least`` patients, the most frequent first. Reports and reference of a finding
-    have equal total weight (the paper). If one of the two has no phrase, the other has the whole weight."""
+    """Return the phrases of at least ``least`` patients, the most frequent first. For each finding, ``reports`` and
+    ``reference`` have equal total weight (the paper). If one has no phrase, the other has the whole weight."""
     counts = [Counter((mention.finding, mention.phrase) for mention in pool) for pool in (reports, reference)]
     patients: dict[tuple[str, str], set[str]] = {}
     for mention in (*reports, *reference):

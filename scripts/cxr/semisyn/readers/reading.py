@@ -50,8 +50,8 @@ def count_readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
 def make_table7(
     reading_table: pl.DataFrame, printed: dict, *, replicates: int, level: float, seed: int
 ) -> pl.DataFrame:
-    """Return Table 7 from :data:`READINGS`. ``printed``: the paper's values, such as {"generated_as_real": [fraction of
-    readings for each finding, mean]}."""
+    """Return the paper's Table 7 from our :data:`READINGS`. ``printed``: the paper's values, such as
+    {"generated_as_real": [fraction of readings for each finding, mean]}."""
     rows = []
     for source, finding in product((GENERATED, REAL), (*_findings(reading_table), MEAN)):
         part = reading_table.filter(source=source, **({} if finding == MEAN else {"finding": finding}))
@@ -77,7 +77,7 @@ def _findings(reading_table: pl.DataFrame) -> list[str]:
 def agreement_table(
     reading_table: pl.DataFrame, readers: int, *, replicates: int, level: float, seed: int
 ) -> pl.DataFrame:
-    """Return the readers' agreement on images that all of them read, and d' of telling generated from real images."""
+    """Return the readers' agreement on images that all of them read, and their d' for recognising generated images."""
     bootstrap = {"replicates": replicates, "level": level, "seed": seed}
     read_by_all, rows = reading_table.filter(readings=readers), []
     for finding, measure in product((*_findings(reading_table), ALL), MEASURES):

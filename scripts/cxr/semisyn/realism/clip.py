@@ -1,4 +1,4 @@
-"""Feature engine clip: cosine between an image and its prompt, by a CLIP model in transformers' layout."""
+"""Feature engine ``clip``: cosine between an image and its prompt, by a CLIP model in transformers' layout."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ NEEDED_FILES = (
 
 
 def _read_net(folder: Path) -> CLIPModel:
-    """Read the CLIP model of a folder. Raise UserError if it is another model or incomplete."""
+    """Read the CLIP model of a folder. Raise UserError if the folder is incomplete or has another kind of model."""
     if missing := [names for names in NEEDED_FILES if not any((folder / name).is_file() for name in names)]:
         raise UserError(f"{KEY} is {str(folder)!r}, which has no {' or '.join(missing[0])}: name a complete folder")
     keywords = {"local_files_only": True, "use_safetensors": True, "output_loading_info": True, "dtype": torch.float32}
@@ -39,7 +39,7 @@ def _read_net(folder: Path) -> CLIPModel:
         if is_not_from_input(error):
             raise
         raise UserError(
-            f"{KEY} is {str(folder)!r}, which cannot be read as a CLIP model ({type(error).__name__}): name another"
+            f"{KEY} is {str(folder)!r}, which cannot be read as a CLIP model ({type(error).__name__}): name one"
         ) from None
     if wrong := sorted({*loading_info["missing_keys"], *map(str, loading_info["mismatched_keys"])}):
         raise UserError(f"{KEY} is {str(folder)!r}, whose weights lack {wrong[0]}: name a complete model")
@@ -47,12 +47,12 @@ def _read_net(folder: Path) -> CLIPModel:
 
 
 def load(setup: Setup) -> FeatureEngine:
-    """Load the model. Raise UserError for an unusable folder, or weights that differ from the pinned ones."""
+    """Load the model. Raise UserError for a faulty folder, or weights whose SHA-256 is not that in the settings."""
     folder = Path(setup.files["folder"])
     weights, pinned = folder / "model.safetensors", setup.engine_settings.get("sha256")
     if pinned and weights.is_file() and (sha256 := sha256_of(weights)) != pinned:
         raise UserError(
-            f"{weights} has the digest {sha256}, not the one of semisyn.realism.clip.sha256: replace the file"
+            f"{weights} has the SHA-256 {sha256}, not that of semisyn.realism.clip.sha256: replace the file"
         )
     device = select_device(setup.device, setup.requested_gpus)
     net = _read_net(folder).eval().to(device)

@@ -1,4 +1,4 @@
-"""Feature engine inception (FID, KID): the 2,048 pooled features of the Inception-v3 of 2015, on grey images as RGB."""
+"""Feature engine ``inception`` (FID, KID): the 2,048 pooled features of Inception-v3 (2015) on grey images as RGB."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Feature engine lite: 128 features of the detector shipped with the project, which learnt from painted lesions."""
+"""Feature engine ``lite``: 128 features of the detector shipped with the project, which learnt from painted lesions."""
 
 from collections.abc import Sequence
 

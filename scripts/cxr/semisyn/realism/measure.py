@@ -101,7 +101,7 @@ def measure_job(
 
 
 def best_confidence(detected: pl.DataFrame, classes: Mapping[str, str]) -> dict[tuple[str, str], float]:
-    """Return {(image, class): highest confidence} of a table of a detector's boxes."""
+    """Return {(image, class): highest confidence} of a table of detected boxes, for the classes in ``classes``."""
     best = detected.filter(pl.col("class_name").is_in(list(classes.values())))
     best = best.group_by("image_id", "class_name").agg(pl.col("confidence").max())
     return {(image, name): confidence for image, name, confidence in best.iter_rows()}
@@ -115,7 +115,7 @@ def run_reference(
 ) -> None:
     """Write the table :data:`REFERENCE` of experts' boxes on a shard's images. Measures are null for cardiomegaly,
     without lung masks, or if the box or its mirror image has too little lung that is free of other boxes. Raise
-    UserError for a bad reference."""
+    UserError for a reference without boxes of ``findings``."""
     patients = dict(read_table(images).select("image_id", pl.col("subject_id").cast(pl.String)).iter_rows())
     boxes = read_reference(Reference(**reference), findings).boxes
     rows = []

@@ -36,14 +36,14 @@ def draw_patients(patient: Sequence[str], replicates: int, seed: int) -> np.ndar
 
 
 def auroc(edited: np.ndarray, source: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return the AUROC (R,) of edited images' scores (N,) against their sources' scores (N,), for ``draws`` (R, N)."""
+    """Return the AUROC (R,) of N edited images' scores against their sources' scores, for ``draws`` (R, N) of jobs."""
     above = (edited[:, None] > source[None]) + 0.5 * (edited[:, None] == source[None])
     count = draws.astype(np.float64)
     return np.einsum("ri,ij,rj->r", count, above, count) / count.sum(axis=1) ** 2
 
 
 def ap1070(predicted: Boxes, confidence: np.ndarray, true: Boxes, draws: np.ndarray) -> np.ndarray:
-    """Return the AP (R,), averaged over :data:`AP_IOUS`, of a detector's boxes against requested boxes, per draw."""
+    """Return the AP (R,), averaged over :data:`AP_IOUS`, of predicted against requested boxes, for ``draws`` (R, N)."""
     match = match_predictions(predicted, confidence, true, draws.shape[1], AP_IOUS)
     return average_precision(match, AP_RECALLS, draws).mean(axis=1)
 
@@ -51,14 +51,14 @@ def ap1070(predicted: Boxes, confidence: np.ndarray, true: Boxes, draws: np.ndar
 def two_sample_test(
     ours: np.ndarray, patients: Sequence[str], real: np.ndarray, real_patients: Sequence[str], draws: np.ndarray
 ) -> np.ndarray:
-    """Return the AUROC of a model that tells features of our boxes (N, K) from those of real boxes (M, K), for each of
-    the ``draws`` (R, N) of our boxes. 0.5 means that they cannot be distinguished."""
+    """Return the AUROC of a model that distinguishes edited boxes (features ``ours``, (N, K)) from real ones (M, K),
+    for each of the ``draws`` (R, N) of edited boxes. 0.5 means that it cannot distinguish them."""
     names, row_sets = np.asarray(patients, str), (np.repeat(np.arange(len(ours)), count) for count in draws)
     return np.array([c2st(real, ours[rows], list(real_patients), names[rows].tolist()) for rows in row_sets])
 
 
 def mean_over_draws(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Return the mean of the finite ``values`` (N,) for each of ``draws`` (R, N), NaN for a draw without any."""
+    """Return the mean of the finite ``values`` (N,) for each of ``draws`` (R, N), or NaN if a draw has none."""
     values = values.astype(np.float64)
     count = draws[:, np.isfinite(values)].astype(np.float64)
     total = count.sum(axis=1)
@@ -73,7 +73,7 @@ def frechet_distance(ours: np.ndarray, real: np.ndarray) -> float | None:
 
 
 class EngineFeatures(NamedTuple):
-    """Features from one engine. names: those of its METRICS to compute; edited: {job: feature (D,)}; similarity: {job:
+    """Features from one engine. names: {kind: metric} to compute; edited: {job: feature (D,)}; similarity: {job:
     similarity to its prompt}; real: {real image: feature (D,)}."""
 
     names: Mapping[str, str]
@@ -124,8 +124,8 @@ MEAN_MEASURES = ("change", "leak", "iou_visible", "edge_ratio")
 @dataclass(frozen=True, kw_only=True)
 class ScoreOptions:
     """Settings of the scores. classes: {finding: class of the detector}; detector, classifier: engines of the stages
-    boxes and semisyn_healthy; painted: whether the engine lite painted the images; reference: name of the reference
-    with real images; extractors: {feature engine: its METRICS}."""
+    ``boxes`` and ``semisyn_healthy``; painted: whether images are painted (engine ``lite``); reference: reference with
+    the real images; extractors: {feature engine: its METRICS}."""
 
     config: str
     classes: dict[str, str]
@@ -226,7 +226,7 @@ def run(
 def score_by_detector(
     jobs: pl.DataFrame, conditioning: pl.DataFrame, detected: pl.DataFrame, draws: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return {auroc, ap1070: values}, or {} if the detector has no box of the finding on any image."""
+    """Return {"auroc": values, "ap1070": values} of ``draws``, or {} if no image has a detected box of the finding."""
     if not (pl.concat([jobs["score"], jobs["source_score"]]) > 0).any():
         return {}
     place = {job: number for number, job in enumerate(jobs["job_id"])}

@@ -1,4 +1,4 @@
-"""Feature engine xrv: the 1,024 features before the classifier of torchxrayvision's DenseNet-121."""
+"""Feature engine ``xrv``: the 1,024 features before the classifier of torchxrayvision's DenseNet-121."""
 
 from collections.abc import Sequence
 

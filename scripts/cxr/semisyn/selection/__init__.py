@@ -1,1 +1,1 @@
-"""The selection stage: chooses a configuration for each finding by their scores (the paper's sections 3.6 and 4.2)."""
+"""The selection stage: chooses each finding's editing configuration by scores (the paper's sections 3.6 and 4.2)."""

@@ -1,4 +1,4 @@
-"""Select one configuration for each finding, and write its table and the figures of the search."""
+"""Select the best editing configuration for each finding. Write a table of scores and the figures of the search."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ MEASURED_SCHEMA = {
     "finding": pl.String, "config": pl.String, "metric": pl.String, "replicate": pl.Int64, "value": pl.Float64,
     "circular": pl.Boolean,
 }  # fmt: skip
-"""Columns of the metrics' values. The replicate -1 is the value itself; from 0 on they are bootstrap draws."""
+"""Columns of the metrics' values. Replicate -1 is the value itself; those from 0 on are bootstrap draws."""
 
 
 def scale_metric(values: np.ndarray, metric: str) -> np.ndarray:
@@ -39,7 +39,7 @@ def scale_metric(values: np.ndarray, metric: str) -> np.ndarray:
 
 
 def score_table(metric_values: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.DataFrame:
-    """Return :data:`SCORES`, which ranks a finding's configurations by score, then by ``costs``, then by name."""
+    """Return :data:`SCORES`, which ranks a finding's configurations by score. Ties: lower ``costs``, then name."""
     rows = []
     for (finding,), part in metric_values.filter(pl.col("replicate") == -1).group_by("finding", maintain_order=True):
         configs = sorted(set(part["config"]), key=lambda name: (costs[name], name))
@@ -56,9 +56,9 @@ def score_table(metric_values: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.D
 def choose_configs(
     metric_values: pl.DataFrame, scores: pl.DataFrame, engines: Mapping[str, str], level: float
 ) -> dict[str, dict]:
-    """Return {finding: {config, engine, score, second, difference, circular}} of the best configuration. difference:
-    confidence interval of its score minus the score of the second; circular: metrics whose model learnt from painted
-    lesions, if the best configuration paints too."""
+    """Return {finding: {config, engine, score, second, difference, circular}} of the best configuration. second: next
+    best; difference: confidence interval of the best minus the second score; circular: metrics whose model learnt from
+    painted lesions, if the best configuration paints too."""
     choice_by_finding = {}
     for (finding,), part in scores.group_by("finding", maintain_order=True):
         ranked = part.unique("config", keep="first").sort("rank")["config"].to_list()
@@ -94,7 +94,7 @@ def _scale_metrics(part: pl.DataFrame, configs: list[str], replicates: list[int]
 
 
 def _mean_metric(scaled: Mapping[str, np.ndarray], configs: int) -> np.ndarray:
-    """Return the mean of the scaled metrics, (configs, replicates), or NaN if there is no metric."""
+    """Return the mean of the ``scaled`` metrics, (configs, replicates), or NaN if no metric was scored."""
     return np.mean(list(scaled.values()), axis=0) if scaled else np.full((configs, 1), np.nan)
 
 
@@ -103,9 +103,9 @@ NOTHING = "No point of a search was scored. Name models in semisyn.editing.grid.
 
 
 def draw_search(points: pl.DataFrame, pipelines: str, extent: str, dpi: int) -> None:
-    """Draw two figures of a search's ``points``, a table of :data:`GRID`. ``pipelines``: mean and range of each
-    pipeline's scores over the soft masks, at the largest extent; ``extent``: each pipeline's mean score by extent. Only
-    the points that have the pipeline's most common :data:`OTHER_SETTINGS` are drawn."""
+    """Draw two figures of a search's ``points``, a table of :data:`GRID`. The file ``pipelines`` shows mean and
+    range of each pipeline's scores over the soft masks at the largest extent, the file ``extent`` its mean score by
+    extent. Points are left out unless they have the pipeline's most common :data:`OTHER_SETTINGS`."""
     scored, parts = points.filter(pl.col("score").is_not_null(), pl.col("engine") != "lite"), {}
     for (engine, blending), part in scored.group_by("engine", "blending", maintain_order=True):
         counts = part.group_by(OTHER_SETTINGS, maintain_order=True).len()
@@ -160,7 +160,7 @@ def run(
     configuration that makes the same images and is scored instead}. Raise UserError if no file has the ``metrics``."""
     metric_values = read_tables(replicates).filter(pl.col("metric").is_in(metrics))
     if not len(metric_values):
-        raise UserError(f"no configuration has any of semisyn.selection.metrics ({', '.join(metrics)}): name others")
+        raise UserError(f"no configuration has one of semisyn.selection.metrics ({', '.join(metrics)}): name others")
     costs = {name: (ENGINES.index(config["engine"]), config["steps"]) for name, config in configs.items()}
     scored = score_table(metric_values, costs)
     engines = {name: config["engine"] for name, config in configs.items()}
