@@ -177,5 +177,5 @@ class Plan:
         return self.shards
 
     def built(self, wildcards: object) -> list[str]:
-        """Return :attr:`build`. Rules call this input function late, which halves the time to read the Snakefile."""
+        """Return the threshold sets to build. As an input function, it saves half of the time to read the Snakefile."""
         return self.build
