@@ -43,7 +43,7 @@ def digest_arrays(path: Path, _: Mapping[str, str]) -> str:
 
 
 def digest_rows(path: Path, names: Mapping[str, str]) -> str:
-    """Return the digest of a Parquet file's columns, types and rows in order. ``names`` is {old: new} of columns."""
+    """Return the digest of a Parquet file's columns, types and rows in order. ``names``: {old column: new one}."""
     table = pl.read_parquet(path).rename(dict(names), strict=False)
     return hashlib.sha256(f"{table.schema}\n{table.rows()!r}".encode()).hexdigest()
 
@@ -71,7 +71,7 @@ KINDS: dict[str, Callable[[Path, Mapping[str, str]], str]] = {
 def digests(folder: Path, renamed: Sequence[tuple[str, str, str]] = ()) -> dict[str, str]:
     """Return {path below the folder: digest of its content} of every file of a known kind.
 
-    ``renamed`` has (pattern of paths, old, new) for each column, or end of a file's name, to rename first.
+    ``renamed`` has (pattern of paths, old name, new name) for each column, or end of a file's name, to rename first.
     """
     found_digests = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):

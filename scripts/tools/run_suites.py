@@ -86,7 +86,7 @@ def outcome_of(status: int, seconds: float, counts: Path) -> Outcome:
 
 
 def passed_before(suite: Suite, folder: Path) -> Outcome | None:
-    """Return the outcome stored in ``folder``, which has the results of a commit, or None unless the suite passed."""
+    """Return the suite's outcome in ``folder``, where the outcomes of a commit are, or None unless it passed there."""
     path = folder / f"{suite.stem}.json"
     outcome = Outcome(**json.loads(path.read_text())) if path.is_file() else None
     return outcome if outcome and outcome.is_green else None

@@ -165,7 +165,7 @@ def test_a_number_that_says_nothing_of_the_machine_leaves_the_file_alone(tmp_pat
     assert "check the disk and run again" in str(found)
     assert "delete" not in str(found)
     gone = errors.unreadable_file_error(tmp_path / "none.h5", FileNotFoundError(errno.ENOENT, "x"))
-    assert str(gone) == f"{tmp_path}/none.h5 is missing: run again"
+    assert str(gone) == f"{tmp_path}/none.h5 is missing: run again to make it"
 
 
 # ------------------------------------------------------------------------------------- no patient's text in logs

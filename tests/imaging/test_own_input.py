@@ -318,7 +318,7 @@ def test_other_tables_are_read_as_strictly(tmp_path):
             tmp_path, manifest=write_csv(tmp_path / "m.csv", COLUMNS, [("p",) * 5]), exclude=str(tmp_path / "x.csv")
         )
     write_csv(tmp_path / "q/mask_number.csv", ("image_id", "label"), [("a", "1"), ("b",)])
-    with pytest.raises(UserError, match=r"cohort\.chexstruct: .*mask_number\.csv, line 3 has 1 cells, the header 2"):
+    with pytest.raises(UserError, match=r"cohort\.chexstruct: .*_number\.csv, line 3 has 1 cells, the header has 2"):
         run_cohort(
             tmp_path, manifest=write_csv(tmp_path / "m.csv", COLUMNS, [("p",) * 5]),
             chexstruct=str(tmp_path / "q"),
@@ -359,7 +359,7 @@ def test_a_big_table_reads_as_a_small_one(tmp_path, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(user_tables, "_BIG", 10)
     (tmp_path / "t.csv").write_text(text + "k\n")  # polars alone would fill it up
-    with pytest.raises(UserError, match="line 503 has 1 cells, the header 2"):
+    with pytest.raises(UserError, match="line 503 has 1 cells, the header has 2"):
         user_tables.read_frame(tmp_path / "t.csv", "key", ("image_id",))
     assert small.columns == ["image_id", "x"]
     assert small.rows()[-1] == ("j", "")

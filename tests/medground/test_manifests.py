@@ -84,8 +84,8 @@ def test_a_parquet_manifest(tree):
     ("data", "words"),
     [
         (b"PK\x03\x04\x14\0", "is an Excel or OpenDocument workbook, or another ZIP file: save its sheet as CSV"),
-        (["1.png,m.png,train,lesion, left"], ", line 2 has 5 cells, the header 4: put a cell"),
-        (["1.png,m.png,train"], ", line 2 has 3 cells, the header 4: put a cell"),
+        (["1.png,m.png,train,lesion, left"], ", line 2 has 5 cells, the header has 4: put a cell"),
+        (["1.png,m.png,train"], ", line 2 has 3 cells, the header has 4: put a cell"),
         ([ROWS[0], '2.png,m.png,train,"lesion', '3.png,m.png,train,lesion"'], ", line 3: a quotation mark"),
         (['a 1.png,m.png,train,"lesion', 'a 2.png,m.png,train,lesion"'], ", line 2: a quotation mark"),
         (['1.png,m.png,train,"lesion'], ', line 2: a quotation mark (") opens a cell of this row that never ends'),
@@ -159,5 +159,5 @@ def test_a_file_is_not_lent_to_a_second_row_that_differs_in_case(tmp_path):
 def test_boxes_are_read_by_the_same_rules(tree):
     text = "image path;split;x;y;w;h;Class\n1.png;val;3;4;20;30;lesion\n1.png;val;30;4;20;30;lesion\n"
     assert read_splits(tree, "\ufeff" + text, kind="boxes") == {"1": "validate"}
-    with pytest.raises(UserError, match="line 3 has 6 cells, the header 7"):
+    with pytest.raises(UserError, match="line 3 has 6 cells, the header has 7"):
         read_splits(tree, text.replace("30;4;", "30;"), kind="boxes")

@@ -196,7 +196,7 @@ def test_sheets_are_read_whatever_their_order_marks_and_lines(tmp_path):
         (HEAD + "bcd,acceptable,,,pa\r\nfgh,acceptable,,,pb\r\n", "line 3, column page: 'pb' is not 'pa' as in"),
         (HEAD + "bcd,acceptable,,,old\r\n", "line 2, column page: 'old' is not a page of this review"),
         (HEAD + "bcd,acceptable,,,pa\r\n", "ends at line 2 and lacks 1 of 2 items, the first of which is fgh"),
-        (HEAD + "bcd,acceptable,pa\r\n", "line 2 has 3 cells, the header 5"),
+        (HEAD + "bcd,acceptable,pa\r\n", "line 2 has 3 cells, the header has 5"),
         (HEAD, "contains no item"),
         ("item,note,seconds,page\r\nbcd,,,pa\r\n", "lacks the column verdict"),
         ("", "has no rows"),

@@ -190,8 +190,8 @@ def test_a_format_is_one_file(tmp_path, monkeypatch):
         ("coco", "x,y\n", "key is {!r}, which is not a complete COCO JSON (JSONDecodeError: Expecting value: line 1"
          " column 1 (char 0)): check the file"),
         ("nih", "", "key: {} has no rows: put a header and at least one row into it"),
-        ("rsna", "patientId,x,y,width,height,Target\na,1,2,3,4\n", "key: {}, line 2 has 5 cells, the header 6: put a"
-         " cell that holds the delimiter into quotation marks (\"…\")"),
+        ("rsna", "patientId,x,y,width,height,Target\na,1,2,3,4\n", "key: {}, line 2 has 5 cells, the header has 6: put"
+         " a cell that holds the delimiter into quotation marks (\"…\")"),
         ("rsna", 'patientId,x,y,width,height,Target\na,1,2,3,4,"1\nb,1,2,3,4,1"\n', "key: {}, line 2: a quotation mark"
          ' (") opens a cell of this row that continues over the rows below it: remove the mark, or write it twice'
          " inside a cell in quotation marks"),

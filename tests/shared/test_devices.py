@@ -292,7 +292,7 @@ def test_a_slow_item_is_told_of_before_it_ends(caplog):
         logging.getLogger("cxr").removeHandler(handler)
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0] == "anomaly: 0 of 2, started"
-    assert re.fullmatch(r"anomaly: at 2 of 2, for \d+ s so far", next(line for line in lines if "so far" in line))
+    assert re.fullmatch(r"anomaly: item 2 of 2, \d+ s so far", next(line for line in lines if "so far" in line))
     assert re.fullmatch(r"anomaly: 2 of 2 in \d+\.\d s", lines[-1])
 
 

@@ -213,9 +213,10 @@ def test_what_is_ok_is_counted(found):
     later = [replace(FRAMES, minutes=720), ANOMALY]
     told = {one.subject: one.message for one in found(last=later, jobs=[FRAMES, replace(FRAMES, minutes=5), ANOMALY])}
     assert told["CPU jobs"] == (
-        "2 to short; the longest, frames: 4 h 00 min, 4,000 MB, 2 cores; at try 3 none asks for more than 12 h 00 min"
+        "2 sent to short; the longest, frames: 4 h 00 min, 4,000 MB, 2 cores; at try 3 none asks for more than "
+        "12 h 00 min"
     )
-    assert told["GPU jobs"].startswith("1 to big; the longest, anomaly-gpu: 24 h 00 min, 8,000 MB, 2 cores, 1 GPUs")
+    assert told["GPU jobs"].startswith("1 sent to big; the longest, anomaly-gpu: 24 h 00 min, 8,000 MB, 2 cores, 1 GPU")
     assert told["targets"].startswith(
         "not checked: paraphrase, training, inference, evaluation, ablation, release. Name those that you"
     )
@@ -236,17 +237,17 @@ def test_what_is_ok_is_counted(found):
     [
         ((), set(), False, True, "jobs run in the environment of Snakemake"),
         (("env-modules",), set(), False, True, "jobs run in the environment of Snakemake"),
-        (("conda", "apptainer"), {"conda", "apptainer"}, False, True, "here: conda, apptainer"),
-        (("conda", "apptainer"), {"apptainer"}, True, True, "here: apptainer"),
+        (("conda", "apptainer"), {"conda", "apptainer"}, False, True, "found conda, apptainer"),
+        (("conda", "apptainer"), {"apptainer"}, True, True, "found apptainer"),
         (("conda", "apptainer"), {"apptainer"}, False, False, "add `--conda-base-path /opt/conda`"),
-        (("conda", "apptainer"), {"conda"}, False, False, "apptainer is not here: install it, or run in"),
-        (("conda", "apptainer"), set(), False, False, "conda, apptainer are not here: install them, or run in"),
+        (("conda", "apptainer"), {"conda"}, False, False, "apptainer is not installed: install it, or run in"),
+        (("conda", "apptainer"), set(), False, False, "conda, apptainer are not installed: install them, or run in"),
         (
             ("mamba",),
             {"conda"},
             False,
             False,
-            "sdm is mamba in the profile: Snakemake knows conda, apptainer, env-modules",
+            "sdm is mamba in the profile: choose from conda, apptainer, env-modules",
         ),
     ],
 )
@@ -451,7 +452,7 @@ def test_the_command_looks_where_the_run_would_work(dry_runs, monkeypatch, tmp_p
     directory = working_directory(dry_runs[1])
     assert (seen["orphans"], seen["node"]) == (directory, ("cpu", "lab", directory))
     assert [one.subject for one in found if not one.is_good] == ["environments"]
-    assert told["CPU jobs"].startswith("16 to cpu; the longest, cohort_shards: 4 h 00 min, 8,000 MB, 2 cores; at try 3")
+    assert told["CPU jobs"].startswith("16 sent to cpu; the longest, cohort_shards: 4 h 00 min, 8,000 MB, 2 cores; at")
     assert told["targets"].startswith("not checked: paraphrase, inference, evaluation, ablation, release. ")
     short = told["memory at try 3"]  # of jobs with 8,000 MB at the first, three are named
     assert re.match(r"[\w, -]+ and 1 more: up to 23,000 MB.*: set compute.max_memory_mb: 21694$", short)

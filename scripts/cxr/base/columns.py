@@ -63,7 +63,7 @@ def edge_columns(meaning: str, unit: str) -> Columns:
 
 
 def interval_columns(name: str, interval: str, unit: str = "") -> Columns:
-    """Return the columns <name>_low and <name>_high of an interval. ``interval`` names it ("its 95 % interval")."""
+    """Return the columns <name>_low and <name>_high. ``interval``: words for the interval, as "its 95 % interval"."""
     ends = {"low": f"Lower end of {interval}.", "high": "Upper end."}
     return {f"{name}_{end}".lstrip("_"): Column(pl.Float64, meaning, unit) for end, meaning in ends.items()}
 

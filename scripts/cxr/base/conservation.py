@@ -25,5 +25,7 @@ def counted_rows(stage: str, quantity: str, total: int, parts: Mapping[str, int]
     num_accounted = sum(parts.values())
     if total != num_accounted or min(parts.values(), default=0) < 0:
         outcomes = ", ".join(f"{outcome} {number}" for outcome, number in parts.items()) or "nothing"
-        raise AssertionError(f"{stage}: {quantity}: {total} in, {num_accounted} accounted for ({outcomes})")
+        raise AssertionError(
+            f"{stage}: {quantity}: {total} in, {num_accounted} accounted for ({outcomes}): an item was lost or doubled"
+        )
     return [(quantity, ALL, total), *((quantity, outcome, number) for outcome, number in parts.items() if number)]

@@ -14,7 +14,7 @@ ANOMALY, BRIGHTER, UNEDITED = "anomaly", "brighter", "unedited"
 
 
 def brightening(image: np.ndarray, edited: np.ndarray) -> np.ndarray:
-    """Return by how much each pixel of ``edited`` is brighter than in ``image``, or 0. Arrays are uint8 (H, W)."""
+    """Return by how much each pixel is brighter in ``edited`` than in ``image``, else 0. Arrays are uint8 (H, W)."""
     return edited - np.minimum(edited, image)
 
 

@@ -24,7 +24,7 @@ LEAST_ROOM = 1 << 16  # a file system with fewer free bytes counts as full
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}  # error numbers of a missing permission or a read-only file system
 NOT_SUPPORTED = 524  # the kernel's ENOTSUPP, which Lustre returns for a file lock; Python has no name for it
 NOT_SUPPORTED_TEXT = "operation not supported"
-NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.EAGAIN, errno.EDEADLK, NOT_SUPPORTED}  # a file cannot be locked
+NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.EAGAIN, errno.EDEADLK, NOT_SUPPORTED}  # a file lock has failed
 CHECK = "check that the disk and the network are available, and run again"
 MACHINE_REMEDIES = {
     errno.EIO: "check the disk and the system's log, and run again",
@@ -101,7 +101,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def shortage(error: BaseException) -> str:
-    """Return what the machine lacks (memory, disk, permission, network …) and the remedy; "" for any other error."""
+    """Return a sentence about what the machine lacks (memory, permission, network …) and the remedy, else ""."""
     if sentence := _machine_fault(error):
         return sentence
     return NO_SPACE if not _number_of(error)[0] and _is_full("results") else ""
@@ -142,7 +142,7 @@ def _number_of(error: BaseException) -> tuple[int, str, str]:
 
 
 def _is_full(folder: str) -> bool:
-    """Return whether a folder's file system is full, because errors of torch and OpenCV do not tell this cause."""
+    """Return whether a folder's file system is full. Errors of torch and OpenCV do not say that this is their cause."""
     try:
         disk = os.statvfs(folder)
     except OSError:
@@ -193,7 +193,7 @@ def unreadable_file_error(path: str | Path, error: Exception) -> StoreError:
     if fault := _fault_at(path, error):
         return StoreError(f"{path} cannot be read, {INTACT}: {fault}")
     if not os.path.isfile(path):
-        return StoreError(f"{path} is missing: run again")
+        return StoreError(f"{path} is missing: run again to make it")
     if getattr(error, "errno", None) or "errno = " in str(error):
         # an error with a number comes from the file system: the file itself may be intact
         return StoreError(f"{path} cannot be read, {INTACT} ({describe(error)}): check the disk and run again")
@@ -227,7 +227,7 @@ def refuse_unreadable(path: str | Path, problem: str, remedy: str, *kinds: type[
 
 
 def _fault_at(path: str | Path, error: BaseException) -> str:
-    """Return the sentence of :func:`_machine_fault` on an error or, if that is "", on opening the file once more."""
+    """Return the sentence of :func:`_machine_fault` about ``error``, or if it is "", about opening the file anew."""
     if fault := _machine_fault(error):
         return fault
     try:  # errors of safetensors and onnxruntime do not show the fault

@@ -56,7 +56,7 @@ def is_not_from_input(error: BaseException) -> bool:
 
 
 def job_failure(task: str, error: BaseException) -> Broken:
-    """Return the error that ends a job because of a :func:`broken_part`. The caller raises it ``from error``."""
+    """Return the error that ends a job because of a :func:`broken_part`. ``task``: name of its work, for messages."""
     return Broken(
         f"{task}: {broken_part(error)} is broken, not an image ({describe(error)}), on {platform.node()}: "
         "the job fails, and Snakemake retries it if the profile allows retries"

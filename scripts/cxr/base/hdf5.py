@@ -28,7 +28,7 @@ import numpy.typing as npt
 from cxr.base.atomic import atomic_file
 from cxr.base.errors import StoreError, unreadable_file_error
 
-FRAME_SIZE = 512  # side of the canonical frame, px
+FRAME_SIZE = 512  # side of a frame in pixels
 FRAME = (
     f"{FRAME_SIZE} x {FRAME_SIZE} pixels; sides are the patient's: right is on the image's left; "
     "frames hold to_original, the way back"
@@ -42,7 +42,7 @@ _open_shards: "weakref.WeakKeyDictionary[Shard, None]" = weakref.WeakKeyDictiona
 
 
 def open_hdf5(path: str | Path, mode: str = "r", **keywords: object) -> h5py.File:
-    """Open an HDF5 file without a lock, because some file systems refuse locks and an atomic writer needs none."""
+    """Open an HDF5 file without a lock, as some file systems refuse locks. Atomic writing needs none."""
     return h5py.File(path, mode, locking=False, **keywords)
 
 
@@ -227,7 +227,7 @@ class Shard:
         return {name: _plain(value) for name, value in self._file.attrs.items()}
 
     def labels(self, field: str = "mask") -> list[str]:
-        """Return the names of the K masks in each row of a packed field."""
+        """Return the names of the masks that each row of a packed field has, in their order."""
         return [str(_plain(label)) for label in self._opened()[field][0].attrs["labels"]]
 
     @property
@@ -236,7 +236,7 @@ class Shard:
         return frozenset(self._fields)
 
     def shape(self, field: str = "mask") -> tuple[int, ...]:
-        """Return the shape of a row as :meth:`get` returns it."""
+        """Return the shape of the array that :meth:`get` returns for a field."""
         data, packed = self._opened()[field]
         return (*data.shape[1:-1], data.shape[-1] * (8 if packed else 1))
 
@@ -285,7 +285,7 @@ class Shards:
     def shard_of(self, name: str) -> Shard:
         """Return the shard that has the row ``name``. Raises StoreError if none has it."""
         if name not in self._of:
-            raise StoreError(f"{name} is in none of the shards, which are from another run: run snakemake again")
+            raise StoreError(f"no shard has the row {name}, so the shards are of another run: run snakemake again")
         return self._of[name]
 
     def get(self, field: str, name: str) -> np.ndarray:

@@ -120,7 +120,7 @@ def progress(items: Iterable[T], total: int, task: str, every_s: float = 30.0) -
             number, start = done, item_began
             if start and number < total and (taken := time.monotonic() - start) >= slow_s:
                 slow_s = 2 * taken
-                log.info("%s: at %d of %d, for %.0f s so far", task, number + 1, total, taken)
+                log.info("%s: item %d of %d, %.0f s so far", task, number + 1, total, taken)
 
     threading.Thread(target=log_slow_item, daemon=True).start()
     log.info("%s: 0 of %d, started", task, total)
@@ -185,7 +185,7 @@ def settings_arguments(function: Callable, settings: dict) -> dict:
     """Return the arguments that a job's function gets from ``settings``, {name: value}.
 
     The argument ``options`` is an instance of the class in its annotation, made from the settings that are fields of
-    this class. Any other parameter gets the setting of the same name. Not every function has a parameter ``options``.
+    this class. Any other parameter gets the setting of the same name. A function need not have a parameter ``options``.
     """
     names = {*inspect.signature(function).parameters}
     if "options" not in names:

@@ -9,7 +9,7 @@ from cxr.base.tables import EXCLUDED, THRESHOLDS, read_table, write_excluded, wr
 
 
 class Ledger:
-    """Record of the images of a shard that a stage accepts or excludes. It proves that no image is missing."""
+    """Record of the images of a shard that a stage accepts or excludes. :meth:`finish` checks that none is missing."""
 
     def __init__(self, stage: str):
         self.stage = stage
@@ -30,8 +30,8 @@ class Ledger:
         expected = sorted(inputs)
         if accounted_ids != expected:
             missing = sorted(set(expected) - set(accounted_ids))[:3]
-            counts = f"{len(expected)} images in, {len(accounted_ids)} accounted for"
-            raise AssertionError(f"{self.stage}: {counts}, e.g. {missing}")
+            counts = f"the ledger has {len(accounted_ids)} entries for {len(expected)} images"
+            raise AssertionError(f"{self.stage}: {counts}; images without entry, at most three: {missing}")
         write_excluded(path, self.excluded)
 
 

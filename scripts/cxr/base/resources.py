@@ -28,6 +28,6 @@ def load_texts(name: str) -> Any:
 
 
 def phrase_pattern(phrases: Iterable[str], gap: str = r"\s+") -> str:
-    """Return a pattern that matches any of the phrases, longest first. ``gap`` matches the space between two words."""
+    """Return a regular expression for any of the phrases, longest first. ``gap``: pattern between two words."""
     ordered = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
     return "(?:" + "|".join(gap.join(map(re.escape, phrase.split())) for phrase in ordered) + ")"

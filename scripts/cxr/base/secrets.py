@@ -24,6 +24,6 @@ def read_secret(setting: str, path: str | None) -> bytes:
 
 
 def keyed_digest(key: bytes, field: str, value: str, letter: str = "") -> str:
-    """Return ``letter`` and the keyed digest of ``value``. The default letter is that of ``field`` in ``LETTERS``."""
+    """Return a letter, by default that of ``field`` ("p" for "subject_id"), and then the keyed digest of ``value``."""
     digest = hmac.new(key, f"{field}\0{value}".encode(), hashlib.sha256).hexdigest()
     return (letter or LETTERS[field]) + digest[:DIGITS]

@@ -28,7 +28,7 @@ class Limits:
 
 
 class Check:
-    """Validator, run before or after the type check. ``function`` returns the normalised value or raises ValueError."""
+    """Validator, run after the type check (or ``before`` it). ``function`` returns the value or raises ValueError."""
 
     def __init__(self, function: Callable, *, before: bool = False):
         self.function, self.before = function, before
@@ -64,7 +64,7 @@ Expert = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]  # an ex
 
 
 def refuse_equal_names(label: str, names: Iterable[str]) -> None:
-    """Raise ValueError if two names differ only in case, because some file systems treat them as the same folder."""
+    """Raise ValueError if two names differ only in case, as they can be one folder. ``label``: kind of the names."""
     names = list(names)
     counts = Counter(map(str.casefold, names))
     if alike := [name for name in names if counts[name.casefold()] > 1]:

@@ -54,7 +54,6 @@ def _with_digest(table: pl.DataFrame) -> bytes:
 
 
 def _check_digest(data: bytes | mmap.mmap) -> None:
-    """Raise ValueError if a Parquet file has a digest that does not match its bytes."""
     position = data.rfind(BEFORE_DIGEST)
     start = position + len(BEFORE_DIGEST)
     if position >= 0 and _digest(data, start) != data[start : start + len(BLANK)]:
@@ -163,7 +162,7 @@ def write_excluded(path: str | Path, rows: list[dict]) -> None:
     """Write a ledger: a sorted table with the columns of :data:`EXCLUDED`. Raises ValueError for an unknown reason."""
     unknown = {row["reason"] for row in rows} - REASONS.keys()
     if unknown:
-        raise ValueError(f"unknown reason codes: {sorted(unknown)}")
+        raise ValueError(f"resources/reasons.toml lacks the reason codes {sorted(unknown)}: add them")
     table = pl.DataFrame(rows, schema=EXCLUDED_SCHEMA)
     write_table(path, table.sort("image_id", "study_id", "reason", "detail"), EXCLUDED)
 

@@ -17,15 +17,15 @@ _WINDOWS_ROOT = re.compile(r"[A-Za-z]:\\|\\\\")
 
 @dataclass(frozen=True)
 class UserPath:
-    """Result of a search: a file's path (as written if none fits), its differences from the text, and the problem."""
+    """Result of the search for a file that a table's cell names."""
 
-    path: str
-    differences: tuple[str, ...] = ()
-    problem: str = ""
+    path: str  # path of the file, or the path as the table writes it if no file fits
+    differences: tuple[str, ...] = ()  # how the path differs from the cell, such as "case"
+    problem: str = ""  # why no file fits
 
 
 class PathFinder:
-    """Search for the files that a table names, by paths relative to ``folder`` or absolute. Folders are listed once."""
+    """Search for the files that a table names, by paths relative to ``folder`` or absolute. Folders are read once."""
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = os.fspath(folder)
@@ -76,7 +76,7 @@ class PathFinder:
         return os.path.normpath(os.path.join(self.folder, path)) if path else ""
 
     def _fitting(self, path: str) -> list[str]:
-        """Return the existing paths that match ``path``. A part without an exact match may differ in case etc."""
+        """Return the existing paths that match ``path``. A part without an exact match may differ as in ``_FOLDS``."""
         if os.path.lexists(path):
             return [path]
         paths = [os.sep if path.startswith(os.sep) else ""]
@@ -129,7 +129,6 @@ _FOLDS: dict[str, Callable[[str], str]] = {
 
 
 def _differences(written: str, path: str) -> list[str]:
-    """Return the kinds of difference, out of :data:`_FOLDS`, between a written path and the existing path."""
     return [fold_name for fold_name in _FOLDS if _folded_but(fold_name, written) != _folded_but(fold_name, path)]
 
 

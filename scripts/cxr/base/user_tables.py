@@ -48,9 +48,9 @@ class Fault(ValueError):
 
 @dataclass(frozen=True)
 class Sheet:
-    """An open table. ``rows`` yields (line number from 1, cells) for each row that is not blank.
+    """An open table, which the setting ``key`` names. ``rows`` yields (line number, cells) for each non-blank row.
 
-    A row may have any number of cells. Identifiers in the columns ``ids`` are normalised (:mod:`cxr.base.ids`).
+    Lines count from 1. Rows may have any number of cells. Identifiers in the columns ``ids`` are normalised.
     """
 
     path: Path
@@ -64,7 +64,7 @@ class Sheet:
         places = [(place, name) for place, name in enumerate(self.header) if name in self.ids]
         for line, cells in self.rows:
             if len(cells) != len(self.header):
-                counts = f"{len(cells)} cells, the header {len(self.header)}"
+                counts = f"{len(cells)} cells, the header has {len(self.header)}"
                 raise UserError(f"{self.key}: {self.path}, line {line} has {counts}: {REMEDY}")
             for place, name in places:
                 if fault := id_fault(cells[place]):
@@ -261,7 +261,7 @@ def _text_rows(
 
 
 def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
-    """Return the delimiter that splits the header line into most of ``names``. A tie goes to the usual delimiter."""
+    """Return the delimiter that finds most ``names`` in the header line ``first``. A tie goes to the usual one."""
     usual = "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
     headings = {fold_name(name) for name in names}
 
@@ -276,7 +276,8 @@ def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
 def _rows(
     lines: Iterator[str], mark: str, skipped: int, words: Sequence[str], single_lines: Sequence[str]
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, cells) of the header and each non-blank row. Empty cells beyond the header are dropped."""
+    """Yield (line number, cells) of the header and each non-blank row, without empty cells beyond the header.
+    ``mark``: delimiter. ``skipped``: number of lines before ``lines``. Otherwise as in :func:`read_sheet`."""
     reader = csv.reader(lines, delimiter=mark, strict=True, skipinitialspace=True)
     header: list[str] = []
     word_places: list[int] = []

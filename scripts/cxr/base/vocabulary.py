@@ -71,7 +71,7 @@ CATEGORIES = (
     "thoracic spine", "cervical spine", "lumbar spine", "clavicle", "scapula", "rib", "sternum", "diaphragm",
     "mediastinum", "abdomen", "heart", "breast", "trachea", "vessels", "lung", "pleura", "lateral view location",
 )  # fmt: skip
-"""The 17 location categories of Figure 10, step 1."""
+"""The 17 categories of locations that the paper's language model chooses from (Figure 10, step 1)."""
 
 SPLITS = ("train", "validate", "test")
 

@@ -24,7 +24,7 @@ Work = Callable[[list[tuple]], list[tuple[R, Fault | None]]]
 
 
 class EngineFault(tuple):
-    """A :data:`Fault` that an error of the engine caused, with this error. Too many of them end the job."""
+    """A :data:`Fault` that an error of the engine caused, with this error. Too many such faults end the job."""
 
     error: Exception
 

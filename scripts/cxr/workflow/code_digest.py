@@ -249,7 +249,7 @@ def digested_files(script: str, *modules: str) -> set[Path]:
     for name in modules:
         file = module_file(name, SCRIPTS)
         if file is None:
-            raise FileNotFoundError(f"{name} is not a module under scripts/")
+            raise FileNotFoundError(f"a rule names {name}, which is not a module under scripts/")
         sources.update(local_sources(file))
     return sources.union(*(resource_files(source) for source in sources))
 

@@ -46,7 +46,7 @@ def describe_lock(directory: Path, arguments: list[str], python: str) -> str:
     try:
         refuse_orphans(directory, submits=False)
     except UserError as error:
-        return f"{advice}. Before that: {error}"
+        return f"{advice}. Before you unlock it: {error}"
     return advice
 
 

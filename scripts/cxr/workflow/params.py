@@ -30,7 +30,7 @@ EMBEDDED_MANIFEST = "results/phantom/manifest.csv"
 
 
 def stage_options(settings: Settings) -> dict[str, dict]:
-    """Return {stage: options}. A rule passes them as params, from which its job makes the stage's options class."""
+    """Return {stage: options}. A rule passes them as params. Its job makes the object ``options`` from them."""
     plain = settings.as_dict()
     options = _image_options(settings, plain) | _report_options(settings, plain) | _ils_options(settings, plain)
     options |= _page_options(settings, plain) | _review_options(plain) | semisyn_options(settings.semisyn, plain)
@@ -47,7 +47,7 @@ def _image_options(settings: Settings, plain: dict) -> dict[str, dict]:
     if settings.cohort.source == "embedded":
         shards = plain["cohort"]["shards"] or EMBEDDED_SHARDS
         cohort |= {"source": "manifest", "manifest": EMBEDDED_MANIFEST, "shards": shards}
-        burned_in = "keep"  # it has no burned-in text
+        burned_in = "keep"  # its images have no burned-in text
     frames = plain["frames"] | {"burned_in": burned_in}
     return {
         "phantom": plain["phantom"] | {"seed": seed},

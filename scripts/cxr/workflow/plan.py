@@ -145,7 +145,7 @@ class Plan:
         return groups
 
     def image_shards(self, system: str) -> list[str]:
-        """Return the files with the images of a system's samples. Samples of a user ("") use MedGround's images."""
+        """Return the files with the images of a system's samples. The system "" uses MedGround's images."""
         if system == "radvlm":
             return self.radvlm.all_frames()
         return [
@@ -159,7 +159,7 @@ class Plan:
         return self.radvlm.folders if system == "radvlm" else {}
 
     def original_tables(self, run: str) -> list[str]:
-        """Return the tables that list the original image files for a vision-language run, [] if it sees frames."""
+        """Return the tables that list the original image files for a vision-language run, [] if it uses frames."""
         sources = self.radvlm.sources if self.vlm.runs[run]["options"]["original"] else []
         return [f"results/radvlm/sources/{source}/images.parquet" for source in sources]
 
@@ -177,5 +177,5 @@ class Plan:
         return self.shards
 
     def built(self, wildcards: object) -> list[str]:
-        """Return :attr:`build`. Rules call this input function late, which halves the time to read the Snakefile."""
+        """Return the threshold sets to build. As an input function, it saves half of the time to read the Snakefile."""
         return self.build

@@ -60,7 +60,7 @@ class MedgroundPlan:
             existing_file("medground.dataset.tokenizer", self.tokenizer)
         # model files of the engine that counts medical concepts, [] for the lexicon
         self.entities = _list_entity_files(section.dataset)
-        # ways: {stage: ways in which its language model is asked}; model_jobs: {stage: jobs that ask the model}
+        # ways: {stage: tasks of its language model, see answer_files}; model_jobs: {stage: jobs that ask the model}
         mode = section.verification.mode
         modes = ["confirm", "select"] if mode == "both" else [mode]
         self.ways = {
@@ -213,7 +213,7 @@ def find_film_files(name: str, keys: Mapping, shards: Sequence[str]) -> dict[str
 def _shard_names(sets: Mapping[str, dict], num_shards: int | None, cohort: Sequence[str]) -> list[str]:
     """Return the shard names that all sources share. They are the cohort's if a source is read from the cohort.
 
-    ``sets``: {source: its settings}. ``num_shards``: setting of the user. ``cohort``: names of the cohort's shards.
+    ``sets``: {source: its settings}. ``num_shards``: the setting ``shards``. ``cohort``: names of the cohort's shards.
     Raises UserError if a source is read from the cohort and the cohort has another number of shards.
     """
     kinds = {source["kind"] for source in sets.values()}

@@ -81,7 +81,8 @@ class ConversationsPlan:
         return self.options[part] | {"kinds": list(self.kinds[source])}
 
     def model_options(self, wildcards: object) -> dict[str, object]:
-        """Return the options of a job that loads the language model. "works": [{source, part, kinds, files}] to do."""
+        """Return the options of a job that loads the language model. "works": list of
+        the conversations to make, each a dict of source, part, kinds of conversation and files to read."""
         values = self.jobs.values(wildcards)
         works = [
             {"source": source, "part": part, "kinds": list(self.kinds[source]), "files": self.inputs(source)}
@@ -97,7 +98,7 @@ class ConversationsPlan:
 
 
 def _conversation_options(settings: Settings, part: str) -> dict:
-    """Return the options for the conversations of a part. "model": options of its language model, {} for rules."""
+    """Return the options for the conversations of ``part``. "model": options of the language model, {} without one."""
     section = settings.radvlm.conversations
     changes = section.test_llm.as_dict() if part == "test" and section.test_llm.model else {}
     asks_model = section.engine != RULES
@@ -127,7 +128,7 @@ class RadvlmPlan:
                     "of them"
                 )
         self.mixes = _read_mixes(mixes, self.formats)  # {mix: its rows, one per task and source}
-        # threshold set for the masks of the cohort, which is the source named own
+        # threshold set for the masks of the cohort, which is the source ``own``
         self.thresholds = settings.thresholds.build[0]
         # {mix: threshold set of its ILS pairs, or mimic_ils for an imported dataset}
         self.pairs_by_mix = {name: mix["thresholds"] or self.thresholds for name, mix in mixes.items()}
@@ -157,7 +158,7 @@ class RadvlmPlan:
         self.families = {source: (kind and kind.family) or source for source, kind in kinds.items()}
 
     def source_pattern(self, *, mimic: bool) -> str:
-        """Return a regular expression for the names of external sources, with MIMIC-CXR's images or with others."""
+        """Return a regular expression for the external sources that use (``mimic``) or do not use MIMIC-CXR images."""
         names = [
             re.escape(name) for name, source in self.declared.items() if FORMATS[source["format"]].on_mimic == mimic
         ]
@@ -232,8 +233,8 @@ def _shared_model(settings: Settings, **changes: object) -> dict:
 
 
 def _read_mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dict[str, list[MixRow]]:
-    """Return {mix: its rows, one per task and source}. Raises UserError for a source that is unused or lacks a task.
-    ``formats``: {source in use: format of its files}."""
+    """Return {mix: its rows, one per task and source}. Raises UserError if a mix names a source that is not in use or
+    that cannot give samples of the task. ``formats``: {source in use: format of its files}."""
     kind_by_source = {source: COHORT if source == COHORT else kind for source, kind in formats.items()}
     for name, mix in mixes.items():
         for task, sources in mix["tasks"].items():
@@ -317,7 +318,7 @@ class EvaluationPlan:
             if name not in vlm.runs:
                 run_names = ", ".join(vlm.runs) or "none"
                 raise UserError(
-                    f"radvlm.evaluation.runs names {name!r}, but the runs of vlm.tuning are {run_names}: name one"
+                    f"radvlm.evaluation.runs names {name!r}, but the runs of vlm.tuning are {run_names}: choose one"
                 )
         for name, prediction in section.predictions.items():
             existing_file(f"radvlm.evaluation.predictions.{name}.path", prediction.path)
@@ -408,14 +409,14 @@ class SegmentationPlan:
         for name in self.masked:
             if name in ils_runs or name in settings.evaluation.predictions:
                 raise UserError(
-                    f"{name!r} is the name of a model and of a run of RadVLM in the evaluation of ILS: rename the model"
+                    f"{name!r} in training.runs or evaluation.predictions is also a row of RadVLM's models: rename it"
                 )
         if asked_runs := [run for run, _ in self.masked.values()]:
             vlm.add_set(ILS_SET, "results/radvlm/evaluation/ils.jsonl", RADVLM, asked_runs)
 
     @property
     def rows(self) -> dict[str, dict]:
-        """{row: its test set, titles and files} for the rows that RadVLM adds to ILS's table of evaluated models."""
+        """{row: its threshold set, titles and files} of the rows that RadVLM adds to ILS's table of models."""
         rows = {}
         for name, (run, join) in self.masked.items():
             title = f"RadVLM + ILS, {join} ({run})"

@@ -96,7 +96,7 @@ def semisyn_options(system: SemisynSettings, plain: dict) -> dict[str, dict]:
 
 
 def _healthy_options(section: dict, embedded: bool) -> dict:
-    """Return the options for selecting healthy images, which depend neither on findings nor on the seed."""
+    """Return the options for selecting healthy images. ``embedded``: whether the cohort is the synthetic one."""
     unused = {"lite", "table"} - {section["classifier"]}
     options = {name: value for name, value in section.items() if name not in (*unused, "chexpert")}
     options["splits"] = section["splits"] or (list(SPLITS) if embedded else [SPLITS[0]])
@@ -117,7 +117,7 @@ def _prior_options(system: SemisynSettings, plain: dict) -> dict:
 
 
 def _detector_options(sections: dict, embedded: bool) -> dict:
-    """Return the options that all detector runs share, with the settings of the chosen engine only."""
+    """Return the options of all detector runs. ``embedded``: whether the cohort is the project's synthetic cohort."""
     section, dataset = sections["detectors"], sections["dataset"]
     updates = section["updates"] or (EMBEDDED_UPDATES if embedded else UPDATES)
     return {name: section[name] for name in ("engine", "budget", "epochs")} | {
@@ -169,7 +169,7 @@ def _fitted_reference(system: SemisynSettings) -> str:
 
 
 class RealismPlan:
-    """Metrics, files and GPUs of the feature engines that the stage ``semisyn_realism`` runs.
+    """Metrics, files and GPUs of the engines that compute image features in the stage ``semisyn_realism``.
     Without a reference, an engine does not run if all its metrics need real images."""
 
     def __init__(self, settings: Settings, shards: Sequence[str]):
@@ -271,7 +271,7 @@ class DetectorsPlan:
         return files
 
     def predictions(self) -> list[tuple[str, int, str, str]]:
-        """Return (run, number of the seed, reference, file) for all predictions on scored references."""
+        """Return (run, number of the seed, reference, predictions) for each reference that detectors are scored on."""
         run_keys = [(run, number, name) for run in self.runs for name in self.scored for number in self.numbers]
         return [(*run_key, "results/semisyn/detection/{}.s{}/{}.parquet".format(*run_key)) for run_key in run_keys]
 
@@ -289,7 +289,7 @@ class DetectorsPlan:
 
 
 def _default_runs(system: SemisynSettings, sizes: Sequence[int | str]) -> dict[str, DetectorRun]:
-    """Return the paper's detector runs and two controls. Without a training reference, use synthetic images only."""
+    """Return the paper's runs and two controls. If no reference has the role train, use synthetic images only."""
     real = [name for name, reference in system.references.items() if reference.role == TRAIN]
     synthetic_alone = {"synthetic": DetectorRun(synthetic=sizes[-1])}
     if not real:
@@ -338,11 +338,11 @@ class EditingPlan:
         self.groups = {name: _group_configs(name, distinct) for name in self.engines}
 
     def engines_of(self, config: str) -> list[str]:
-        """Return the engines that make the images of a configuration. ``chosen`` (best per finding) can use several."""
+        """Return the engines that make a configuration's images: several for ``chosen``, the best of each finding."""
         return self.chosen_engines if config == CHOSEN_CONFIG else [self._engine_by_config[config]]
 
     def ungrouped_pattern(self, engine: str) -> str:
-        """Return a regular expression of the configurations of an engine of which each has a separate job."""
+        """Return a regular expression for the configurations of an engine that each have a separate job."""
         names = "|".join(re.escape(name) for group in self.groups[engine] for name in group)
         return (f"(?!(?:{names})/)" if names else "") + r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 
@@ -418,11 +418,11 @@ class SemisynPlan:
         self.readers_sheets = find_sheets("semisyn.readers.sheets", system.readers.sheets)
 
     def shards_of(self, config: str) -> list[str]:
-        """Return the shard names of a configuration's images: the cohort's for ``chosen``, else those of the trials."""
+        """Return the shard names of a configuration's images: the cohort's for ``chosen``, else ``trial_shards``."""
         return self.shards if config == CHOSEN_CONFIG else self.trial_shards
 
     def source_shards(self, wildcards: Any) -> list[str]:
-        """Return the cohort's shards from which a shard of edits is made: one for ``chosen``, all for a trial."""
+        """Return the cohort's shards from which a shard of edited images is made: one for ``chosen``, otherwise all."""
         return [wildcards.shard] if wildcards.config == CHOSEN_CONFIG else self.shards
 
     def edited_features(self, engine: str, wildcards: Any) -> list[str]:

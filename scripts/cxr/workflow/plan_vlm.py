@@ -14,11 +14,11 @@ MEDGROUND, RADVLM = "medground:", "radvlm:"
 DATASET_FOLDERS = {MEDGROUND: "results/medground/dataset", RADVLM: "results/radvlm/instructions"}
 """{prefix of the setting ``lines``: folder of the system's JSONL files}."""
 BASE, BASE_WITH_HEAD = "base", "base_masks"
-"""Values of ``init`` for a tiny model with the weights of the bundled base model, without and with its mask head."""
+"""Values of ``init`` for a tiny model that starts from this repository's base model, without or with a mask head."""
 DRAW_SHARED_WITH = {"radvlm_exchanged": "radvlm_test"}
 """{set of samples with exchanged images: original set, of which the same samples are asked}."""
 APART = ("model", "tiles", "grid", "system_prompt", "seg_start", "seg_learning_rate")
-"""Keys of an engine's settings that the options of a run hold outside ``recipe``."""
+"""Keys of an engine's settings that are not in ``recipe``, the settings of a training, in the options of a run."""
 MIX_FILES = ("train", "validate", "test", "exchanged")
 """Names of the JSONL files of a RadVLM mix."""
 
@@ -89,7 +89,7 @@ class VlmPlan:
         }
 
     def draw_files(self, name: str, ending: str) -> list[str]:
-        """Return [file of the samples that are drawn from a set to be asked], or [] if all samples are asked.
+        """Return [file about the samples that are drawn from a set], or [] if all samples of the set are asked.
         ``ending``: "jsonl" for the drawn samples, "tsv" for their numbers."""
         return [f"results/vlm/sets/{name}.{ending}"] if name in self.drawn_sets else []
 
@@ -146,7 +146,7 @@ def _head_options(key: str, run: Run, recipe: Recipe, engine: str, init: str) ->
     """Return the options of a run's segmentation head, {} without one.
 
     ``key``: the setting of the run, for messages. ``recipe``: settings of the run's engine. ``engine``: the setting
-    ``vlm.answers.engine``. ``init``: start of a tiny model. Raises UserError for a head that cannot be trained or used.
+    ``vlm.answers.engine``. ``init``: initial weights of a tiny model. Raises UserError if the head is impossible.
     """
     if run.segmentation == "none":
         return {}
@@ -187,8 +187,8 @@ def _check_vllm(engine: str, family: str, recipe: Recipe) -> None:
 def _image_options(key: str, run: Run, side: int, decoding: Mapping, sets: Mapping[str, str]) -> dict:
     """Return {"side": longest side of a run's images in pixels, 0 for any, "original": options to decode image files}.
 
-    "original" is {} if the run sees 512 × 512 frames. ``side``: the engine's setting. ``sets``: {set of samples: its
-    system, such as medground}. Raises UserError if the run uses originals and their files are unknown.
+    "original" is {} if the run uses 512 × 512 frames. ``side``: the engine's setting. ``sets``: {set of samples: its
+    system, such as medground}. Raises UserError if the run uses original images whose files are unknown.
     """
     if run.pictures == "frame":
         return {"side": side, "original": {}}

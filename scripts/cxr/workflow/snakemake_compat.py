@@ -373,7 +373,7 @@ def requested_targets(workflow) -> set[str]:
 def run_target_first(workflow, target: str) -> None:
     """Run ``target`` alone with the options of this run, then restart this run in place of this process.
 
-    Both start in the folder where this run was started, because its arguments may be relative paths. If the target
+    Both runs start in the folder where this run was started, because its arguments may be relative paths. If the target
     fails, end with its status. Raises UserError if Snakemake was not started from its command line.
     """
     if Path(sys.argv[0]).name not in ("snakemake", "__main__.py"):

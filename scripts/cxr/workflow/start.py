@@ -79,5 +79,5 @@ def describe_unknown_name(plan: Plan, path: str) -> str:
         match, names = re.match(f"results/{pattern}", path.removeprefix("./")), list(declared)
         if match and match[1] not in names:
             verb = "is" if len(names) == 1 else "are"
-            return f"{path}: there is no {kind} {match[1]!r}; there {verb} {', '.join(names) or 'none'} ({key})"
+            return f"{path}: there is no {kind} {match[1]!r}; there {verb} {', '.join(names) or 'none'} ({key}): fix it"
     return ""

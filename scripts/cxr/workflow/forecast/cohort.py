@@ -35,10 +35,10 @@ COLUMNS |= {"report_missing": pl.Boolean, "findings": pl.String, "impression": p
 class CohortForecast:
     """Size of a run's input, counted or estimated.
 
-    num_images: images in the tables, including images that will be excluded. num_subjects: {split: usable subjects}.
-    num_xrays: {split: X-rays that are used}. num_reports: {split: X-rays whose report can be read}. share_pa:
-    fraction of X-rays with the view PA. basis: text that names the source of the numbers. sample: some of the X-rays,
-    one row each, with their reports.
+    num_images: images in the tables, including images that will be excluded. num_subjects: {split: subjects with
+    an accepted image}. num_xrays: {split: images that become frames}. num_reports: {split: frames whose report can be
+    read}. share_pa: fraction of these images with the view PA. basis: text that names the source of the numbers.
+    sample: some of these images, one row each, with their reports.
     """
 
     num_images: int
@@ -68,7 +68,7 @@ def forecast_cohort(
 
 
 def _from_results(options: Mapping, shards: Sequence[str], remade: set[str], decoded: float) -> CohortForecast:
-    """Return the counts of the finished cohort. Frames and reports are estimated until their stages are finished."""
+    """Return the counts of the finished cohort. Frames and readable reports are estimated until their stages finish."""
     num_images = pl.scan_parquet(IMAGES).select(pl.len()).collect().item()
     accepted = pl.concat([read_table(f"results/cohort/{shard}.parquet") for shard in shards])
     without_frame, unread = (_excluded(stage, shards, remade) for stage in ("frames", "reports"))
@@ -160,7 +160,7 @@ def _table(rows: Sequence[Row], splits: Mapping[str, str], views: list[str]) -> 
 
 
 def _of_studies(accepted: pl.DataFrame, per_study: str) -> pl.DataFrame:
-    """Return the rows of the images to use: of each study the first image if ``per_study`` is "first", else all."""
+    """Return the rows of the images to use: if ``per_study`` is "first", one image of each study, otherwise all."""
     return accepted.sort("study_id", "rank").unique("study_id", keep="first") if per_study == "first" else accepted
 
 

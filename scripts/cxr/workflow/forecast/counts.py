@@ -42,7 +42,7 @@ class SystemCounts:
     healthy X-rays for SemiSynCXR, estimated unless is_healthy_counted. num_asked: edited images per finding. edits:
     edits for all findings together. exported_images: {size of a SemiSynCXR dataset: images}. queries: {split: queries
     of MedGround}. mix_lines: {mix of RadVLM: {split: lines}}. training_pairs, test_pairs: {run of ROSALIA: pairs}.
-    tuning_updates: {run of a vision-language model: optimizer updates}. questions: {set: its questions to a model}.
+    tuning_updates: {run of a vision-language model: optimizer updates}. questions: {set of samples: questions}.
     detector_updates: optimizer updates in one training of a detector.
     """
 
@@ -63,7 +63,7 @@ class SystemCounts:
 
 
 def count_systems(plan: Plan, cohort: CohortForecast, remade: set[str], systems: set[str]) -> SystemCounts:
-    """Return the expected output. remade: files that the run makes or rewrites. systems: systems with planned jobs."""
+    """Return each system's expected output. remade: files that the run makes. systems: systems with planned jobs."""
     pairs = {
         name: _of_splits(f"results/dataset/{name}", remade, lambda split: cohort.num_reports[split] * yield_of("pairs"))
         for name in dict.fromkeys([*plan.build, *(run["thresholds"] for run in plan.ils.runs.values())])
@@ -129,7 +129,7 @@ def num_lines(path: Path) -> int:
 
 
 def _healthy(plan: Plan, cohort: CohortForecast, remade: set[str]) -> float:
-    """Return the number of healthy X-rays, from the finished table, the reports, or a yield in ``costs.yaml``."""
+    """Return the number of healthy X-rays, from the finished table, the reports, or a typical fraction."""
     if is_finished(HEALTHY, remade):
         return float(pl.scan_parquet(HEALTHY).select(pl.len()).collect().item())
     options = plan.options["semisyn_healthy"]
@@ -146,7 +146,7 @@ def _healthy(plan: Plan, cohort: CohortForecast, remade: set[str]) -> float:
 
 
 def _queries(plan: Plan, cohort: CohortForecast, split: str) -> float:
-    """Return how many queries MedGround will make in a split, without those of a user's sources of unknown size."""
+    """Return how many queries MedGround will make in a split. A user's sources do not count: their size is unknown."""
     kinds = [keys["kind"] for keys in plan.medground.sources.values() if keys["use"] == "dataset"]
     of_cohort = cohort.num_reports[split] * yield_of("queries") * kinds.count("ils")
     num_drawn = plan.settings.medground.sources.cells * kinds.count("cells")
@@ -154,7 +154,7 @@ def _queries(plan: Plan, cohort: CohortForecast, split: str) -> float:
 
 
 def _mix_lines(plan: Plan, cohort: CohortForecast, split: str) -> float:
-    """Return how many samples a RadVLM mix will have in a split, without those of external sources of unknown size."""
+    """Return how many samples a RadVLM mix will have in a split. External sources, of unknown size, do not count."""
     if COHORT not in plan.radvlm.sources:
         return 0.0
     return cohort.num_reports[split] * yield_of("train_lines" if split == "train" else "other_lines")
@@ -172,13 +172,13 @@ def _of_lines(path: str, lines: Mapping[str, Mapping[str, Mapping[str, float]]])
 
 
 def _updates(run: Mapping, lines: Mapping) -> int:
-    """Return the number of optimizer updates in the tuning of a vision-language model."""
     recipe = run["options"]["recipe"]
     return recipe["updates"] or math.ceil(recipe["epochs"] * _of_lines(run["train"], lines) / recipe["batch"])
 
 
 def _questions(plan: Plan, name: str, path: str, lines: Mapping) -> float:
-    """Return how many samples of a set a model is asked. The setting ``vlm.answers.most`` limits those of a task."""
+    """Return how many samples of the set ``name`` a model is asked, at most ``vlm.answers.most`` of each task.
+    ``path``: JSONL file of the set. ``lines``: see :func:`_of_lines`."""
     number = _of_lines(path, lines)
     tasks = {row.task for row in plan.radvlm.mixes.get(Path(path).parent.name, ())} or {name}
     return min(number, plan.vlm.most * len(tasks)) if plan.vlm.most else number

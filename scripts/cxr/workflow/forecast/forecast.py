@@ -194,7 +194,7 @@ def make_forecast(plan: Plan, planned: Sequence[Planned]) -> Forecast:
 
 
 def _absent_models(plan: Plan, jobs: Sequence[Planned]) -> Iterator[str]:
-    """Yield a sentence for each vision-language run whose model is a name on the hub and is not on this machine."""
+    """Yield a sentence for each vision-language run whose model is on the hub and not on this machine."""
     for run, keys in plan.vlm.runs.items():
         model, revision = keys["options"]["model"], keys["options"]["revision"]
         is_loaded = any(job.wing == "vlm" and job.wildcards.get("run") == run for job in jobs)
@@ -202,7 +202,7 @@ def _absent_models(plan: Plan, jobs: Sequence[Planned]) -> Iterator[str]:
             pin = f" --revision {revision}" if revision else ""
             yield (
                 f"vlm.tuning.runs.{run}: the model {model} is not on this machine, and no job downloads it. If jobs "
-                f"start here, run `hf download {model}{pin}`, or set the folder of the model"
+                f"run on this machine, run `hf download {model}{pin}`, or set the key model to its folder"
             )
 
 
@@ -215,7 +215,7 @@ def _system_of(plan: Plan, job: Planned) -> str:
 
 
 def _numbers(cohort: CohortForecast, counts: SystemCounts) -> dict[str, float | Mapping[str, float]]:
-    """Return ``counts`` for :func:`cost_of`."""
+    """Return {unit of a cost: number of these units}, the argument ``counts`` of :func:`cost_of`."""
     return vars(counts) | {
         "images": cohort.num_images,
         "xrays": sum(cohort.num_xrays.values()),

@@ -57,18 +57,18 @@ class Settings(Section):
         "Number of bootstrap samples of patients for each confidence interval: at least 100, or 0 for no intervals.",
     )
     cohort: CohortSettings = key(CohortSettings, "Input images and reports.")
-    phantom: PhantomSettings = key(PhantomSettings, "Embedded cohort of synthetic images.")
+    phantom: PhantomSettings = key(PhantomSettings, "Synthetic cohort that comes with the project.")
     privacy: PrivacySettings = key(PrivacySettings, "Removal of personal data from texts and images.")
-    frames: FramesSettings = key(FramesSettings, "Conversion of image files to frames.")
+    frames: FramesSettings = key(FramesSettings, "Conversion of image files to 512 × 512 images (frames).")
     reports: ReportsSettings = key(ReportsSettings, "Extraction of findings from reports.")
     organs: OrgansSettings = key(OrgansSettings, "Organ masks.")
-    anomaly: AnomalySettings = key(AnomalySettings, "Images without lesions, and anomaly maps.")
-    anatomy: AnatomySettings = key(AnatomySettings, "Zone masks.")
+    anomaly: AnomalySettings = key(AnomalySettings, "Images edited to look healthy, and anomaly maps.")
+    anatomy: AnatomySettings = key(AnatomySettings, "Masks of lung zones.")
     boxes: BoxesSettings = key(BoxesSettings, "Lesion boxes.")
     compute: ComputeSettings = key(ComputeSettings, "Devices and limits of engines with a large neural net.")
     llm: LlmSettings = key(LlmSettings, "Access to language models.")
     weights: WeightsSettings = key(WeightsSettings, "Published weights of large neural nets.")
-    thresholds: ThresholdsSettings = key(ThresholdsSettings, "Threshold sets.")
+    thresholds: ThresholdsSettings = key(ThresholdsSettings, "Threshold sets for making lesion masks.")
     dataset: DatasetSettings = key(DatasetSettings, "Masks and instruction-answer pairs.")
     figures: FiguresSettings = key(FiguresSettings, "Figures.")
     page: PageSettings = key(PageSettings, "Page of results, results/index.html.")
@@ -128,7 +128,7 @@ class Settings(Section):
             for key_name, value in keys:
                 if value not in set_names:
                     raise ValueError(
-                        f"{key_name} names {value!r}, but the threshold sets are {', '.join(set_names)}: name one"
+                        f"{key_name} names {value!r}, but the threshold sets are {', '.join(set_names)}: choose one"
                     )
 
     @constraint

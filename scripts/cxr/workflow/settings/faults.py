@@ -24,8 +24,8 @@ _REMEDIES: dict[str, str] = {
     "less_than": "give a number less than {lt}",
     "less_than_equal": "give a number less than or equal to {le}",
     "multiple_of": "give a multiple of {multiple_of}",
-    "too_short": "give entries, at least {min_length}",
-    "too_long": "give entries, at most {max_length}",
+    "too_short": "give {min_length} or more entries",
+    "too_long": "give {max_length} or fewer entries",
     "string_too_short": "give a text of at least {min_length} characters",
     "string_pattern_mismatch": "give a text that matches the pattern {pattern}",
 }
@@ -35,7 +35,7 @@ NAMES = r"^[A-Za-z0-9]"
 
 
 def sentence(error: ValidationError, model: type[Section], defaults: Section) -> str:
-    """Return one sentence about the first fault in settings of the class ``model``. ``defaults``: its defaults."""
+    """Return one sentence about the first fault in settings of the class ``model``. ``defaults``: default instance."""
     fault = error.errors()[0]
     where = place_of(fault)
     name = _place(where) or "the configuration"
@@ -112,7 +112,6 @@ def _keys_beside(section: type[Section], where: list) -> list[str]:
 
 
 def _written(value: object) -> str:
-    """Return a value as text, with the booleans "true" and "false" as in YAML."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -15,7 +15,7 @@ from cxr.nets.devices import select_device
 
 
 def describe_gpus(num_gpus: int) -> str:
-    """Add two numbers on each GPU, and return a text about node, GPUs and torch. Exits with a sentence on a failure."""
+    """Add two numbers on each GPU, and return the node, GPUs and torch's version as text. Exit if a GPU fails."""
     try:
         for rank in range(num_gpus):
             os.environ["LOCAL_RANK"] = str(rank)

@@ -79,8 +79,8 @@ def make_findings(
 
     ``config``: the output of `scontrol show config`. ``sinfo``: see :func:`read_sinfo`. ``jobs``, ``last``: requests
     of all jobs at their first and at their last try. ``profile``, ``profile_partitions``: the content of config.yaml
-    and partitions.yaml. ``programs``: the installed programs of SLURM and of software deployment. ``orphans``: runs
-    whose jobs still write here. ``default_account``: the account that SLURM charges if a job names none.
+    and partitions.yaml. ``programs``: the installed programs of SLURM and of software deployment. ``orphans``: names
+    of earlier runs that still have jobs. ``default_account``: the account that SLURM charges if a job names none.
     """
     values = dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", config, flags=re.M))
     cluster, tries = Cluster(read_sinfo(sinfo), profile_partitions), profile.retries + 1
@@ -102,8 +102,8 @@ def make_findings(
 def _accounting(values: dict[str, str], programs: set[str]) -> Finding:
     good = values.get("AccountingStorageType", "").endswith("slurmdbd") and "sacct" in programs
     lack = (
-        "there is none: if the controller does not answer for a minute, the run waits for ever. Then end the run and "
-        "start it again. Leave slurm_account out of the profile"
+        "the cluster has none. Leave slurm_account out of the profile. If the controller does not answer for a minute, "
+        "the run waits for ever: end it and start it again"
     )
     return Finding("accounting", good, "sacct answers even if the controller does not" if good else lack)
 
@@ -129,8 +129,8 @@ def _account(values: dict[str, str], profile: Profile, default: str) -> Finding:
 
 def _groups(profile: Profile) -> list[Finding]:
     lack = (
-        "`serial: 1` is not among the default-resources, so a group would ask for the memory and cores of all its jobs "
-        "at once: add it again"
+        "`serial: 1` is not among the default-resources of the profile, so a group would ask for the memory and cores "
+        "of all its jobs at once: add it there"
     )
     return [] if profile.resources.get("serial") == "1" else [Finding("groups", False, lack)]
 
@@ -143,17 +143,17 @@ def _partition(name: str, limits: PartitionLimits, cluster: dict[str, ClusterPar
     cores, memory_mb, gpus = (has.most(demand) for demand in ("cores", "memory_mb", "gpus"))
     summary = f"{cores} cores, {memory_mb:,} MB, {gpus} GPUs a node; {format_minutes(has.minutes)} a job"
     if limits.max_gpu and not gpus:
-        return Finding(subject, False, f"{summary}: no GPU, so remove max_gpu from partitions.yaml or name another")
+        return Finding(subject, False, f"{summary}: no GPU, so remove max_gpu below it in partitions.yaml")
     if has.cancels:
         remedy = "name another partition, or restart a run that makes no progress"
         return Finding(
-            subject, False, f"{summary}: it cancels jobs for others, and Snakemake waits for them for ever: {remedy}"
+            subject, False, f"{summary}: it cancels jobs for other jobs, and Snakemake waits for ever: {remedy}"
         )
     return Finding(subject, True, summary)
 
 
 def _devices(jobs: list[JobRequest], last: list[JobRequest], tries: int, cluster: Cluster) -> list[Finding]:
-    """Return a line for each job that SLURM would refuse or never start, or a line about the longest job if none.
+    """Return a line for each job that SLURM would refuse or never start, or else a line about the longest job.
 
     CPU jobs and GPU jobs are checked separately. ``last``: the requests of the jobs at the last of ``tries`` tries, of
     which only the time is checked here, because :func:`_memory_of_tries` checks their memory.
@@ -195,7 +195,7 @@ def _longest(jobs: list[JobRequest], last: list[JobRequest], tries: int, partiti
     places = ", ".join(sorted({partition_of(request, partitions) or "SLURM's default" for request in jobs}))
     at_last = max((request.minutes for request in last), default=0)
     last_note = f"; at try {tries} none asks for more than {format_minutes(at_last)}" if tries > 1 else ""
-    return f"{len(jobs)} to {places}; the longest, {job.name}: {describe_request(job)}{last_note}"
+    return f"{len(jobs)} sent to {places}; the longest, {job.name}: {describe_request(job)}{last_note}"
 
 
 def _memory_of_tries(jobs: list[JobRequest], last: list[JobRequest], tries: int, cluster: Cluster) -> list[Finding]:
@@ -226,9 +226,7 @@ def _deployment(profile: Profile, programs: set[str]) -> Finding:
     subject, methods = "environments", profile.deployment
     unknown = [method for method in methods if method not in METHODS]
     if unknown:
-        return Finding(
-            subject, False, f"sdm is {', '.join(unknown)} in the profile: Snakemake knows {', '.join(METHODS)}"
-        )
+        return Finding(subject, False, f"sdm is {', '.join(unknown)} in the profile: choose from {', '.join(METHODS)}")
     inside = profile.conda_in_image and "apptainer" in methods
     needed_programs = [method for method in methods if method != "env-modules" and not (method == "conda" and inside)]
     absent = [method for method in needed_programs if method not in programs]
@@ -236,15 +234,15 @@ def _deployment(profile: Profile, programs: set[str]) -> Finding:
         return Finding(
             subject,
             True,
-            f"here: {', '.join(needed_programs)}" if needed_programs else "jobs run in the environment of Snakemake",
+            f"found {', '.join(needed_programs)}" if needed_programs else "jobs run in the environment of Snakemake",
         )
     remedy = "run in an environment with requirements/run.txt and add `--sdm env-modules`"
     if absent == ["conda"] and "apptainer" in methods:
         remedy = "add `--conda-base-path /opt/conda`, which is conda's path in the image"
     lack = (
-        f"{absent[0]} is not here: install it"
+        f"{absent[0]} is not installed: install it"
         if len(absent) == 1
-        else f"{', '.join(absent)} are not here: install them"
+        else f"{', '.join(absent)} are not installed: install them"
     )
     return Finding(subject, False, f"{lack}, or {remedy}")
 

@@ -17,7 +17,7 @@ UNLIMITED = 10**9
 LEAST_MINUTES = 60
 """Minimum of the setting ``compute.max_runtime``, in minutes."""
 LIMITS = {"minutes": "max_runtime", "memory_mb": "max_mem_mb", "cores": "max_threads", "gpus": "max_gpu"}
-"""Each request of a job, and the key of partitions.yaml that limits it."""
+"""{request of a job: key of partitions.yaml that limits it}."""
 UNITS = {"memory_mb": "MB", "cores": "cores", "gpus": "GPUs"}
 TOGETHER = "together"
 """Code for a job that no node can run, although each of its requests alone fits some node."""
@@ -129,7 +129,7 @@ def partition_of(job: JobRequest, partitions: list[Partition]) -> str | None:
 
 
 def find_lack(job: JobRequest, place: ClusterPartition) -> str:
-    """Return the request that a partition refuses: a key of :data:`LIMITS`, or "together"; "" if it grants the job."""
+    """Return the request that a partition refuses: a key of :data:`LIMITS` or :data:`TOGETHER`, or "" for none."""
     if job.minutes > place.minutes:
         return "minutes"
     request = (job.memory_mb, job.cores, job.gpus)
@@ -148,8 +148,8 @@ class Cluster:
     def find_denial(self, job: JobRequest) -> tuple[str, str | None]:
         """Return (request, partition): the request that a job's partition does not grant, and the partition's name.
 
-        The request is a key of :data:`LIMITS`, "together", "partition" if the cluster has no such partition, or "" if
-        all is granted. The partition is None if no partition of partitions.yaml takes the job.
+        The request is a key of :data:`LIMITS`, :data:`TOGETHER`, "partition" if the cluster lacks the partition, or ""
+        if all is granted. The partition is None if no partition of partitions.yaml takes the job.
         """
         name = partition_of(job, self.listed)
         if name is None:
@@ -169,7 +169,7 @@ class Cluster:
 
     def refusal(self, job: JobRequest, again: bool = False) -> str:
         """Return why SLURM refuses a job or lets it wait for ever, with the remedy; "" if it does neither.
-        ``again``: the job is a later try of a job whose first try is granted."""
+        ``again``: whether the job is a later try of a job whose first try is granted."""
         demand, name = self.find_denial(job)
         if not demand:
             return ""
@@ -180,7 +180,7 @@ class Cluster:
             reason = f"no partition of partitions.yaml takes it, because of {LIMITS[demand]}"
             return f"{reason}, and SLURM's default is {default}: {_wider(job, demand, self.listed, again)}"
         if demand == TOGETHER:
-            return f"goes to {name}, where no node has as many cores and as much memory: name another partition"
+            return f"goes to {name}, where no node has all that it asks for together: name another partition"
         most = self.by_name[name].most(demand)
         grants = f"goes to {name}, which grants {_amount(demand, most)}"
         if alternative := self._alternative(job, demand, name):
@@ -205,7 +205,7 @@ class Cluster:
 
 
 def _wider(job: JobRequest, demand: str, partitions: list[Partition], again: bool) -> str:
-    """Return the remedy for a job whose request ``demand`` fits no partition of partitions.yaml."""
+    """Return the remedy if ``demand`` fits no partition of partitions.yaml. ``again``: see :meth:`Cluster.refusal`."""
     if demand == "gpus":
         return f"write max_gpu: {job.gpus} or more below a partition with GPUs"
     candidates = [partition for partition in partitions if partition_of(replace(job, **{demand: 0}), [partition])]
@@ -215,7 +215,7 @@ def _wider(job: JobRequest, demand: str, partitions: list[Partition], again: boo
 
 
 def _less_time(job: JobRequest, limit: int, again: bool) -> str:
-    """Return advice on the settings with which a job asks for at most ``limit`` minutes."""
+    """Return advice to make a job ask for at most ``limit`` minutes. ``again``: see :meth:`Cluster.refusal`."""
     rules, numbers = {rule for rule, _ in job.members}, [number for _, number in job.members] or [job.minutes]
     shards = len(numbers) > 1 and len(rules) == 1
     settings = [f"group-components of {job.name}: {max(1, limit // max(numbers))}"] if shards else []
