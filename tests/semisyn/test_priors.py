@@ -85,12 +85,12 @@ def test_bad_boxes_are_left_out_with_their_reason():
         [
             ("edema", "i", ""),
             ("edema", "elsewhere", "no organs of its image"),
-            ("edema", "i", "no box, or not a number"),
-            ("edema", "i", "no box, or not a number"),
+            ("edema", "i", "no box, or a coordinate is not a number"),
+            ("edema", "i", "no box, or a coordinate is not a number"),
             ("edema", "i", "no area"),
             ("edema", "i", "no area"),
             ("edema", "i", "outside the picture"),
-            ("edema", "i", "drawn on another size of picture"),
+            ("edema", "i", "drawn on an image of another size"),
             ("opacity", "i", ""),  # 33 % above the lung
             ("cardiomegaly", "i", ""),
             ("cardiomegaly", "ap", "not PA, or not erect"),

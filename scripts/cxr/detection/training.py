@@ -170,7 +170,8 @@ def train_net(
 ) -> Detector:
     """Train ``net`` on batches from ``draw(generator, number of finished steps)``. Return a net with the running mean
     of the weights. On a CPU with one thread, the same seed gives the same bytes, even if a job resumed ``checkpoint``.
-    ``on_step(step, loss)`` is called after each step. ``losses`` receives (class loss, box loss) of all steps."""
+    ``on_step(step, loss)`` is called after each step. ``losses`` receives (class loss, box loss) of all steps.
+    ``watch`` says after which steps the net is scored, and receives the scores."""
     if checkpoint:
         prepare_folder(checkpoint.folder, checkpoint.identity)
     training = DetectorTraining(net, draw, recipe, seed, on_step, checkpoint, watch)

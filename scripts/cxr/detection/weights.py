@@ -31,7 +31,7 @@ class Card(NamedTuple):
 
 
 def read_card(path: str | Path) -> Card:
-    """Read the card of a weights file. Raises UserError if it is missing, is not ONNX, or lacks these metadata."""
+    """Read the card of a weights file. Raises UserError if the file is missing, is not ONNX or has no card."""
     notes = onnx.read_metadata(path)
     if missing := [name for name in ("classes", "groups", "size") if name not in notes]:
         raise UserError(f"{path} lacks the metadata {missing[0]!r}: make it with scripts/tools/detector_onnx.py")

@@ -62,8 +62,7 @@ class Nets:
         return torch.cat(pictures).float().clamp(-1, 1)
 
     def predict(self, latents: torch.Tensor, time: int, prompts: Prompts) -> torch.Tensor:
-        """Return the U-Net's prediction at ``time``, float32 of the latents' shape. ``prompts`` is one prompt for all
-        rows, or one per row."""
+        """Return the U-Net's prediction at ``time``, float32, shaped like latents. ``prompts``: one or one per row."""
         size = 1 if self.device.type == "cpu" else len(latents)
         if isinstance(prompts, str):
             states = self.states[prompts].expand(len(latents), -1, -1)

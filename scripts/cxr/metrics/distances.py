@@ -19,7 +19,7 @@ def frechet(means: tuple[np.ndarray, np.ndarray], covariances: tuple[np.ndarray,
 
 
 def fid(first: np.ndarray, second: np.ndarray, *, small: bool = False) -> float:
-    """Return the Fréchet distance of samples (N, D) and (M, D). Raises ValueError if N or M < 2 D and not ``small``."""
+    """Return the Fréchet distance of samples (N, D) and (M, D). Raises ValueError if N or M < 2 D, unless ``small``."""
     size, dimensions = min(len(first), len(second)), first.shape[1]
     least = MIN_SAMPLES_PER_DIMENSION * dimensions
     if size < least and not small:

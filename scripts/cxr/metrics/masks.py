@@ -81,7 +81,7 @@ def pair_metric(
     title: str, polarity: Literal["positive", "negative"], *, better: Literal["higher", "lower"] = "higher",
     limits: tuple[float, float] = (0, 100), epsilon: float = 0.0,
 ) -> Callable:  # fmt: skip
-    """Return a decorator that adds a metric to PAIR_METRICS. The decorated function gives its name and ``terms``."""
+    """Return a decorator that adds a metric to PAIR_METRICS. The decorated function is its ``terms``."""
 
     def register(terms: Callable) -> Callable:
         name = terms.__name__

@@ -60,7 +60,7 @@ def _pairs_within_images(first: np.ndarray, second: np.ndarray) -> tuple[np.ndar
 
 
 def _match_rounds(predicted_index: np.ndarray, image: np.ndarray):
-    """Yield (indices of pairs, start of each prediction's pairs) for each round; round k has each image's k-th box."""
+    """Yield (pair indices, start of each prediction in them) for each round. Round k has the k-th box of each image."""
     boxes, starts, counts = np.unique(predicted_index, return_index=True, return_counts=True)
     order, turn = np.argsort(image[boxes], kind="stable"), np.empty(len(boxes), np.int64)
     sorted_images = image[boxes][order]

@@ -33,14 +33,14 @@ class ReferenceSettings(Section):
 
     format: Literal[FORMATS] = key("coco", f"Format of the file. {describe_formats()}.")
     path: str = key("", "Path of the file or folder.")
-    role: Literal[ROLES] = key("test", "Use by detectors. All images of a patient need the same role.")
+    role: Literal[ROLES] = key("test", "Use of the file by detectors. All images of a patient need the same role.")
     classes: dict[str, FindingName] = key(
         dict, "{label: finding}, in addition to the format's labels; boxes with other labels are excluded and counted."
     )
     image_id: str = key(
         "{stem}", "Template of the image_id: {name} is the image's name in the file, {stem} the name without extension."
     )
-    patients: str = key("", "Table (image_id, subject_id) of images outside the cohort; empty: a patient per image.")
+    patients: str = key("", "Table (image_id, subject_id) of images outside the cohort; empty: one patient per image.")
     images: str = key(
         "", "Images outside the cohort: folder, or CSV of image_id, image_path (optional subject_id, view, position)."
     )
@@ -83,7 +83,7 @@ def finding_by_label(kind: str, classes: Mapping[str, str], findings: Iterable[s
 
 
 def read_reference(reference: Reference, findings: Iterable[str] = FINDINGS) -> ReferenceBoxes:
-    """Read a reference's boxes of ``findings``, and fuse those of several readers. Raise UserError if there is none."""
+    """Read a reference's boxes of ``findings``, and fuse those of several readers. Raise UserError if it has none."""
     regions, image_ids = read_annotations(reference.key, reference.path, reference.format)
     names, excluded = finding_by_label(reference.format, reference.classes, findings), Counter()
     regions_by_key: dict[tuple[str, str], list[Annotation]] = {}

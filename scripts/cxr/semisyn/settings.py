@@ -43,7 +43,7 @@ class PlacementSettings(Section):
         "repo", "Whether boxes may leave the lung's box. repo: as the prior allows; strict: no (paper).", source=AUTHORS
     )
     most_per_image: int = key(
-        2, "Maximum images of one finding made from an X-ray, with spares (paper: 1).", unit="images", ge=1, le=10_000
+        2, "Maximum images of a finding made from an X-ray, spares included (paper: 1).", unit="images", ge=1, le=10_000
     )
     spare: Share = key(0.05, "Extra images to replace excluded ones, as a fraction of dataset.per_finding.")
 
@@ -119,7 +119,7 @@ class DatasetSettings(Section):
         None,
         "Number of images to make of each finding (paper: 35,000 in total). If null, as many as the largest of `sizes` "
         "needs or, if `sizes` is auto, as many as the healthy images allow (placement.most_per_image), but at most "
-        f"{PER_FINDING} ({EMBEDDED_PER_FINDING} for the built-in cohort).",
+        f"{PER_FINDING} ({EMBEDDED_PER_FINDING} for the embedded cohort, the project's synthetic data).",
         source=PAPER,
         unit="images",
         ge=1,
@@ -161,7 +161,7 @@ class DetectorRun(Section):
     real: list[ReferenceName] = key(list, "Entries of semisyn.references, with the role train, whose images are used.")
     real_share: Share = key(1.0, "Fraction of the patients of `real` to use, drawn by seed (for learning curves).")
     synthetic: Annotated[int, Limits(ge=0)] | Part = key(
-        0, "Number of synthetic images; fifth, half, all: this part of the dataset.", unit="images"
+        0, "Size of the dataset whose training images are used: a number of images, or fifth, half, all.", unit="images"
     )
     extra: list[Literal["unedited", "shuffled"]] = key(
         list, "Control images. unedited: sources without boxes; shuffled: synthetic images with boxes of other images."
@@ -223,13 +223,16 @@ class DetectorsSettings(Section):
         source=PAPER,
     )
     seeds: int | None = key(
-        None, f"Number of detectors per run; null: {SEEDS} ({EMBEDDED_SEEDS} for the built-in cohort).", ge=1, le=100
+        None, f"Detectors per run; null: {SEEDS} ({EMBEDDED_SEEDS} for the synthetic embedded cohort).", ge=1, le=100
     )
     budget: Literal["updates", "epochs"] = key(
-        "updates", "Equal in all runs. updates: steps; epochs: uses of each image (probably as in the paper)."
+        "updates", "What is equal in all runs. updates: steps; epochs: uses of each image (probably the paper's)."
     )
     updates: int | None = key(
-        None, f"Steps per training; null: {UPDATES} ({EMBEDDED_UPDATES} for the built-in cohort).", ge=1, le=10_000_000
+        None,
+        f"Training steps; null: {UPDATES} ({EMBEDDED_UPDATES} for the embedded cohort, the project's synthetic data).",
+        ge=1,
+        le=10_000_000,
     )
     epochs: int = key(
         100, "Uses of each image if `budget` is epochs; also the epoch limit of ultralytics.", ge=1, le=100_000

@@ -39,7 +39,7 @@ def run(
     *, images: str, funnel: str, conservation: str, counts: str, priors: str, sheet: str | Path, source: str,
     labels: dict[str, str],
 ) -> None:  # fmt: skip
-    """Write the datasheet ``sheet`` as Markdown. ``source``: value of cohort.source; ``labels``: {finding: class}."""
+    """Write the datasheet ``sheet`` (Markdown). ``source``: setting cohort.source; ``labels``: {finding: class}."""
     image_table = read_table(images)
     healthy_funnel = markdown_table(read_table(funnel))
     origins = yaml.safe_load(Path(priors).read_text(encoding="utf-8"))["findings"]

@@ -69,9 +69,9 @@ FORMAT_NOTES = {
 @dataclass(frozen=True)
 class ExportOptions:
     """Settings of an export. labels: {finding: class name}; kind: ``conditioning`` (requested) or ``visible`` boxes;
-    target: dataset whose box shape is imitated, or ``source``; pixels: ``frame`` or ``original``; withhold: items to
-    leave out (``pixels``, ``ids``); salt: file of a secret key that encodes the ids, or "" for plain ids; size: number
-    of images, or fifth, half or all; frames: settings for decoding the original images."""
+    target: dataset whose box shape is imitated, or ``source`` to keep it; pixels: ``frame`` or ``original``; withhold:
+    items to leave out (``pixels``, ``ids``); salt: file of a secret key that encodes the ids, or "" for plain ids;
+    size: number of images, or fifth, half or all; frames: settings for decoding the original images."""
 
     findings: list[str]
     labels: dict[str, str]
@@ -86,7 +86,7 @@ class ExportOptions:
 
 
 class ImageSource:
-    """Iterable of the images of one dataset size (the first of each finding), with the boxes that ``options`` name."""
+    """Iterable of the first images of each finding, as many as ``options.size`` asks for, with the boxes to export."""
 
     def __init__(
         self, images: pl.DataFrame, boxes: pl.DataFrame, edited: Sequence[str], frames: Sequence[str],
@@ -134,7 +134,7 @@ def run(
         withheld = f" Left out: {', '.join(options.withhold)}." if options.withhold else ""
         head = (
             f"# SemiSynCXR, {len(source.images):,} images\n\nUp to {source.max_per_finding:,} images of each finding. "
-            f"Boxes: {options.kind}, convention {options.target}. Pixels: {options.pixels}.{withheld}\n\n"
+            f"Boxes: {options.kind}. Box shape: {options.target}. Pixels: {options.pixels}.{withheld}\n\n"
         )
         notes = FORMAT_NOTES.get(options.format, "")
         readme.write_text(card + head + notes + datasheet_text, encoding="utf-8")

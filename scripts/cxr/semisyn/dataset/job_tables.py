@@ -28,15 +28,15 @@ RESOURCE_FILES = ("semisyn/conventions.yaml", "columns/semisyn_dataset.toml")
 
 
 def read_conventions() -> dict[str, dict[str, dict[str, float]]]:
-    """Return {target: {finding: box shape for :func:`rescale_box`}}. The target ``source`` has none: no box changes."""
+    """Return {target: {finding: parameters of :func:`rescale_box`}}. ``source`` has none: its boxes stay unchanged."""
     return {"source": {}} | load_resource(RESOURCE_FILES[0])
 
 
 def rescale_box(box: np.ndarray, finding: str, target: str, affine: np.ndarray, picture: np.ndarray) -> np.ndarray:
-    """Return a box (4,) in frame pixels with the mean height-to-width ratio (in original pixels) of the boxes of the
-    dataset ``target``. The width stays, and for a finding with the anchor ``bottom`` also the lower edge. For any
-    other finding, the point at the fraction ``at`` of the height becomes the centre. ``affine``: frame to original
-    pixels; ``picture`` (4,): box to which the result is clipped."""
+    """Return a box (4,), in frame pixels, with its height changed to the mean height-to-width ratio of the dataset
+    ``target`` in original pixels. conventions.yaml has a ratio for each ``finding``; without one, the box is unchanged.
+    The lower edge stays (anchor ``bottom``), or the point at the fraction ``at`` of the old height becomes the centre.
+    ``affine``: frame to original pixels; ``picture`` (4,): box to which the result is clipped."""
     convention: Mapping = read_conventions()[target].get(finding, {})
     x1, y1, x2, y2 = (float(edge) for edge in box)
     if not convention:
@@ -54,7 +54,7 @@ def rescale_box(box: np.ndarray, finding: str, target: str, affine: np.ndarray, 
 SPARE, STAGE = "spare", "semisyn_dataset"
 SUBSETS = {"train": "train", "validate": "val", "test": "test"}
 VALIDATION_SHARE = 0.05
-"""Fraction of the training patients whose images become validation images if the split validate is empty."""
+"""Fraction of the training patients whose images become validation images if the split ``validate`` is empty."""
 
 
 def run(
@@ -81,7 +81,7 @@ def run(
 
 
 def _read_shapes(paths: Iterable[str]) -> pl.DataFrame:
-    """Return a row per edited image: its engine (from the path), and the shape and affine of the original image."""
+    """Return a row per edited image: its engine (from the path), the original's shape, and the affine to its pixels."""
     rows: dict[str, tuple] = {}
     for path in paths:
         engine = Path(path).parent.parent.name
@@ -118,8 +118,8 @@ def _job_states(
 
 
 def rank_jobs(planned: pl.DataFrame, job_states: pl.DataFrame) -> pl.DataFrame:
-    """Return the table :data:`JOBS` with two more columns: ``requested``, how many images of the finding to export, and
-    ``rank``, the position of an edited job within its finding, from 0. From rank ``requested`` on, jobs are spare."""
+    """Return :data:`JOBS` with two additional columns. ``requested``: number of images of the finding to export;
+    ``rank``: position of an edited job within its finding, from 0. From rank ``requested`` on, jobs are spare."""
     quota = planned.group_by("finding").agg(requested=(~pl.col("is_spare")).sum().cast(pl.Int64))
     rank = pl.when("edited").then(pl.col("edited").cast(pl.Int64).cum_sum().over("finding", order_by="index") - 1)
     rows = job_states.join(quota, on="finding", how="left").with_columns(rank=rank, planned=pl.lit(True))

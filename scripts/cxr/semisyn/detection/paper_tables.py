@@ -24,7 +24,7 @@ BY_FINDING = {name: TABLE_1[name] for name in ("source", "run", "synthetic", "re
 
 
 def read_paper_tables() -> dict:
-    """Return the tables printed in the paper, with their columns or reference, and the order of the findings."""
+    """Return the contents of paper_tables.yaml: the paper's Tables 1, 2 and 4, and the order of their findings."""
     return load_resource(RESOURCE_FILES[0])
 
 

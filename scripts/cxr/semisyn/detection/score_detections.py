@@ -101,7 +101,7 @@ class MatchedRun:
 
 def match_run(population: Population, predicted: pl.DataFrame, ious: Sequence[float], points: int) -> MatchedRun:
     """Match a detector's boxes (image_id, finding, confidence, x1, y1, x2, y2) with the experts' boxes of a population.
-    Ignore images outside the population, and findings without experts' boxes."""
+    Ignore images outside the population, and findings without experts' boxes. ``points``: number of recalls in AP."""
     predictions = predicted.filter(pl.col("image_id").is_in(list(population.images)))
     matches = {}
     for name, true in population.true.items():
@@ -133,7 +133,7 @@ def run_scores(
     table4: str, options: DetectionOptions, references: Sequence[str] = (), images: str | None = None,
 ) -> None:  # fmt: skip
     """Score the files ``predictions``, compare the runs, and write the tables. ``images``: the dataset's images, needed
-    if a run names a dataset size. Raise UserError if a patient has two roles, or a scored reference is for training."""
+    if a run names a dataset size. Raise UserError if a patient has two roles or a reference has the role train."""
     reference_by_name = {settings["name"]: Reference(**settings) for settings in options.references}
     boxes_by_reference = {
         name: reference_files.read_reference(reference, options.findings)
@@ -252,7 +252,7 @@ class ReferenceScorer:
 
     def difference_rows(self) -> list[dict]:
         """Compare each run with the run ``options.against``. Return rows of :data:`DIFFERENCES`, by finding and run.
-        Return no row if this run has no predictions for the reference, or if ``options.replicates`` is 0."""
+        Return no row if ``options.against`` has no predictions for the reference, or if ``options.replicates`` is 0."""
         base, draws = self.keys_by_run.get(self.options.against), self.options.replicates
         if not base or not draws:
             return []
@@ -283,8 +283,9 @@ class ReferenceScorer:
         return rows
 
     def _paper_p_values(self, keys: list, base: list, at: Sequence[int]) -> dict[str, dict[str, float]]:
-        """Return {finding or MEAN: {column: p-value}} of the paper's Wilcoxon test. It compares the detectors of the
-        first seed of two runs, ``keys`` and ``base``, on bootstrap samples of images, random and stratified ones."""
+        """Return {finding or MEAN: {column: p-value}} of the paper's Wilcoxon test of the first detectors of two runs,
+        ``keys`` and ``base``. It compares their AP, averaged over the indices ``at`` in IOUS, on bootstrap samples of
+        images. The samples are random, or stratified by the rarest finding of an image."""
         p_values: dict[str, dict[str, float]] = {name: {} for name in (*self.population.true, MEAN)}
         holders = {name: np.unique(true.image) for name, true in self.population.true.items()}
         strata = np.full(len(self.population.images), "", dtype=object)  # each image's rarest finding

@@ -55,9 +55,9 @@ BOX_SELECTION = {"floor": 0.001, "iou": 0.5, "most": 100}
 
 @dataclass(frozen=True)
 class DetectorsOptions:
-    """Settings of one run. budget: which of ``updates`` (steps) and ``epochs`` limits the training; kind, target: which
-    boxes synthetic images get (see ``boxes`` and ``target`` of semisyn.dataset); extra: controls; extra_size: number of
-    images of a control, or fifth, half or all; references, validation: references to train and to validate on."""
+    """Settings of one run. budget: which of ``updates`` (steps) and ``epochs`` limits the training; kind, target: boxes
+    of synthetic images (settings ``boxes`` and ``target`` of semisyn.dataset); extra: kinds of control images;
+    extra_size: number of each kind, or fifth, half, all; references, validation: references to train, validate on."""
 
     engine: str
     engine_settings: dict

@@ -76,8 +76,8 @@ def train_lite(
     watch: Monitor | None = None,
 ) -> Detector:
     """Train a detector on batches mixed from the pools. Trainings with the same seed start from the same weights. An
-    interrupted training resumes from ``unfinished`` if no input has changed. ``losses``: list to which each step's
-    losses are appended. Raise ValueError if each pool is empty or has the weight 0 in ``shares``."""
+    interrupted training resumes from ``unfinished`` if no input has changed. ``on_step``, ``losses``, ``watch``: see
+    :func:`training.train_net`. Raise ValueError if each pool is empty or has the weight 0 in ``shares``."""
     shares = {name: tuple(map(float, share)) for name, share in shares.items() if pools.get(name) and any(share)}
     if not shares:
         raise ValueError("train_lite needs a pool that has images and a weight above 0 in shares")

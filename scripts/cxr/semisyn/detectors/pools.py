@@ -86,7 +86,7 @@ def shares_at(shares: Shares, progress: float) -> dict[str, float]:
 def draw_image(
     pools: Mapping[str, Sequence], batch_shares: Mapping[str, float], seed: int, update: int, place: int
 ) -> tuple[str, int, np.random.Generator]:
-    """Return (pool, index of an image in the pool, generator for augmentation) for position ``place`` of a batch."""
+    """Return (pool, index of an image in it, generator for augmentation) for a ``place`` in the batch of a step."""
     names = [name for name in POOLS if batch_shares.get(name)]
     edges = np.cumsum([batch_shares[name] for name in names])
     random = np.random.default_rng(stable_hash("batch", seed, update, place))
@@ -99,7 +99,7 @@ def batch_drawer(
     pools: Mapping[str, Sequence[Sample]], shares: Shares, grid: Grid, *, size: int, updates: int, seed: int
 ) -> Callable[[np.random.Generator, int], Batch]:
     """Return a function that draws the ``size`` images of a step. Its arguments are a generator (unused) and the
-    step."""
+    step. ``updates``: number of steps of the training."""
 
     def draw(_: np.random.Generator, update: int) -> Batch:
         batch_shares = shares_at(shares, update / max(updates - 1, 1))

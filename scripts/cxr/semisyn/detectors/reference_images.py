@@ -78,7 +78,7 @@ def run_listing(*, annotations: str, pictures: str, output: str, reference: dict
 
 
 def _files_in_sheet(path: Path, key: str) -> dict[str, tuple]:
-    """Return {image_id: (file, patient, view, position)} of a CSV. A missing patient is "", a missing view None."""
+    """Return {image_id: (file, patient, view, position)} of a CSV: "" for no patient, None for no view or position."""
     ids = ("image_id", "subject_id")
     sheet = read_sheet(path, key, NAMES, ids=ids, words=ids)
     sheet.require(NAMES[:2])

@@ -76,8 +76,8 @@ def _read_real(
 def _select_synthetic(
     images: pl.DataFrame, boxes: pl.DataFrame, options: DetectorsOptions, shards: Shards, size: int | str
 ) -> list[LazySample]:
-    """Return the training images of a dataset ``size`` (the first of each finding), sorted by job_id. All findings
-    count as labelled. Raise UserError if the dataset is smaller than ``size``."""
+    """Return the images of the subset ``train`` in a dataset of this ``size``, sorted by job_id. Every image counts as
+    labelled for all findings. Raise UserError if the dataset is smaller than ``size``."""
     quota, count = images["requested"].max() or 0, len(options.findings)
     num_each = images_per_finding(size, quota, count)
     if size not in PARTS and num_each > quota:
@@ -182,7 +182,7 @@ def report_steps(updates: int, points: int) -> tuple[int, ...]:
 
 
 def pools_table(task: TrainingTask, batch: int, options: DetectorsOptions, lacking: Mapping[str, int]) -> pl.DataFrame:
-    """Return the table :data:`POOLS`: the images of each pool and how often they are used."""
+    """Return :data:`POOLS`: number and uses of each pool's images. ``lacking``: {reference: images without a frame}."""
     uses = dict.fromkeys(task.shares, 0.0)
     for step in range(SHARE_POINTS):
         for name, share in shares_at(task.shares, step / (SHARE_POINTS - 1)).items():

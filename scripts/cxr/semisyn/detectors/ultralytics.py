@@ -187,7 +187,7 @@ def training_digest(task: TrainingTask, engine_settings: dict, steps: int, image
 
 
 def get_random_states() -> list:
-    """Return the states of Python's, numpy's and torch's random generators, which the package uses."""
+    """Return the states of Python's, numpy's and torch's random generators, which ultralytics uses."""
     _, keys, place, gauss, value = np.random.get_state()  # noqa: NPY002
     return [random.getstate(), [keys.tolist(), place, gauss, value], torch.get_rng_state()]
 

@@ -27,7 +27,7 @@ from cxr.semisyn.editing.engine import BoxTooSmall, EditedImage, Job
 from cxr.semisyn.shared import BLURS, CHOSEN_CONFIG, DEFAULT_CONFIG, MEASURES, SELECTION, WARPED_FINDING
 
 CUT = 3
-"""Radius of the kernel of ``gauss`` in standard deviations."""
+"""Radius of the kernel of the Gaussian mask blur ``gauss``, in standard deviations."""
 
 
 def soft_mask(boxes: np.ndarray, shape: tuple[int, int], blur: str) -> np.ndarray:
@@ -93,7 +93,7 @@ def evaluate_edit(
     support = edited.support if edited.support is not None else job.mask > 0
     image = np.asarray(edited.image)
     if image.shape != source.shape or not np.isfinite(image).all():
-        raise EditRefused("bad_picture", "the engine's image has another shape, or values that are not finite")
+        raise EditRefused("bad_picture", "the engine's image has a wrong shape, or NaN or infinite values")
     image = np.clip(np.rint(image), 0, 255).astype(np.uint8)
     if job.config["composite"] != "none" and job.config["extent"] >= 1:
         image = np.where(support, image, source)
@@ -158,11 +158,11 @@ def run_shard(
     boxes: str | list[str], excluded: str | list[str], shard: str, options: EditingOptions, attrs: dict, threads: int,
     compute: dict | None = None, config: str = "", together: Sequence[str] = (), choice: str = "", **files: str,
 ) -> None:  # fmt: skip
-    """Edit placed jobs with the configuration ``config``, or with several (``together``) that share work. The
-    name ``chosen`` stands for the configuration chosen for each finding. With it, all jobs of a ``shard`` that use this
-    engine are edited, with any other configuration the trial jobs of one part, whose number is ``shard``.
-    ``output``: HDF5 by job_id with ``image`` uint8 and ``lesion`` bool (512, 512), and the frame's fields
-    ``to_original`` and ``original_shape``. With ``together``, ``output``, ``boxes`` and ``excluded`` are lists."""
+    """Edit placed jobs with the configuration ``config``, or with several (``together``) that share work. With
+    ``chosen``, edit the jobs of a ``shard`` for whose finding a configuration with this engine was chosen. With another
+    name, edit the trial jobs, on which configurations are compared, of the part whose number is ``shard``. ``output``:
+    HDF5 by job_id with ``image`` uint8 and ``lesion`` bool (512, 512), and the frame's ``to_original`` and
+    ``original_shape``. With ``together``, ``output``, ``boxes`` and ``excluded`` are lists."""
     configs = list(together) or [config]
     paths = ([path] if isinstance(path, str) else path for path in (output, boxes, excluded))
     targets = dict(zip(configs, zip(*paths, strict=True), strict=True))
@@ -245,8 +245,8 @@ def run_shard(
 def jobs_of(
     plan: pl.DataFrame, placed: pl.DataFrame, shard: str, config: str, options: EditingOptions, choice: str = ""
 ) -> dict[str, tuple[str, Job]]:
-    """Return {job_id: (image_id, job without a mask)} of the placed jobs that ``options.engine`` edits. For ``chosen``,
-    they are jobs of a shard, for any other configuration the trial jobs of the part with the number ``shard``."""
+    """Return {job_id: (image_id, job without a mask)} of the placed jobs that ``options.engine`` edits. If ``config``
+    is ``chosen``, they are the jobs of a ``shard``, otherwise the trial jobs of the part whose number is ``shard``."""
     names = {finding: config_of(finding, config, options, choice) for finding in options.findings}
     engine_findings = [finding for finding, name in names.items() if options.configs[name]["engine"] == options.engine]
     if config == CHOSEN_CONFIG:

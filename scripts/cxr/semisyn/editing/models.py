@@ -102,6 +102,6 @@ def load_editor_nets(layout: Layout, prompts: frozenset[str], setup: Setup) -> N
 
 
 def _group_indices(keys: list) -> tuple[list[int], list[int]]:
-    """Number the distinct keys in order of appearance. Return the number of each key, and where each first appears."""
+    """Number the distinct keys in order of appearance. Return each key's number, and the first index of each number."""
     distinct = list(dict.fromkeys(keys))
     return [distinct.index(key) for key in keys], [keys.index(key) for key in distinct]

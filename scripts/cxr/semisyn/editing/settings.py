@@ -17,9 +17,9 @@ PIPELINES = {
 }
 """The paper's four pairs of a model and a way to keep the source image outside the mask (section 3.5)."""
 BASE = "roentgen_after"
-"""Pipeline whose settings a sequential search varies one at a time. If it is not in the grid, the first one is used."""
+"""Pipeline whose settings a sequential search varies one by one. If the grid lacks it, its first pipeline is used."""
 OWN_STRENGTH = {"diffusion": 1.0, "radedit": 0.7, "lite": 1.0}
-"""{engine: strength (fraction of the noise levels in use) of a configuration whose setting strength is 0}."""
+"""{engine: strength (fraction of the noise levels in use) of a configuration whose setting ``strength`` is 0}."""
 AXES: dict[str, list] = {
     "prompt": ["phrase", "label"],
     "blur": list(BLURS),
@@ -127,7 +127,7 @@ class EditingSettings(Section):
     )
     grid: EditingGrid = key(EditingGrid, "Further configurations: the points of a grid search.", source=PAPER)
     choice: dict[str, str] | Literal["selection"] = key(
-        dict, "{finding: configuration}; unlisted findings use lite. selection: the stage semisyn_selection chooses."
+        dict, "{finding: configuration}, lite for unlisted ones; or selection: the stage semisyn_selection chooses."
     )
     max_leak: Share = key(0.5, "Fraction of the squared change outside the boxes above which an edit is excluded.")
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the U-Nets.", source=AUTHORS)

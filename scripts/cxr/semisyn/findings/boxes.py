@@ -1,5 +1,4 @@
-"""Draw boxes in lungs, and larger hearts, from priors. Boxes are in percent of the lung's box, x from its lateral
-edge."""
+"""Draw boxes in lungs, and larger hearts, from priors. Units: percent of the lung's box, x from its lateral edge."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -82,7 +81,7 @@ def draw_boxes(
 ) -> DrawnBoxes:
     """Draw a box for each place from ``uniforms`` (N, tries, 4) in [0, 1). A try fails if the prior's probability of
     the allowed range is below ``min_mass``, or if the smallest size has no room. With ``heart_exclusion``, a box of a
-    left lung that lies inside the heart's box fails too."""
+    left lung that lies inside the heart's box fails too. ``bounds``: see :func:`overshoot_limits`."""
     count, tries = uniforms.shape[:2]
     percent, boxes = np.full((2, count, 4), np.nan)
     drawn_boxes = DrawnBoxes(percent, boxes, np.zeros((count, 2)), np.zeros(count, int))

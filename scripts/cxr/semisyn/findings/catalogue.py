@@ -1,5 +1,5 @@
 """Read the findings, with their priors, limits, zones, prompts and painters, from the resources and the user's file.
-The user's file adds findings or replaces keys of existing findings. Its parser rules are tried first."""
+The user's file adds findings or replaces keys of existing findings. Its rules for reading prompts are tried first."""
 
 import re
 from bisect import bisect_right
@@ -127,9 +127,9 @@ class Finding:
 @dataclass(frozen=True)
 class Catalogue:
     """All findings. zones: {side: {zone: box in percent of the lung's box, x from the left}}; lungs: source of the lung
-    masks to which the priors were fitted; negative: negative prompt; parser: rules that read prompts. ``sides`` and
-    ``zones`` are [(regular expression, result)], of which the first match counts. ``instead`` is {zone: substitute in a
-    lung without this zone}. ``lacking`` are regular expressions of prompts that need a substitute."""
+    masks to which the priors were fitted; negative: negative prompt; parser: rules that read prompts. Its ``sides``
+    and ``zones`` are [(regular expression, result)], of which the first match counts. Its ``instead`` is {zone:
+    substitute in a lung without it}. Its ``lacking`` are regular expressions of prompts that need a substitute."""
 
     findings: dict[str, Finding]
     zones: dict[str, dict[str, Zone]]

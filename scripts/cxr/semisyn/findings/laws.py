@@ -54,9 +54,9 @@ def draw_within(law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarra
 def draw_pair_within(
     law: Law, uniforms: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw from a two-dimensional log-normal law truncated to [low, high] (N, 2 each). Return the values (N, 2) and the
-    law's mass within the bounds (N,). Where the mass is 0, the values are ``low``. ``uniforms`` (N, 2) give the first
-    value from its marginal law, tabulated at :data:`GRID` points, and the second value from its conditional law."""
+    """Draw from a two-dimensional log-normal law truncated to [low, high], both (N, 2). Return the values (N, 2) and
+    the law's mass within the bounds (N,). Where the mass is 0, the values are ``low``. ``uniforms`` (N, 2) give the
+    first value from its marginal law, tabulated at :data:`GRID` points, and the second from its conditional law."""
     uniforms, low, high = (np.asarray(array, np.float64) for array in (uniforms, low, high))
     mu, deviation, slope, residual_deviation = _moments(law)
     values, mass = np.array(low), np.zeros(len(low))
@@ -85,7 +85,7 @@ def draw_pair_within(
 
 
 def pair_mass(law: Law, low: np.ndarray, high: np.ndarray, points: int = GRID) -> np.ndarray:
-    """Return the mass (N,) of a two-dimensional log-normal law in [low, high] (N, 2 each), tabulated at ``points``."""
+    """Return the mass (N,) of a two-dimensional log-normal law in [low, high], both (N, 2), tabulated at ``points``."""
     *_, cells = _tabulate_margin(law, np.asarray(low, np.float64), np.asarray(high, np.float64), points)
     return np.where((low < high).all(axis=1), cells.sum(axis=1), 0.0)
 
@@ -131,7 +131,7 @@ def _log(values: np.ndarray) -> np.ndarray:
 
 
 def _normal_mass(low: np.ndarray | None, high: np.ndarray | None, like: np.ndarray) -> np.ndarray:
-    """Return the standard normal law's mass between bounds, accurate in both tails. None is minus infinity."""
+    """Return the standard normal law's mass between bounds, accurate in both tails. A bound None is minus infinity."""
     if high is None:
         return np.zeros(like.shape)
     mass = special.ndtr(high)

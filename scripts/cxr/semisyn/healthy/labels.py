@@ -61,7 +61,7 @@ class TableLabels:
         return Exclusion(reason) if reason else None
 
     def _normalise(self, value: str) -> str:
-        """Return the key to compare: study_id without "s", the end of a Path (patient, study, file), or image_id."""
+        """Return a key as it is compared: study_id without "s", the last three parts of a Path, or an image_id."""
         if self.key == "Path":
             return "/".join(PurePosixPath(value).parts[-3:])
         return value.removeprefix("s") if self.key == "study_id" else value

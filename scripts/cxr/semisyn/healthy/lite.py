@@ -18,7 +18,7 @@ CLASSES_BY_FINDING = {
     "opacity": ("Lung Opacity", "Consolidation"),
     "effusion": ("Pleural effusion",),
 }
-"""{finding: nearest classes of the detector}; edema looks like interstitial disease, consolidation like opacity."""
+"""{finding: detector classes that stand for it}. ILD is interstitial lung disease, which looks like edema."""
 UNSEEN = ("pneumothorax",)
 """Findings on which the detector was not trained."""
 AP_VIEW = "AP"

@@ -94,8 +94,8 @@ def describe_criteria(options: HealthySettings, references: Iterable[str], untol
 def funnel_table(
     stopped: Iterable[tuple[str, str]], healthy: int, sentences: Mapping[str, str], paper: int
 ) -> pl.DataFrame:
-    """Return the table :data:`FUNNEL`: a row for each criterion, then one for the healthy pool. ``stopped``: (stage,
-    reason) of each excluded image; ``healthy``: size of the pool; ``paper``: its size in the paper."""
+    """Return :data:`FUNNEL`: a row for each criterion, described by ``sentences``, then one for the healthy pool.
+    ``stopped``: (stage, reason) of each excluded image; ``healthy``: size of the pool; ``paper``: that in the paper."""
     reasons: dict[str, Counter[str]] = {name: Counter() for name in CRITERIA}
     for stage, reason in stopped:
         reasons[engine.criterion_of(stage, reason)][reason] += 1

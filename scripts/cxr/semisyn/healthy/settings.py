@@ -30,18 +30,18 @@ class HealthySettings(Section):
 
     views: list[Literal["PA", "AP"]] = key(lambda: ["PA"], "Accepted views.", source=PAPER, min_length=1)
     positions: list[Position] = key(lambda: ["Erect"], "Accepted patient positions.", source=PAPER, min_length=1)
-    exclude_patients: bool = key(True, "If true, all images of a reference's patients are excluded, not only its own.")
+    exclude_patients: bool = key(True, "If true, exclude patients of semisyn.references; if false, only images in it.")
     splits: list[Literal[SPLITS]] | None = key(
-        None, "Accepted splits; null: train, or all for the built-in cohort.", min_length=1
+        None, "Accepted splits; null: train; all for the embedded cohort, the project's synthetic data.", min_length=1
     )
     labels: Literal["auto", "chexpert", "reports"] = key(
-        "auto", "Source of the labels. auto: the CheXpert table, if any, otherwise the reports."
+        "auto", "Source of the studies' labels. auto: the CheXpert table, if any, otherwise the reports."
     )
     chexpert: str = key("", "CSV of CheXpert labels by study_id, image_id or Path; empty: the table in cohort.tables.")
     devices: Literal["auto", "not_positive", "negative", "any"] = key(
         "auto",
         "Accepted CheXpert labels of Support Devices (paper: negative). not_positive: negative or not mentioned; "
-        "auto: not_positive, or any for the built-in cohort.",
+        "auto: not_positive, or any for the embedded cohort, the project's synthetic data.",
         source=AUTHORS,
     )
     classifier: Literal["lite", "table", "xrv"] = key(

@@ -25,7 +25,7 @@ class TableClassifier(Classifier):
         require_columns(table.columns, ("image_id",), path, KEY)
         self.findings = tuple(finding for finding in FINDINGS if finding in column_by_finding)
         if not self.findings:
-            raise UserError(f"{KEY}: {path} has no column of a finding: add one of {', '.join(FINDINGS)}")
+            raise UserError(f"{KEY}: {path} has no column of any finding: add one of {', '.join(FINDINGS)}")
         self.thresholds = dict.fromkeys(self.findings, threshold)
         self.rows: dict[str, set[tuple[float | None, ...]]] = {}
         names = [column_by_finding[finding] for finding in self.findings]
@@ -48,5 +48,5 @@ class TableClassifier(Classifier):
 
 
 def load(options: HealthySettings, setup: Setup) -> TableClassifier:
-    """Read the table of scores. Raise UserError if it lacks image_id or has no column of a finding."""
+    """Read the table of scores. Raise UserError if it lacks image_id or has no column of any finding."""
     return TableClassifier(setup.files["scores"], options.threshold)

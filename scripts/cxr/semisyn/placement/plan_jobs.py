@@ -108,7 +108,7 @@ def run_shard(
     seed: int, findings_file: str = "",
 ) -> None:  # fmt: skip
     """Write the boxes of the shard's jobs to ``output``, and the jobs without room to the table ``excluded``.
-    ``healthy``: all healthy images, with organ boxes; ``frames``: HDF5 file with the image's extent in a frame."""
+    ``healthy``: all healthy images, with organ boxes; ``frames``: HDF5 file; ``bounds``: setting placement.bounds."""
     catalogue = findings.read_catalogue(findings_file, priors)
     jobs = read_table(plan).filter(pl.col("shard") == shard)
     images = read_table(healthy).filter(pl.col("image_id").is_in(jobs["image_id"].implode()))

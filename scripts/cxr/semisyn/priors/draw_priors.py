@@ -1,5 +1,4 @@
-"""Plot the priors: boxes on a lung, and for each number (such as width) its prior, placed values and experts'
-values."""
+"""Plot the priors: boxes on a lung, and for each number (such as width) the prior, placed and experts' values."""
 
 import numpy as np
 import polars as pl
@@ -84,7 +83,6 @@ def _hide_axes(axes: Axes) -> None:
 
 
 def _draw_density(axes: Axes, number: str, law: Law, samples: pl.DataFrame, placed_values: np.ndarray | None) -> None:
-    """Draw the density of a law and the histogram of placed values (N,) over the histogram of the samples."""
     values = samples["ctr" if number == RATIO else number].drop_nulls().to_numpy()
     x = np.linspace(*LIMITS[number], 400)
     if len(values):

@@ -75,11 +75,11 @@ def box_fault(region: Annotation, box: Box | None, chest: Chest | None) -> str:
     if chest is None:
         return "no organs of its image"
     if box is None:
-        return "no box, or not a number"
+        return "no box, or a coordinate is not a number"
     if box[0] >= box[2] or box[1] >= box[3]:
         return "no area"
     if region.size is not None and tuple(region.size) != chest.shape:
-        return "drawn on another size of picture"
+        return "drawn on an image of another size"
     if box[0] >= chest.shape[1] or box[1] >= chest.shape[0] or box[2] <= 0 or box[3] <= 0:
         return "outside the picture"
     return ""

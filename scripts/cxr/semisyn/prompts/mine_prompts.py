@@ -142,8 +142,7 @@ def run(
     reference: dict, findings_file: str = "", annotations: str = "",
 ) -> None:  # fmt: skip
     """Mine the ``reports``, and the phrases of a reference (settings ``reference``, file ``annotations``). Write
-    ``prompts``, a YAML file in the layout of semisyn.findings_file, and two tables. Raise UserError for an unreadable
-    reference."""
+    ``prompts``, a YAML file like semisyn.findings_file, and two tables. Raise UserError for an unreadable reference."""
     catalogue = read_catalogue(findings_file)
     vocabulary = read_vocabulary(catalogue)
     lines = (line for path in reports for line in read_lines(path) if line["section_name"] in SECTIONS)
@@ -189,7 +188,7 @@ def _mine_reference(
     images: str, words: Vocabulary, settings: dict, findings: list[str]
 ) -> tuple[list[Mention], Counter]:
     """Return the phrases of a reference's images with one finding, and {(finding, reason): number of unused
-    phrases}."""
+    phrases}. ``images``: table of the patients."""
     regions, _ = read_annotations(f"semisyn.references.{settings['name']}.path", settings["path"], settings["format"])
     names = finding_by_label(settings["format"], settings["classes"], findings)
     phrases_by_image: dict[str, set[tuple[str, str]]] = {}

@@ -32,7 +32,7 @@ READINGS = {
     "unit": pl.String, "source": pl.String, "finding": pl.String, "readings": pl.Int64, "as_real": pl.Int64,
     "with_finding": pl.Int64,
 }  # fmt: skip
-"""Columns of a row per image (``unit``): number of readings, and how many called it real or named its finding."""
+"""Columns of counts per image: all readings, those that called it real, and those that named its finding."""
 
 
 def count_readings(units: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:

@@ -39,7 +39,7 @@ def _read_net(folder: Path) -> CLIPModel:
         if is_not_from_input(error):
             raise
         raise UserError(
-            f"{KEY} is {str(folder)!r}, which cannot be read as a CLIP model ({type(error).__name__}): name one"
+            f"{KEY} is {str(folder)!r}, which has no readable CLIP model ({type(error).__name__}): name another folder"
         ) from None
     if wrong := sorted({*loading_info["missing_keys"], *map(str, loading_info["mismatched_keys"])}):
         raise UserError(f"{KEY} is {str(folder)!r}, whose weights lack {wrong[0]}: name a complete model")

@@ -14,7 +14,7 @@ from cxr.semisyn.realism.engine import FeatureEngine, Features, digest_of
 METRICS = {"frechet": "frechet_lite", "kernel": "kernel_lite"}
 RESOURCE_FILES = ("boxes/lite.onnx",)
 POOLED = "/ReduceMean_2_output_0"
-"""Name of the output of the layer that pools the whole image (input of ``Detector.whole``)."""
+"""Name, in the detector's ONNX file, of the features averaged over the whole image."""
 
 
 def load(setup: Setup) -> FeatureEngine:

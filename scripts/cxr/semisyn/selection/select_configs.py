@@ -39,7 +39,7 @@ def scale_metric(values: np.ndarray, metric: str) -> np.ndarray:
 
 
 def score_table(metric_values: pl.DataFrame, costs: Mapping[str, tuple]) -> pl.DataFrame:
-    """Return :data:`SCORES`, which ranks a finding's configurations by score. Ties: lower ``costs``, then name."""
+    """Return :data:`SCORES`, which ranks a finding's configurations by score, then lowest ``costs``, then name."""
     rows = []
     for (finding,), part in metric_values.filter(pl.col("replicate") == -1).group_by("finding", maintain_order=True):
         configs = sorted(set(part["config"]), key=lambda name: (costs[name], name))
@@ -99,13 +99,13 @@ def _mean_metric(scaled: Mapping[str, np.ndarray], configs: int) -> np.ndarray:
 
 
 OTHER_SETTINGS = ("prompt", "steps", "guidance", "strength", "negative")
-NOTHING = "No point of a search was scored. Name models in semisyn.editing.grid.pipelines."
+NOTHING = "No configuration of a grid search was scored. Name pipelines in semisyn.editing.grid.pipelines."
 
 
 def draw_search(points: pl.DataFrame, pipelines: str, extent: str, dpi: int) -> None:
     """Draw two figures of a search's ``points``, a table of :data:`GRID`. The file ``pipelines`` shows mean and
     range of each pipeline's scores over the soft masks at the largest extent, the file ``extent`` its mean score by
-    extent. Points are left out unless they have the pipeline's most common :data:`OTHER_SETTINGS`."""
+    extent. Only points with the pipeline's most common values of :data:`OTHER_SETTINGS` are drawn."""
     scored, parts = points.filter(pl.col("score").is_not_null(), pl.col("engine") != "lite"), {}
     for (engine, blending), part in scored.group_by("engine", "blending", maintain_order=True):
         counts = part.group_by(OTHER_SETTINGS, maintain_order=True).len()
@@ -160,7 +160,7 @@ def run(
     configuration that makes the same images and is scored instead}. Raise UserError if no file has the ``metrics``."""
     metric_values = read_tables(replicates).filter(pl.col("metric").is_in(metrics))
     if not len(metric_values):
-        raise UserError(f"no configuration has one of semisyn.selection.metrics ({', '.join(metrics)}): name others")
+        raise UserError(f"no configuration has any of semisyn.selection.metrics ({', '.join(metrics)}): name others")
     costs = {name: (ENGINES.index(config["engine"]), config["steps"]) for name, config in configs.items()}
     scored = score_table(metric_values, costs)
     engines = {name: config["engine"] for name, config in configs.items()}
