@@ -140,7 +140,7 @@ def test_a_text_about_an_image_that_no_source_has_is_a_row(cells, tmp_path, capl
     ]  # fmt: skip
     assert "3 of 5 texts are about images that no source has" in caplog.text
     write_lines(tmp_path / "q.jsonl", list(read_lines(tmp_path / "q.jsonl"))[1:])
-    with pytest.raises(AssertionError, match="1 of 2 supplied texts are missing among the queries"):
+    with pytest.raises(AssertionError, match="1 of the user's 2 texts are missing among the image's queries"):
         unused(cells, tmp_path, given)
 
 

@@ -44,8 +44,8 @@ def region_box(region: Annotation) -> tuple[float, float, float, float] | None:
 
 
 def read_box_table(path: str | Path, kind: str, image_id: str, classes: Mapping) -> tuple[pl.DataFrame, Counter[str]]:
-    """Return the boxes of a file of the format ``kind``, in original pixels, and {reason: number of excluded regions}.
-    ``image_id``: pattern of ids, such as "{stem}". ``classes``: {label: class}. Raises UserError for a bad file."""
+    """Return the boxes in a file of the format ``kind``, in original pixels, and {reason: number of excluded regions}.
+    ``image_id``: pattern for :func:`image_name`. ``classes``: {label: class}. Raises UserError for a damaged file."""
     rows: list = []
     omitted_by_reason: Counter[str] = Counter()
     for region in read_annotations("the file", path, kind)[0]:

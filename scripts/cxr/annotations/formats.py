@@ -1,4 +1,4 @@
-"""Names of the annotation formats. A format is a module of this folder that declares ``WHAT``; it is not imported here.
+"""Names of the annotation formats. A format is a module of this folder that declares ``WHAT``. None is imported here.
 
 A format declares these literals:
 
@@ -7,8 +7,8 @@ FOLDER: True if the dataset is a folder instead of a file.
 LESIONS: {label: ILS lesion type that it means}. Other labels are absent. An infiltrate is an opacity (our choice).
 
 The function ``read(key, path)`` of a format returns :class:`cxr.annotations.regions.Annotations`. ``key`` is the
-setting that names the file. It returns all regions unclipped, with the labels of the file. Only rows with the label "no
-finding" give no region, but their images count as annotated."""
+setting that names the file ``path``. The regions are not clipped, and have the labels of the file. Only rows with the
+label "no finding" give no region, but their images count as annotated."""
 
 import ast
 from pathlib import Path

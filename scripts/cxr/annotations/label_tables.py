@@ -24,9 +24,9 @@ SEX = {"female": "F", "f": "F", "male": "M", "m": "M"}
 def read_columns(
     key: str, path: Path, kind: str, required: Names, besides: Names = (), *, ids: Names, words: Names = ()
 ) -> pl.DataFrame:
-    """Return the columns ``required`` and ``besides`` of a table as stripped strings. The columns ``besides`` are
-    optional and "" if absent. ``ids``: columns of identifiers. ``words``: columns of single words, in which wrongly
-    split rows are noticed. Raises UserError, with setting ``key`` and dataset ``kind``, for a missing column."""
+    """Return the columns ``required`` and ``besides`` of a table as stripped strings. ``besides``: optional columns, ""
+    if absent. ``ids``: columns of identifiers. ``words``: columns of single words, which reveal rows that a stray
+    quotation mark has joined. Raises UserError, with setting ``key`` and dataset ``kind``, for a missing column."""
     table = read_frame(path, key, (*required, *besides), ids=ids, words=words)
     require_columns(table.columns, required, path, key, f"give a file of {kind}")
     more = [pl.lit("").alias(name) for name in besides if name not in table.columns]

@@ -51,7 +51,7 @@ class Annotation:
         if not self.mask_source:
             return None
         if self.size is None:
-            raise ValueError("an image with polygons has no height and width")
+            raise ValueError("the file states no height and width of an image with polygons")
         return polygon_mask(self.mask_source, self.size)
 
 
@@ -105,5 +105,5 @@ def read_annotations(key: str, path: str | Path, kind: str) -> Annotations:
 
 
 def lesion_by_label(kind: str) -> dict[str, str]:
-    """Return {label: ILS lesion type that it means}, without other labels, of the annotation format ``kind``."""
+    """Return {label: its ILS lesion type} of the annotation format ``kind``, without labels that have no type."""
     return getattr(format_module(kind), "LESIONS", {})

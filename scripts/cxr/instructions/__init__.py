@@ -1,1 +1,1 @@
-"""Questions and answers about images, in the form that all systems share: the record of a sample, export formats."""
+"""Samples (questions and answers about an image) in the form that ILS, RadVLM and MedGround share, and their export."""

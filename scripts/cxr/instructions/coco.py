@@ -24,7 +24,7 @@ def mask_annotation(mask: np.ndarray) -> dict:
 
 
 class CocoWriter:
-    """Writer of a split's COCO file, for use inside ``with``. ``kinds`` are categories by :func:`make_categories`.
+    """Writer of a split's COCO file, for use inside ``with``. ``kinds``: result of :func:`make_categories`.
 
     A second file buffers the annotations until all images are written."""
 
@@ -50,7 +50,7 @@ class CocoWriter:
         return self._images
 
     def add_annotation(self, image: int, target: str, mask_fields: dict, **facts: object) -> None:
-        """Add an annotation of the category ``target``, with these fields, to the image with the id ``image``."""
+        """Add an annotation of the category ``target`` to the image with id ``image``. Other arguments are fields."""
         self._annotations += 1
         numbers = {"id": self._annotations, "image_id": image, "category_id": self._numbers[target]}
         text = json.dumps(numbers | mask_fields | facts, ensure_ascii=False)

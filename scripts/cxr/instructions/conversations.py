@@ -24,7 +24,7 @@ class Conversation:
 
 
 def _speaker_texts(conversation: Conversation, *speakers: str) -> Iterator[tuple[str, str]]:
-    """Yield (speaker, text) for each question and answer. The first text begins with the image placeholder."""
+    """Yield (speaker, text) of all turns, with the image's placeholder first. ``speakers``: who asks, who answers."""
     image = IMAGE if conversation.picture else ""
     for number, turn in enumerate(conversation.turns):
         yield from zip(speakers, (turn.question if number else image + turn.question, turn.answer), strict=True)

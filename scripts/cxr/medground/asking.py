@@ -89,7 +89,7 @@ def _read_yaml(path: str) -> Mapping:
 
 class Subject(NamedTuple):
     """An image to ask about. ``source``: name of its source. ``image``: its row in the table of images. ``rows``: the
-    rows of its regions. ``facts``: facts about the source. ``picture``: its pixels, uint8 (S, S, 3)."""
+    rows of its regions. ``facts``: classes, zones, … of its source. ``picture``: the image, uint8 (S, S, 3)."""
 
     source: str
     image: Mapping
@@ -99,7 +99,7 @@ class Subject(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A question, or a ready answer if the model need not be asked. ``fields``: first fields of the output line."""
+    """A question, or a ready answer if no model need be asked. ``fields``: fields of the output before the answer."""
 
     fields: dict
     question: Question | Answer

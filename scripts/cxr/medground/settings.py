@@ -17,7 +17,7 @@ class MedgroundSettings(Section):
 
     sources: SourcesSettings = key(SourcesSettings, "Images and masks.")
     regions: RegionsSettings = key(RegionsSettings, "Regions, with their boxes and attributes.")
-    llm: ModelsSettings = key(ModelsSettings, "Requests to the models that write and judge queries (vllm).")
+    llm: ModelsSettings = key(ModelsSettings, "Requests to the language models that write and judge queries.")
     queries: QueriesSettings = key(QueriesSettings, "Referring queries.")
     verification: VerificationSettings = key(VerificationSettings, "Verification of the queries.")
     dataset: DatasetSettings = key(DatasetSettings, "The dataset and its exports.")

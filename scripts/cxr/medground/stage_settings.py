@@ -89,14 +89,14 @@ class VerificationSettings(Section):
 
 
 class ProcessorSettings(Section):
-    """Image processor of a Qwen model. It resizes images, to which the coordinates ``pixels_resized`` refer."""
+    """Image processor of a Qwen model. The coordinates ``pixels_resized`` refer to the images that it has resized."""
 
     patch: int = key(14, "Side of the model's patches; 14 for Qwen2.5-VL.", unit="px", ge=1)
     max_pixels: int = key(12_845_056, "Maximum area of the resized image.", unit="px", ge=1)
 
 
 class ScispacySettings(Section):
-    """Folders that ``scispacy`` as the value of ``entities`` needs. Nothing is downloaded."""
+    """Folders that are needed if ``entities`` is ``scispacy``. Nothing is downloaded."""
 
     pipeline: str = key("", "Folder of a saved spaCy pipeline that finds entities (`config.cfg` and weights).")
     linker: str = key(
@@ -110,7 +110,7 @@ class DatasetSettings(Section):
     entities: Literal["lexicon", "scispacy"] = key(
         "lexicon", "Finder of clinical concepts for `language.tsv`. lexicon: our word list; scispacy: a spaCy pipeline."
     )
-    scispacy: ScispacySettings = key(ScispacySettings, "Folders, if `entities` is scispacy.")
+    scispacy: ScispacySettings = key(ScispacySettings, "spaCy pipeline and scispaCy linker, if `entities` is scispacy.")
     tokenizer: str = key("", "Folder of a model whose tokenizer counts tokens (tokens.tsv); empty: no token counts.")
     export: list[Literal["messages", "sharegpt", "swift", "coco", "refcoco", "hf"]] = key(
         lambda: ["messages"], "Export formats: OpenAI (messages), LLaVA (sharegpt), swift, coco, refcoco, Parquet (hf)."

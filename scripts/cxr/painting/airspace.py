@@ -18,7 +18,7 @@ def draw_envelope(
     window: Window, soft: float, exponent: float, ragged: float, random: np.random.Generator
 ) -> np.ndarray:
     """Return weights, float32 (h, w), of a lesion that fills the window's box: 1 in the core, 0 outside a superellipse
-    with ``exponent``. ``soft``: width of the edge. ``ragged``: SD of its irregular shifts. Both in half box sizes."""
+    with ``exponent``. In half box sizes, ``soft`` is the width of the edge, ``ragged`` the SD of its random shifts."""
     u, v = window.box_coordinates(BEYOND)
     r = (np.abs(u) ** exponent + np.abs(v) ** exponent) ** (1 / exponent)
     coarse = noise(window.shape, max(window.size) / 3, random, 2)
@@ -29,7 +29,7 @@ def draw_envelope(
 
 
 def draw_patches(window: Window, base: float, cores: int, random: np.random.Generator) -> np.ndarray:
-    """Return the density, float32 (h, w), of a haze with the density ``base`` and ``cores`` cores of up to 1 in it."""
+    """Return the density, float32 (h, w), of a haze of density ``base`` with ``cores`` denser cores, at most 1."""
     u, v = window.box_coordinates()
     core_density = np.zeros(window.shape, np.float32)
     for _ in range(cores):
@@ -119,7 +119,7 @@ def bound_by_fissure(chest: Chest, window: Window, words: str) -> np.ndarray | N
 
 
 def paint(chest: Chest, request: PaintRequest, random: np.random.Generator) -> PaintedImage:
-    """Paint an opacity, a consolidation or a nodule into each place, depending only on ``request.ranges``."""
+    """Paint an opacity, a consolidation or a nodule into each place. These differ only in ``request.ranges``."""
     white = water_brightness(chest.image, chest.heart)
     total, parts, lesion = np.zeros(chest.image.shape, np.float32), [], np.zeros(chest.image.shape, bool)
     for place in request.places:

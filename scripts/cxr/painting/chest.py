@@ -86,8 +86,8 @@ def window_mask(chest: Chest, windows: Iterable["Window"]) -> np.ndarray:
 
 
 class Window:
-    """The crop of an X-ray around a place, with a margin. Its boxes and arrays (h, w) are in pixels of the crop.
-    ``place_box``: the place's box. ``box``: bounding box of the lung inside. ``empty``: whether no lung is inside."""
+    """Crop of an X-ray around a place, with a margin. Its boxes and arrays (h, w) are in pixels of the crop.
+    ``place_box``: box of the place. ``box``: bounding box of the lung in it. ``empty``: whether it has no lung."""
 
     def __init__(self, chest: Chest, place: Place, margin: int = 2 * RIM):
         shape = chest.image.shape

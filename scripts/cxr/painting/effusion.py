@@ -79,7 +79,7 @@ def fluid_region(window: Window) -> np.ndarray:
 
 
 def rib_contrast(image: np.ndarray, lung: np.ndarray) -> np.ndarray:
-    """Return the contrast of ribs in a lung, float32 (h, w): the image without vessels and without slow changes."""
+    """Return the contrast of ribs in a lung, float32 (h, w), without vessels and without slow changes of brightness."""
     inside = lung.astype(np.float32)
     grey = cv2.medianBlur(np.rint(255 * np.clip(image, 0, 1)).astype(np.uint8), NARROW).astype(np.float32) / 255
     bone = cv2.GaussianBlur(grey, (0, 0), 1.5)

@@ -36,7 +36,7 @@ PARQUET = {
     "grid": pl.List(pl.List(pl.Int64)),
     **dict.fromkeys(("source", "domain", "modality", "licence", "kind", "image_id"), pl.String),
 }
-"""{column: type} of the format ``hf``. ``boxes`` are pixels of the exported image, ``grid`` 1/1000 of its sides."""
+"""{column: type} of the format ``hf``. ``boxes`` are in pixels of the exported image, ``grid`` in 1/1000 of a side."""
 
 
 class ExportedLine(NamedTuple):
@@ -77,8 +77,8 @@ def run(
     *, lines: list[str], regions: list[str], sources: list[str], folder: str, format: str, options: DatasetSettings,
     source_names: list[str], audit: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Write the dataset in one ``format`` to ``folder``, which appears only when it is complete. ``audit``: [table of
-    experts' votes]. If ``options.audited``, the test split has only queries that the experts accepted."""
+    """Write the queries of ``lines``, one file per split, in one ``format`` to ``folder``, which appears when complete.
+    ``audit``: [table of experts' votes]. If ``options.audited``, the test split has only queries that they accepted."""
     lines_by_split = {Path(path).stem: list(read_lines(path)) for path in lines}
     has_pixels = "pixels" not in options.withhold
     num_unaudited = num_nd = 0
@@ -193,7 +193,7 @@ def _write_refcoco(folder: Path, samples_by_split: Mapping[str, list[ExportedLin
 
 
 def _write_hf(folder: Path, samples_by_split: Mapping[str, list[ExportedLine]], has_pixels: bool) -> None:
-    """Write data/{split}-00000.parquet with the images inside, and the YAML header of README.md."""
+    """Write data/{split}-00000.parquet, with images if ``has_pixels``, and the YAML header of README.md."""
     columns = {name: kind for name, kind in PARQUET.items() if name != "image" or has_pixels}
     files = {name: samples for name, samples in samples_by_split.items() if samples}
     for name, samples in files.items():

@@ -96,8 +96,8 @@ def _describe_checks(checks: Mapping) -> str:
 
 
 def draw_case(image: np.ndarray, rows: Sequence[Mapping], answers: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return the image, uint8 (WIDTH, WIDTH, 3), with the numbered boxes of all regions that may be answers. The
-    regions of each of the ``answers`` have a colour. ``rows``: the rows of the image's regions."""
+    """Return the image, uint8 (WIDTH, WIDTH, 3), with the numbered boxes of all regions that may be answers. Each of
+    the ``answers``, lists of regions, has its own colour. ``rows``: the rows of the image's regions."""
     colours = {region + 1: colour for answer, colour in zip(answers, ANSWERS, strict=False) for region in answer}
     boxes = {row["region"] + 1: [row[side] for side in CORNERS] for row in rows if row["candidate"]}
     return draw_numbered_boxes(image, boxes, colours, WIDTH, show_numbers=True)

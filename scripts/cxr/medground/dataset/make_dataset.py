@@ -37,8 +37,8 @@ def answer_words(labels: Iterable[str], facts: Facts) -> str:
 
 def make_baseline_lines(source: SimpleNamespace, kind: str) -> Iterator[dict]:
     """Yield the lines of a label baseline, whose texts are class names in place of queries. ``kind`` is ``generic``
-    (per image the text "region" for all regions that may be answers), ``class`` (per image and class one text for such
-    regions of the class) or ``replaced`` (per query the class names of its answer)."""
+    (the text "region" for all candidates of an image, which are regions that may be answers), ``class`` (for each class
+    of an image, its noun for all its candidates) or ``replaced`` (each query becomes the nouns of its answer)."""
     rows_by_image = group_by_image(source.regions.filter("candidate").iter_rows(named=True))
     for line in source.accepted if kind == "replaced" else ():
         labels = {row["region"]: row["label"] for row in rows_by_image[line["image_id"]]}
@@ -77,8 +77,8 @@ def sensitivity_pairs(lines: Sequence[Mapping], labels: Mapping[tuple, Mapping],
 
 
 def check_conservation(source: SimpleNamespace, split: str) -> list[dict]:
-    """Return rows of :data:`CONSERVATION` for one source and split: the numbers of images, components and queries that
-    entered the stages and that left them. Raises AssertionError if two such numbers differ."""
+    """Return rows of :data:`CONSERVATION` for one source and split: the numbers of images, components and queries, and
+    the numbers of their parts, such as accepted and rejected. Raises AssertionError if the parts do not add up."""
     images, rejected, unasked = (part.filter(split=split) for part in (source.images, source.rejected, source.unasked))
     tables, names = (source.without, source.regions, source.dropped), images.select("image_id")
     without_regions, regions, dropped = (table.join(names, on="image_id", how="semi") for table in tables)
@@ -113,7 +113,7 @@ def _num_requested(per_image: int | None, regions: pl.DataFrame, candidate_lines
 def _conservation_row(source: str, split: str, quantity: str, num_in: int, parts: Mapping[str, int]) -> dict:
     num_out = sum(parts.values())
     if num_in != num_out:
-        raise AssertionError(f"medground, {source}, {split}: {num_in} {quantity} in, {num_out} out: {dict(parts)}")
+        raise AssertionError(f"{source}, {split}: the parts of {num_in} {quantity} add up to {num_out}: {dict(parts)}")
     parts_text = " ".join(f"{name}:{count}" for name, count in parts.items())
     return {"source": source, "split": split, "quantity": quantity, "in": num_in, "out": num_out, "parts": parts_text}
 
@@ -139,9 +139,9 @@ def run(
     *, lines: list[str], labels: list[str], sensitivity: str, units: str, statistics: str, counts: str,
     source_names: list[str], uses: dict[str, str], stated: list[str], per_image: int, seed: int, **files: list[str],
 ) -> None:  # fmt: skip
-    """Write the dataset. Raises AssertionError if counts do not add up. ``uses``: {source: ``dataset`` or
-    ``zero_shot``}. ``stated``: sources whose queries are the images' descriptions. ``files``: {name of an input: paths
-    for all sources}."""
+    """Write the queries to ``lines``, the baselines to ``labels``, and further tables. Raises AssertionError if counts
+    do not add up. ``uses``: {source: ``dataset`` or ``zero_shot``}. ``stated``: sources whose queries are the images'
+    descriptions. ``files``: {name of an input: paths for all sources}."""
     lines_by_file: dict[str, list[dict]] = {name: [] for name in FILES}
     baselines: dict[str, list[dict]] = {Path(path).parent.name: [] for path in labels}
     classes, conservation_rows = {}, []

@@ -1,5 +1,5 @@
 """Comparison of this dataset's numbers with the paper's Tables 1, 2, 5 and 6. Sources are counted in images and in
-pairs (image, class), because the paper uses both."""
+pairs (image, class), because the paper uses both. ``tables`` are the printed ones."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -31,7 +31,7 @@ def load_tokenizer(path: str) -> "PreTrainedTokenizerBase":
 
 
 def run(*, lines: list[str], tokens: str, tokenizer: str) -> None:
-    """Write the table ``tokens`` of token counts. ``tokenizer``: a model's folder, or its tokenizer.json."""
+    """Write the token counts of the queries in ``lines`` to ``tokens``. ``tokenizer``: folder or tokenizer.json."""
     tokenize, convention, rows = load_tokenizer(tokenizer), find_convention(CONVENTION), []
     for path in lines:
         for line in read_lines(path):

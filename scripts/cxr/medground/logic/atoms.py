@@ -32,9 +32,9 @@ class LogicOptions:
     zone_yes: float = 0.5  # fraction of a region in a zone from which it lies there
     zone_no: float = 0.3  # fraction in a zone below which it does not lie there; between the two it is unclear
     area_gap: float = 0.2  # fraction by which the largest region's area must exceed the next one's
-    position_gap: float = 0.03  # smallest distance to the next region for leftmost and the like, fraction of the side
+    position_gap: float = 0.03  # smallest distance to the next region for leftmost, topmost, …, fraction of the side
     farthest_nth: int = 3  # highest n of "the n-th from the left"
-    relation_gap: float = 0.05  # smallest distance of two centroids for left of and the like, fraction of the side
+    relation_gap: float = 0.05  # smallest distance of two centroids for relations such as left_of, fraction of the side
     nearest_gap: float = 0.2  # fraction by which the next region must be farther away than the nearest one
     contrast_yes: float = 0.8  # contrast from which a region is bright, or dark if negative
     contrast_no: float = 0.3  # contrast below which it is neither bright nor dark; between the two limits it is unclear
@@ -43,7 +43,7 @@ class LogicOptions:
 
 
 def atom_family(atom: str) -> str:
-    """Return the family of an atom, such as "size" for "size:small". "side:left" (of the patient) is in "zone"."""
+    """Return the family of an atom, such as "size" for "size:small". The family of "side:left" (patient) is "zone"."""
     name = atom.partition(":")[0]
     return "zone" if name == "side" else name
 

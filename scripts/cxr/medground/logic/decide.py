@@ -34,7 +34,7 @@ class Query:
     """A query in logical form: atoms such as "size:small", at most one relation to a reference, at most one ordinal.
 
     ``ordinal``: a key of :data:`AXES`, or "nearest" for the region nearest to ``reference``, without a ``relation``.
-    ``nth``: 2 in "the second from the left". ``number``: number of regions that the text states, or 0."""
+    ``nth``: 2 in "the second from the left". ``number``: number that the text states, 0 for none, -1 for "all"."""
 
     atoms: tuple[str, ...]
     relation: str = ""
@@ -70,9 +70,9 @@ def answer_from_values(values: np.ndarray) -> Answer:
 
 
 def nth_region(value: np.ndarray, regions: Sequence[int], sign: int, nth: int, gap: float, ratio: bool) -> int | None:
-    """Return the nth of ``regions`` in the order of ``sign * value``. Return None if there are fewer than two or n, or
-    if a neighbour in the order differs by less than ``gap``. If ``ratio``, ``gap`` is a fraction of the smaller value.
-    ``value``: value of each region of the scene."""
+    """Return the nth of ``regions`` in the order of ``sign * value``. Return None if there are fewer than ``nth`` or
+    only one, if a value is NaN, or if a neighbour in the order differs by less than ``gap``. If ``ratio``, ``gap`` is a
+    fraction of the smaller value. ``value``: value of each region of the scene."""
     if len(regions) < max(2, nth) or any(math.isnan(value[region]) for region in regions):
         return None
     order = sorted(regions, key=lambda region: (sign * value[region], region))
@@ -96,8 +96,8 @@ class Decider:
         return np.minimum.reduce([np.full(len(self.scene), YES, np.uint8), *(self.atoms[atom] for atom in atoms)])
 
     def is_closed(self, atoms: tuple[str, ...]) -> bool:
-        """Return whether the scene has all regions that the atoms may mean. It lacks regions of an open class, of which
-        components were dropped because they are too small."""
+        """Return whether the scene has all regions that the atoms may mean. False if they may mean regions of an open
+        class, of which components were dropped because they are too small."""
         class_names = [atom.partition(":")[2] for atom in atoms if atom.startswith("class:")]
         open_classes = [self.scene.classes[name] for name in self.scene.open_classes]
         return not any(all(map(words.includes, class_names)) for words in open_classes)

@@ -24,9 +24,9 @@ MANY = 5  # number of candidates above which an image gets twice as many queries
 @dataclass(frozen=True)
 class Facts:
     """Facts about a source, stored in its shards. ``labels``: its classes in the order of the array ``mask``.
-    ``classes``: {class: {one, many, parents, ask}}. ``fields``: further arrays of the shards. ``zones``: lung zones in
-    the order of the array ``zones``. ``allow``: words that queries may use although they belong to another image
-    domain."""
+    ``classes``: {class: its settings, such as nouns}. ``fields``: names of further arrays in the shards. ``zones``:
+    lung zones in the order of the array ``zones``. ``allow``: words that queries may use although they belong to
+    another image domain. ``boxes_only``: whether the source has boxes, not masks."""
 
     labels: Sequence[str]
     classes: Mapping[str, Mapping]
@@ -111,7 +111,7 @@ def read_pictures(
 
 def find_answer(answers: Mapping[str, dict], subject: str, name: str, stage: str) -> dict:
     """Return the line with a model's answer about an image or query. ``subject`` is "image" or "query", and ``name``
-    its id. Raises UserError if there is no answer; ``stage``, "queries" or "verification", is for this message."""
+    its id. Raises UserError if there is no answer. ``stage``: "queries" or "verification", the stage that asked."""
     if name not in answers:
         rule = f"medground_{stage}_told"
         raise UserError(f"{rule} has no answer for the {subject} {name}: ask again with `snakemake --forcerun {rule}`")

@@ -131,6 +131,6 @@ def build_scene(image: Mapping, rows: Sequence[Mapping], facts: Facts, side: int
 
 
 def region_sides(image: Mapping, rows: Sequence[Mapping], side: int) -> list[str]:
-    """Return the patient's side, "left" or "right", of each region, if the image's left is the patient's right."""
+    """Return the patient's side, "left" or "right", of each region of an image whose left is the patient's right."""
     middle = (image["extent"][0] + image["extent"][2]) / 2 / side
     return [patient_side(row["cx"], middle) for row in rows]

@@ -43,7 +43,7 @@ class Description(NamedTuple):
 
 
 def parse_description(text: str) -> Description | None:
-    """Return the content of a description, or None if it has neither of the two known forms."""
+    """Return the content of a description, or None if it has neither of the two forms that this module describes."""
     text = text.strip().lower()
     if match := _DENSITY.fullmatch(text):
         level, side = (part or "" for part in match.groups())
@@ -69,7 +69,7 @@ def parse_statement(text: str, radiological: bool | None) -> Description | None:
 
 
 def patient_side(x: float, middle: float) -> str:
-    """Return the patient's side at the column ``x``, given that the image's left is the patient's right."""
+    """Return the patient's side at the column ``x``, if the patient's right is left of the midline ``middle``."""
     return "right" if x < middle else "left"
 
 
@@ -80,11 +80,11 @@ def description_faults(read: Description, sides: Sequence[str]) -> list[str]:
 
 
 def described_zones(read: Description, sides: Sequence[str]) -> Mapping[str, np.ndarray]:
-    """Return {lung zone: fraction of each region in the zone, float (N,)}, as far as a description tells, otherwise
-    NaN. The result is empty if the description contradicts the regions, or if no region is alone on its side.
+    """Return {lung zone: fraction of each region in the zone, float (N,)} from a description, NaN where it is unknown.
+    The result is empty if the description contradicts the regions, or if no region is alone on its side.
 
-    A region alone on its side lies in the level that the description names there. If it names several levels, these are
-    unknown. Regions that share a side are only known to lie in no zone of the other side (fraction 0)."""
+    A region alone on its side lies in the level that the description names there. If it names several levels, the
+    fractions in them are NaN. Regions that share a side only have the fraction 0 in zones of the other side."""
     alone = [side for side in SIDES if list(sides).count(side) == 1]
     if description_faults(read, sides) or not alone:
         return {}
@@ -116,8 +116,8 @@ def clean_description(text: str) -> tuple[str, str]:
 
 
 def sides_disagree(text: str, masks: Mapping[str, np.ndarray], radiological: bool) -> bool | None:
-    """Return whether a description names other sides of the patient than ``masks``, {class: mask}, have. Return None if
-    it names none. ``radiological``: whether the image's left is the patient's right."""
+    """Return whether a description names other sides of the patient than ``masks``, {class: mask}, have. Return None
+    unless :func:`parse_statement` understands it. ``radiological``: whether the image's left is the patient's right."""
     statement, sides = parse_statement(text, radiological), set()
     if statement is None:
         return None

@@ -184,7 +184,7 @@ def mirror_query(query: Query) -> Query:
 
 def target_kind(target: Target, decider: Decider) -> str:
     """Return the kind of a target: ``single``, ``subset``, or ``all`` regions of its classes or of the image. Return ""
-    for all candidates if the word "all" would include regions that may not be answers or were dropped."""
+    if it has all possible answers, but "all" would also mean regions that may not be answers or were dropped."""
     scene = decider.scene
     if len(target) == 1:
         return "single"

@@ -16,7 +16,7 @@ MIN_WORDS = 4  # fewest words of a query
 FRAMES = (("imperatives", 0.5), ("questions", 0.26), ("phrases", 0.24))
 BARE = 0.5  # probability that a position omits "of the image", in images without sides of the patient
 FRONTED = (0.15, 0.4)
-"""Probabilities that a sentence begins with a position: in general, and if an ordinal counts within the position."""
+"""Probability that a sentence begins with a position: usually, and if an ordinal counts only at this position."""
 AMONG = 0.2  # probability that a query with an ordinal names the group first although it need not
 COMPARING = ("higher", "lower than", "nearest", "closest", "contained")
 """Beginnings of relations that follow "is", as in "is higher than", in place of "lies"."""
@@ -83,7 +83,7 @@ class QueryWriter:
         return self.draw.choice(self.grammar["among"]).format(group=group_phrase, which=which)
 
     def phrase(self, query: Query, many: bool, places: Sequence[str], *, image: bool) -> str:
-        """Return a query's noun phrase and ``places``, plural if ``many``. If ``image``, it contains "on the image"."""
+        """Return a noun phrase with positions ``places``, plural if ``many``, with "on the image" if ``image``."""
         adjectives, clause = self._adjectives(query), ""
         if adjectives and not query.ordinal and self.draw.random() < 0.2:
             clause = self.draw.choice(self.grammar["predicate"]["many" if many else "one"])

@@ -39,7 +39,7 @@ def query_id(image_id: str, query: str, regions: Iterable[int]) -> str:
 @dataclass(frozen=True)
 class ImageQueries:
     """Maker of the queries of one image. ``image``: its row in the table of images. ``rows``: the rows of its regions.
-    ``side``: side of its frame, px. ``engine`` and ``source`` are fields of the queries' lines."""
+    ``side``: side of its frame, px. ``engine`` and ``source`` are copied to the queries' lines."""
 
     image: Mapping
     rows: list[dict]
@@ -86,8 +86,8 @@ class ImageQueries:
         return lines, sorted(missing, key=lambda row: row["number"])
 
     def state(self) -> Made:
-        """Return the image's description as a query whose answer is all regions. If the description is absent or states
-        a wrong side or number, there is no query."""
+        """Return the image's description as a query whose answer is all regions. There is no query unless the
+        description states the correct sides and number, and all regions may be answers."""
         text, reason = self.image["description"], ""
         statement = parse_statement(text, self.image["radiological"])
         if statement is None:

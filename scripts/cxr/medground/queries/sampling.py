@@ -35,8 +35,8 @@ class SampledQuery(NamedTuple):
 
 
 class QuerySampler:
-    """Sampler of one image's queries. ``withheld``: whether no query of the last draw was used, because a small
-    change of the masks would change the answer of each."""
+    """Sampler of one image's queries. ``withheld``: whether the last draw gave None because shifts of the outlines
+    change the answers, or make too many of them uncertain."""
 
     def __init__(self, outlines: Outlines, forms: FormSearch, options: QueriesSettings, key: tuple):
         self.decider, self.outlines, self.options, self.key = forms.decider, outlines, options, key
@@ -52,8 +52,8 @@ class QuerySampler:
         self._ranks: dict[tuple[Target, Query], tuple[int, bool]] = {}
 
     def draw(self, number: int) -> SampledQuery | None:
-        """Return a new query, whose answer survives shifts of outlines if possible. Return None if no form is left, if
-        a shift changes the answer, or if too many queries are uncertain after a shift. ``number``: part of the seed."""
+        """Return a new query, whose answer survives shifts of outlines if possible, or None if no form is left, if
+        shifts change every answer, or if more become uncertain than ``options.fragile`` allows. ``number``: a seed."""
         draw = make_rng(*self.key, number)
         best: tuple[tuple[int, bool], str, Target, Query] | None = None
         for kind, target, form in self._tried(draw):
@@ -100,8 +100,8 @@ class QuerySampler:
         return self._ranks[target, form]
 
     def _worded(self, form: Query, target: Target, kind: str, draw: random.Random) -> tuple[Query, str]:
-        """Return (form, text) with a text of a random length. To reach it, atoms that change neither the answer nor the
-        grade are added to the form."""
+        """Return (form, text) with a text of a random length. To reach this length, atoms that change neither the
+        answer nor the grade are added to the form."""
         speaker = QueryWriter(self.decider.scene, draw)
         length = draw.gauss(NUM_WORDS, SPREAD)
         grade = self.outlines.grade(form, target)
@@ -126,7 +126,7 @@ class QuerySampler:
         return _drop_all(form), text
 
     def _counted(self, form: Query, target: Target, kind: str, draw: random.Random) -> Query:
-        """Return the form, at random with the number of its regions, or with -1 for the word "all"."""
+        """Return the form, to which the number of its regions, or -1 for the word "all", is added at random."""
         may_state_number = "number" in self.options.families and self.decider.is_closed(form.atoms)
         if len(target) == 1 or not may_state_number or form.ordinal:
             return form

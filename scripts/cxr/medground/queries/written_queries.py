@@ -103,7 +103,7 @@ def run_unused(
             reason = known_reason if image_id in image_ids | excluded_ids else "unknown_image"
             rows += [(image_id, number, query.text, reason) for number, query in enumerate(texts)]
         elif missing := [query.text for query in texts if query.text not in texts_by_image[image_id]]:
-            problem = f"{len(missing)} of {len(texts)} supplied texts are missing among the queries"
+            problem = f"{len(missing)} of the user's {len(texts)} texts are missing among the image's queries"
             raise AssertionError(f"medground, {image_id}: {problem}")
     if rows:
         log.warning(

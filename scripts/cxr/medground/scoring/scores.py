@@ -144,8 +144,8 @@ def _nulls(values: np.ndarray) -> list[float | None]:
 def sensitivity(
     pairs: Sequence[Mapping], table: pl.DataFrame, truth: Mapping[str, np.ndarray], options: ScoringOptions, seed: int
 ) -> Iterator[dict]:
-    """Yield a row of :data:`SENSITIVITY` for each source, kind of pair (:data:`CLASSES`) and threshold. Semantic
-    Sensitivity is the percentage of pairs with two correct answers. ``truth``: {query id: its true boxes}."""
+    """Yield a row of :data:`SENSITIVITY` for each source, kind of pair (key of :data:`CLASSES`) and IoU threshold.
+    Semantic Sensitivity is the percentage of pairs with two correct answers. ``truth``: {query id: its true boxes}."""
     rows = {row["query_id"]: row for row in table.iter_rows(named=True)}
     ious = {query_id: row["iou"] for query_id, row in rows.items() if row["iou"] is not None}
     scored_pairs = [pair for pair in pairs if {pair["first"], pair["second"]} <= ious.keys()]
@@ -209,7 +209,7 @@ def mean_with_interval(
     values: np.ndarray, subjects: Sequence[str], *, replicates: int, level: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (means, lower ends, upper ends) of the columns of ``values`` (N, K), three arrays (K,). NaN is ignored.
-    The ends are those of a bootstrap interval of coverage ``level``. ``subjects``: subject of each row, to resample."""
+    The intervals have the coverage ``level``, by a bootstrap that resamples ``subjects``, the patient of each row."""
     has_value = ~np.isnan(values)
     _, subject = np.unique(np.asarray(subjects, str), return_inverse=True)
     count = int(subject.max(initial=-1)) + 1

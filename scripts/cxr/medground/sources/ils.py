@@ -76,9 +76,9 @@ class IlsResults:
                     self._image_by_path.setdefault(os.path.realpath(path), image_id)
 
     def add_anatomy(self, image: Image, shape: tuple[int, int]) -> Image:
-        """Return the image with zones, organs and anomaly map of the ILS results, resampled to the image's frame. If
-        they lack this radiograph, only the field ``anatomy`` is set, to ABSENT or DIFFERENT. ``shape``: (rows, columns)
-        before the image was fitted to the frame."""
+        """Return the image with zones, organs and anomaly map of the ILS results, resampled to the image's frame.
+        Otherwise only ``anatomy`` is set: to ABSENT if they lack the radiograph, to DIFFERENT if they have another
+        image of its name. ``shape``: (rows, columns) before the image was fitted to the frame."""
         name = self._image_by_path.get(os.path.realpath(image.path), image.image_id)
         if name not in self._shards_by_image:
             return replace(image, anatomy=ABSENT)

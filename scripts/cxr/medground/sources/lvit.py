@@ -19,7 +19,7 @@ PREFIX = "mask_"  # optional prefix of a mask's name before the image's name
 
 def read_workbook(path: Path, key: str) -> dict[str, str]:
     """Return {file stem: description, or ""} from the first sheet with the columns Image and Description. Raises
-    UserError if the workbook is unreadable, has no such sheet, or repeats an image."""
+    UserError, with the setting ``key``, if the workbook is unreadable, has no such sheet, or repeats an image."""
     import openpyxl
 
     try:
@@ -49,8 +49,8 @@ def read_workbook(path: Path, key: str) -> dict[str, str]:
 
 
 def read_lvit(name: str, options: Mapping, folder: str) -> Iterator[tuple[str, ImageReader]]:
-    """Yield (image id, function that reads the image), split by split. The id is the stem of the file's name. Raises
-    UserError if the folder does not have LViT's layout."""
+    """Yield (image id, function that reads the image) of the source ``name``, split by split. The id is the stem of the
+    file's name. Raises UserError if ``folder`` does not have LViT's layout."""
     key, root = f"medground.sources.sets.{name}.folder", Path(folder)
     folder_by_split = {split: root / part for split, part in FOLDERS.items() if (root / part).is_dir()}
     if not folder_by_split:

@@ -64,9 +64,9 @@ def read_mask(path: Path) -> np.ndarray:
 def _palette_indices(path: Path) -> np.ndarray | None:
     """Return the palette's index at each pixel, with 0 for background, or None if the image has no palette.
 
-    If a palette has black and one other colour, and black is not index 0, either colour may be the background. The
-    colour with which the mask does not look inverted is chosen. Raises Rejected if that is both or none of them, or if
-    the file has several pages."""
+    If a mask uses black and one other colour, which is index 0, either colour may be the background. The colour with
+    which the mask does not look inverted is chosen. Raises Rejected if this holds for both or for none, or if the file
+    has several pages."""
     indices = None
     try:
         with PillowImage.open(path) as picture:
@@ -134,13 +134,13 @@ def looks_inverted(mask: np.ndarray) -> bool:
 
 def binary_mask(values: np.ndarray, threshold: float, most_foreground: float) -> np.ndarray:
     """Return the foreground of a mask with one class, bool (H, W). Raises Rejected if ``threshold`` is 0 and the mask
-    has more than two values, or if the mask looks inverted.
+    has more values than 0 and one other, or if it looks inverted.
 
     Values above ``threshold`` are foreground. In a mask without values above 1, values above 0 are foreground.
-    ``most_foreground``: largest fraction of foreground; 1: no limit."""
+    ``most_foreground``: fraction of foreground above which a mask counts as inverted; 1: no mask does."""
     levels = np.unique(values)
     if threshold <= 0 and (len(levels) > 2 or (len(levels) == 2 and levels[0] != 0)):
-        remedy = "set medground.sources.mask_threshold" if levels[0] >= 0 else "give one of two values"
+        remedy = "set medground.sources.mask_threshold" if levels[0] >= 0 else "give a mask of 0 and one other value"
         raise Rejected("unknown_label", f"the mask has {len(levels)} values, {levels[0]} to {levels[-1]}: {remedy}")
     mask = values > (threshold if (values > 1).any() else 0)
     share = float(mask.mean())
@@ -217,7 +217,7 @@ def read_dicom_values(path: Path) -> np.ndarray:
         if frames > 1:
             raise Rejected("multi_frame", f"the mask has {frames} frames: give each class its own file")
         if int(dataset.Rows) * int(dataset.Columns) > MAX_PIXELS:
-            raise Rejected("undecodable", f"more than {MAX_PIXELS} pixels")
+            raise Rejected("undecodable", f"the mask has more than {MAX_PIXELS} pixels")
         values = pixel_array(dataset, index=0)
     if files.get_text(dataset, "PhotometricInterpretation") == "MONOCHROME1":
         values = (1 << int(dataset.BitsStored)) - 1 - values.astype(np.int64)
@@ -226,8 +226,8 @@ def read_dicom_values(path: Path) -> np.ndarray:
 
 def read_image(path: Path) -> np.ndarray:
     """Read an image as uint8 (H, W, 3). In a DICOM radiograph, bones become white and padding becomes 0. If values have
-    more than 8 bits, :data:`PERCENTILES` become 0 and 255. Raises Rejected with a reason of the stage ``frames`` if the
-    file cannot be used, and UserError if DICOM decoders are not installed."""
+    more than 8 bits, :data:`PERCENTILES` become 0 and 255. Raises Rejected, with the reasons of the stage ``frames``,
+    if the file cannot be used, and UserError if DICOM decoders are not installed."""
     if not is_dicom(path):
         values = to_grey8(read_array(path))
         return np.ascontiguousarray(values[..., :3] if values.ndim == 3 else np.repeat(values[..., None], 3, axis=2))

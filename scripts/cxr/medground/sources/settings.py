@@ -18,7 +18,7 @@ class ClassSettings(Section):
     ask: bool = key(True, "Whether a query may ask for the class.")
     opaque: bool = key(True, "Whether the class is brighter than healthy lung, so that the anomaly map can show it.")
     inside: bool = key(
-        True, "Whether queries may say that a region of the class lies in another. Set false for organs."
+        True, "Whether queries may say that a region of the class lies in another region. Set false for organs."
     )
 
 
@@ -91,7 +91,7 @@ class SourcesSettings(Section):
     """Sources of images and masks."""
 
     sets: dict[str, SourceSet] = key(dict, "{name: source}; empty: `ils`, and if cohort.source is embedded, `cells`.")
-    size: int = key(512, "Side of the square frames, a multiple of 8; not for cells, tiles.", unit="px", ge=64, le=2048)
+    size: int = key(512, "Side of square frames, a multiple of 8; not of `cells` or tiles.", unit="px", ge=64, le=2048)
     shards: int | None = key(
         None,
         "Shards per source. null: the cohort's number if a source is of kind `ils`, 1 if all are `cells`, otherwise 8.",
@@ -106,7 +106,7 @@ class SourcesSettings(Section):
     cells: int = key(48, "Number of synthetic microscopy images (kind `cells`).", ge=1, le=100_000)
 
     def in_use(self, cohort_source: str) -> dict[str, SourceSet]:
-        """Return {name: source}, which is ``sets``, or the default sources for this value of ``cohort.source``."""
+        """Return {name: source}: ``sets`` or, if it is empty, the default sources for this ``cohort.source``."""
         cell_sources = {"cells": SourceSet(kind="cells", domain="nuclei")} if cohort_source == "embedded" else {}
         return self.sets or {"ils": SourceSet(kind="ils")} | cell_sources
 

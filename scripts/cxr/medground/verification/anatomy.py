@@ -82,7 +82,7 @@ def measure_boxes(
     film: Anatomy, decider: Decider, boxes: Sequence[Sequence[int]], regions: Sequence[int], claims: Claims,
     thresholds: JudgeThresholds,
 ) -> tuple[dict[str, int], tuple[dict, ...]]:  # fmt: skip
-    """Return {check: verdict} for an answer, the regions with the numbers ``regions``, and measurements of each region.
+    """Return ({check: verdict}, measurements of each region) for an answer, which is the regions numbered ``regions``.
 
     The check ``place`` tests whether the boxes lie where the text says, ``organ`` whether they match an organ's box,
     and ``anomaly`` whether the anomaly map is brighter inside. A verdict is NO, UNCLEAR or YES, the lowest of all

@@ -113,8 +113,8 @@ class ImageJudge:
 
     @cached_property
     def remeasured(self) -> Decider:
-        """The image's logic with measurements by the judge in place of measurements of masks. Size and shape are
-        unclear for regions that may not be answers, and for regions without a blob."""
+        """The image's logic, but with the judge's measurements in place of those of masks. Size and shape are unclear
+        for regions that may not be answers, and for boxes in which :func:`measure_box` found no blob."""
         scene, side, slack = self.decider.scene, self.grey.shape[0], self.thresholds.slack
         measures = ("area", "elongation", "solidity", "contrast", "texture")
         values = {name: np.full(len(scene), np.nan) for name in measures}

@@ -45,8 +45,8 @@ def allowed_words(decider: Decider, allow: Sequence[str], description: str = "")
 
 
 def check_text(text: str, regions: Sequence[int], decider: Decider, allowed: list[str]) -> tuple[Fault | None, Claims]:
-    """Return (fault, claims) of a query's text. The fault is (reason, detail) if the text has a denied word,
-    contradicts its answer ``regions`` or selects others, otherwise None. ``allowed``: words that are never denied."""
+    """Return (fault, claims) of a query's text. The fault is None, or (reason, detail) if the text has a denied word,
+    contradicts its answer ``regions`` or selects other regions. ``allowed``: words that are never denied."""
     claims = read_claims(text, decider.scene)
     fault = find_denied_word(text, decider.scene.domain, allowed) or _find_contradiction(claims, regions, decider)
     fault = fault or _find_number_fault(text, claims, regions) or _find_selection_fault(claims, regions, decider)

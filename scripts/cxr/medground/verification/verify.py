@@ -33,8 +33,8 @@ def verify_line(
     is_statement: bool = False, description: str = "", answers: judge.Answers | None = None,
 ) -> tuple[tuple[str, str, str] | None, dict]:  # fmt: skip
     """Return (fault, checks) for the line of a query. The fault is (stage, reason, detail), or None if the query is
-    accepted. An image's description that is used as a query (``is_statement``) is always accepted, and its faults are
-    listed in ``checks``. ``rows``: the rows of the image's regions. ``answers``: the judge model's answers."""
+    accepted, as an image's description used as a query (``is_statement``) always is. ``checks`` has its claims, its
+    judgement and a description's faults. ``rows``: the image's regions. ``answers``: the judge model's answers."""
     wrong = ("I", *fault) if (fault := find_form_fault(line, rows)) else None
     if wrong and not is_statement:
         return wrong, {}
@@ -103,7 +103,7 @@ def run_shard(
                     rejected_rows.append((*names, *fault))
     num_queries = sum(map(len, lines.values()))
     if num_queries != len(accepted_lines) + len(rejected_rows):
-        raise AssertionError(f"{num_queries} queries, but {len(accepted_lines)} passed, {len(rejected_rows)} failed")
+        raise AssertionError(f"of {num_queries} queries, {len(accepted_lines)} passed and {len(rejected_rows)} failed")
     write_lines(output, accepted_lines)
     write_rows(rejected, rejected_rows, REJECTED)
 
