@@ -207,7 +207,7 @@ def test_a_text_too_long_and_one_that_speaks_to_the_model_are_not_asked():
     lines = structure_shards.structure_texts(texts, MODEL, generate)
     assert asked == [["1. Opacity."]]
     assert [line["problem"] for line in lines] == [
-        None, "the text is too long for the model", "the text speaks to the model", None,
+        None, "the text is too long for the model", "the text may give orders to the model", None,
     ]  # fmt: skip
     assert lines[3]["findings"] == []
 

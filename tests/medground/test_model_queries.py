@@ -281,7 +281,7 @@ def test_a_source_that_speaks_to_the_model_is_not_asked_about(tmp_path):
     with language_model.serving(well, MODEL) as (address, seen):
         found = ask(tmp_path / "c", tmp_path, address)
     assert not seen
-    assert {line["problem"] for line in found} == {"the text speaks to the model"}
+    assert {line["problem"] for line in found} == {"the text may give orders to the model"}
     lines, missing = make_from_answers(tmp_path / "c", tmp_path)
     assert not lines
     assert {row["reason"] for row in missing} <= {"quarantined", "undecidable"}
@@ -315,7 +315,7 @@ def test_descriptions_that_attack_change_no_schema_and_no_other_images_lines(cel
         (tmp_path / "again").mkdir()  # where no answer is kept
         found = ask(attacked, tmp_path / "again", address)  # a table that somebody wrote by hand
     assert len(seen) == PICTURES - 1
-    assert found[0]["problem"] == "the text speaks to the model"
+    assert found[0]["problem"] == "the text may give orders to the model"
     assert found[1] == told[1]
 
 

@@ -394,7 +394,7 @@ def test_what_a_task_forgets_and_what_a_block_loses_stop_the_job(tmp_path, monke
     blocks = blocks_of(tmp_path, facts, IMAGES, **lines)
     with monkeypatch.context() as patch:
         patch.setitem(tasks.UNITS_BY_TASK, "conversation", lambda given, how: iter(()))
-        with pytest.raises(AssertionError, match="a unit of conversations is neither used nor excluded"):
+        with pytest.raises(AssertionError, match="a record of conversations is neither used nor excluded"):
             written(blocks, ASKED, SEED, pairs)
     blocks._edges[-1] -= 1
     with pytest.raises(AssertionError, match="region: 18 in, 17 accounted for"):

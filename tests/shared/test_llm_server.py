@@ -114,7 +114,7 @@ MALFORMED = {
     "a text": ('"ok"', "the reply is not a JSON object"),
     "a page": (
         "<!DOCTYPE html><html><head><title>502 Bad Gateway</title></head><body><h1>nginx</h1></body></html>",
-        "the reply is a page (502 Bad Gateway)",
+        "the reply is an HTML page (502 Bad Gateway)",
     ),
     "a page without a title": ("<html><body>Please log in.</body></html>", "the reply is not JSON"),
     "broken JSON": (json.dumps(completion())[:-3], "the reply is not JSON"),

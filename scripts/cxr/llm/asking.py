@@ -91,8 +91,8 @@ def _max_tokens(messages: Messages, options: ModelOptions) -> int:
     pictures = sum(isinstance(part, PromptImage) for part in parts)
     if pictures > options.pictures or (pictures and not options.picture_tokens):
         raise ValueError(
-            f"a question has {pictures} images, but the options of {options.key} allow {options.pictures} of "
-            f"{options.picture_tokens} tokens each"
+            f"a question has {pictures} images, but the options of {options.key} allow {options.pictures} images "
+            f"of {options.picture_tokens} tokens: raise ModelOptions.pictures or picture_tokens"
         )
     texts = sum(len(part.encode("utf-8", "replace")) for part in parts if isinstance(part, str))
     return texts + margin_a_message * len(messages) + pictures * options.picture_tokens
@@ -119,7 +119,7 @@ def _check_reply(reply: Reply, question: Question, attempts: int) -> Answer:
 
 
 def find_violation(answer: object, schema: dict) -> str | None:
-    """Return the first violation of the schema, or None. The text does not quote the answer."""
+    """Return the first violation of the schema, or None. The description does not quote the answer."""
     import jsonschema
 
     error = next(jsonschema.Draft202012Validator(schema).iter_errors(answer), None)

@@ -14,7 +14,7 @@ import yaml
 from cxr.base.paths import RESOURCES
 
 RESOURCE_FILES = ("llm/orders.yaml",)
-INJECTION = "the text speaks to the model"  # problem of a text that is not sent because it addresses the model
+INJECTION = "the text may give orders to the model"  # problem of a text that is therefore not sent
 
 _HARMLESS = str.maketrans("<>[]{}＜＞［］｛｝", "‹›()()‹›()()")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -51,8 +51,7 @@ def addresses_the_model(text: str, fields: tuple[str, ...] = ()) -> bool:
 
 
 def _normalize(text: str) -> str:
-    """Return a text as a model may read it, with tags and entities decoded, similar letters made Latin, and no
-    accents."""
+    """Return a text as a model may read it: with decoded tags and entities, Latin letters, and without accents."""
     if "&" in text:
         text = html.unescape(text)
     if text.isascii():

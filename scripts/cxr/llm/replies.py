@@ -44,7 +44,7 @@ def read_reply(body: str) -> Reply:
     except (ValueError, RecursionError):
         # quote only the page's title, because the body may contain an answer
         return NoAnswer(
-            f"the reply is a page ({first_sentence(body)})" if _TITLE.search(body) else "the reply is not JSON"
+            f"the reply is an HTML page ({first_sentence(body)})" if _TITLE.search(body) else "the reply is not JSON"
         )
     if not isinstance(reply, dict):
         return NoAnswer("the reply is not a JSON object")

@@ -71,8 +71,8 @@ def load_labeller(weights: str | Path, model: str, revision: str) -> Labeller:
 
 
 def label_shard(*, reports: str, weights: str, labels: str, model: str, revision: str) -> None:
-    """Write the CheXbert labels of each study that has a text to the file ``labels``. ``reports``: reports of a shard.
-    Raises UserError for unsuitable weights."""
+    """Label the studies in the file ``reports`` with CheXbert, and write the file ``labels``. Studies without text are
+    skipped. The other arguments and the errors are those of :func:`load_labeller`."""
     texts = {line["study_id"]: line["section_text"] for line in read_lines(reports) if line["section_text"].strip()}
     unique_texts = sorted(set(texts.values()))
     labels_by_text = dict(zip(unique_texts, load_labeller(weights, model, revision)(unique_texts), strict=True))

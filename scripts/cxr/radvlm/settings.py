@@ -102,7 +102,7 @@ class FilteredTexts(Section):
         "Method of editing. rules: patterns; vllm: a language model; both: as vllm, and a table compares it with "
         "rules; none: the texts stay unchanged.",
     )
-    phrases: bool = key(True, "Whether to filter the phrases that have boxes too; false: as in the paper.")
+    phrases: bool = key(True, "If true, phrases that have boxes are also edited; false, as in the paper: only reports.")
     resolved: Literal["drop", "state_absence"] = key(
         "drop", 'What replaces a statement that a finding has resolved. drop: nothing; state_absence: "no <finding>".'
     )

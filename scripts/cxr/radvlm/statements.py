@@ -99,8 +99,7 @@ def load_patterns() -> Patterns:
 
 
 def read_digests(code: str, **resources: str) -> dict[str, str]:
-    """Return {name: digest} for output lines. ``code``: digest of the code; ``resources``: {name: resource file}. The
-    lexicon's digest is added."""
+    """Return {name: digest} of the lexicon and the ``resources`` {name: file}, and ``code``, the digest of the code."""
     contents = {name: (Path(RESOURCES) / file).read_bytes() for name, file in resources.items()}
     digests = {name: hashlib.blake2b(content, digest_size=8).hexdigest() for name, content in contents.items()}
     return {"code": code} | digests | {"lexicon": digest_lexicon()}

@@ -80,8 +80,8 @@ def gather_evidence(facts: ImageFacts, parsed: Sequence[Statement] | None = None
 
 @lru_cache(maxsize=CACHE_SIZE)
 def find_normal_structures(sentence: str) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
-    """Return (structure, sides, whether there are exceptions) for each structure that a sentence calls normal. A
-    structure is lungs, heart or all. A word such as "otherwise" makes exceptions."""
+    """Return (structure, sides, whether there are exceptions) for each structure that a sentence calls normal.
+    Structures are ``lungs``, ``heart`` and ``all``. A word such as "otherwise" means that there are exceptions."""
     words, low = statements.load_patterns(), sentence.lower()
     apart = bool(words.apart.search(low))
     normal_structures = []
@@ -256,9 +256,9 @@ def _part_problem(part: _Part, evidence: Evidence) -> str | None:
             is_lung = fact.lesion in _LUNG or (fact.lesion is None and entity is not None and entity.category == "lung")
             concerned = {"lungs": is_lung, "heart": bool(fact.keys & _HEART), "all": True}[structure]
             if concerned and (not fact.sides or fact.sides & set(sides)):
-                return "calls normal a structure with a finding"
+                return "calls a structure normal that has a finding"
         if structure == "all" and evidence.labels - {load_label_names().no_finding, load_label_names().device}:
-            return "calls normal a structure with a finding"
+            return "calls a structure normal that has a finding"
     if part.no_devices and evidence.has_device:
         return DENIES_DEVICE
     if part.devices and not part.no_devices:
@@ -280,7 +280,7 @@ def _devices_in(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _forbidden_words(answer: str) -> tuple[frozenset[str], Fault | None]:
-    """Return (comparison words of an answer, its fault if it has a date, a name or an order, else None)."""
+    """Return (comparison words of an answer, fault if it has a date, a name or an order to the reader, else None)."""
     patterns, low = statements.load_patterns().patterns, answer.lower()
     compared = frozenset(hit.group() for hit in patterns["comparison"].finditer(patterns["changes"].sub("", low)))
     if patterns["date"].search(low) or patterns["name"].search(answer):

@@ -39,7 +39,7 @@ def run_part(
     """Write the conversations of one part of a source. Raises UserError if the model is missing.
 
     ``files``: outputs of :func:`write_part` and inputs of :func:`read_requests`; ``replies``: files of the model's
-    replies, if another job has asked the model.
+    replies, if another job has asked the model; ``attrs``: {"code_digest": digest of the project's code}.
     """
     code = str(attrs.get("code_digest", ""))
     outputs = {name: files.pop(name) for name in ("lines", "excluded", "outcomes")}
@@ -102,11 +102,11 @@ def run_source(**files) -> None:
 
 
 def read_requests(*, part: str, options: ConversationOptions, **files) -> Iterator[Request]:
-    """Yield the requests for conversations about a part of a source, as :func:`select_requests` selects them.
+    """Yield the requests of :func:`select_requests` for the part ``train`` or ``test`` of a source.
 
-    ``files``: files of the source's images, phrases, facts and texts; ``pairs``: ILS questions, which name masks;
-    ``elsewhere``: phrases of sources that annotate images of this source and get the conversations about them. If the
-    source annotates images of another source, ``facts`` and ``texts`` also have that source's files.
+    ``files``: the source's ``images``, ``phrases``, ``facts`` and ``texts`` (if it annotates images of another source,
+    the last two include that source's files); ``pairs``: ILS questions, which name masks; ``elsewhere``: phrases of
+    other sources about images of this source, which get no standard conversation here but grounded ones there.
     """
     image_ids_elsewhere = {line["image_id"] for path in files["elsewhere"] for line in read_lines(path)}
     image_table = read_table(files["images"]).filter(pl.col("split").is_in(PARTS[part]))

@@ -32,7 +32,7 @@ class Conversation:
     facts: tuple[str, ...] = ()  # ids of the facts that it uses
 
     def to_line(self, columns: Mapping, engine: str, digests: Mapping) -> dict:
-        """Return the output line. ``columns``: ids of conversation and image; ``engine``: name of engine or model."""
+        """Return the output line: ``columns`` (ids of conversation and image), ``engine``, ``digests`` and content."""
         boxes = {name: [list(box) for box in slot_boxes] for name, slot_boxes in self.boxes.items()}
         content = {"engine": engine, "turns": [asdict(turn) for turn in self.turns], "boxes": boxes}
         content |= {"mask_ids": list(self.mask_ids), "facts": list(self.facts), "digests": digests}
@@ -57,8 +57,8 @@ TOO_FEW = "too_few_facts"
 def replace_boxes_by_slots(
     texts: Sequence[str], phrases: Sequence[Phrase]
 ) -> tuple[list[str], dict[str, tuple[Box, ...]]]:
-    """Replace each list of phrases' boxes in a text, such as "[…] and […]", by a slot ``<box:name>``. Return (texts,
-    {name: boxes})."""
+    """Replace each list of phrases' boxes in a text, such as "[…] and […]", by a placeholder such as
+    ``<box:box 1>``. Return (texts, {name in the placeholder, such as "box 1": boxes})."""
     exact = {round_box(box): box for phrase in phrases for box in phrase.boxes}
     names: dict[tuple[Box, ...], str] = {}
 

@@ -82,7 +82,7 @@ def gather_facts(
 
 
 def index_masks(pairs: Iterable[Mapping]) -> dict[str, dict[str, str]]:
-    """Return {image_id: {lesion type: mask_id}} of ILS questions. Those without a location (global) take precedence."""
+    """Return {image_id: {lesion type: mask_id}} from ILS questions, preferably from one without a location (global)."""
     masks_by_image: dict[str, dict[str, str]] = {}
     masked = [pair for pair in pairs if pair["seg"] and pair["mask_id"]]
     for pair in sorted(masked, key=lambda pair: (pair["type"] != "global", pair["pair_id"])):

@@ -27,7 +27,7 @@ OPENING_PRESENCE = 0.5
 """Probability of beginning with a question of presence ("Is there …?"). Otherwise an overview names the findings."""
 MAX_LISTED = 3  # maximum number of findings that an answer lists
 _OF_THE_REST = re.compile(r"\b(?:remain\w*|rest|otherwise|other)\b", re.IGNORECASE)
-"""Words by which a sentence about an organ refers to an earlier sentence. It cannot open a conversation."""
+"""Words by which a sentence about an organ refers to an earlier one. Such a sentence cannot begin a conversation."""
 HEART_MENTIONS = (("heart", MENTIONED), (ENLARGED_HEART, MENTIONED))
 
 
@@ -283,7 +283,8 @@ class MoveGenerator:
         return tuple(fact_id for number in topic_numbers for fact_id in self.subjects.topics[number].facts)
 
     def _list_findings(self, act: str, case: str, topic_numbers: list[int], full: float) -> Move:
-        """Return a move that lists findings. ``full``: probability that a finding is listed with size and location."""
+        """Return a move that lists findings, in a wording for ``act`` (what a question asks for) and ``case``.
+        ``full``: probability that a finding is listed with size and location."""
         topics = [self.subjects.topics[number] for number in topic_numbers]
         texts, mentions = [], []
         for number, topic in zip(topic_numbers, topics, strict=True):
@@ -307,7 +308,7 @@ class MoveGenerator:
         self, act: str, case, slots: dict, weight: float = 1.0, mentions: tuple = (), *, question_act: str = "",
         about: Topic | None = None, **fields,
     ) -> Move:  # fmt: skip
-        """Return a move with drawn wordings. ``about``: the finding; ``fields``: further fields of :class:`Move`."""
+        """Draw wordings for ``act`` and ``case``. Return the move, with ``fields``. ``about``: its finding."""
         question, wording = self.words.question(question_act or act, self.register, self.rng, slots)
         if act == BOX:  # the caller adds the answer
             answer: Callable[[], str] = str

@@ -1,7 +1,7 @@
 """The engine ``rules`` draws each question at random among those that the facts can answer, without a model.
 
-At least one question of a conversation must refer to an earlier answer. At least one answer must deny a finding if the
-facts do, and give a box if the conversation is grounded. Otherwise the conversation is drawn again.
+At least one question of a conversation must refer to an earlier answer. If the facts deny findings, an answer must deny
+one. In a grounded conversation, an answer must give a box. A conversation that fails one of these is drawn again.
 """
 
 import gc
@@ -57,7 +57,7 @@ def walk(
     request: Request, about: Subjects, draw: Random, balance: PresenceBalance
 ) -> tuple[list[Move], Conversation] | None:
     """Draw a conversation at random. Return (its moves, the conversation); a move is a question with its answer.
-    Return None if it is too short or lacks a required move. ``about``: subjects of the image."""
+    Return None if the conversation is too short or lacks a required move. ``about``: subjects of the image."""
     words = load_wordings()
     generator = MoveGenerator(request, about, words, draw.choice(list(words.registers)), draw, balance)
     state, has_denials = DialogueState(), bool(about.denials)

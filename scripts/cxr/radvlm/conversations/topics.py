@@ -19,12 +19,12 @@ ENLARGED_HEART = "cardiomegaly"
 MAX_WORDS = 25  # maximum length of a sentence about an organ, in words
 _CLAUSE_END = re.compile(r"[,;:.]| and | but (?!within)| with ")
 _DOUBTFUL = re.compile(r"\b(?:normal(?! to)|unremarkable|crowd\w*|xxxx)\b|__")
-"""Words that exclude a finding in their clause: they call it normal, explain it by crowding, or mark a hidden word."""
+"""Words whose clause gives no topic: they call a finding normal, explain it by crowding, or stand for removed words."""
 _PLAIN = re.compile(
     r"\b(?:no|not|without|(?<!__ of )(?<!XXXX of )normal|clear|intact|unremarkable|limits|negative|free|preserved"
     r"|midline|lung volumes)\b", re.IGNORECASE,
 )  # fmt: skip
-"""Words of a sentence that states no finding. Without them and without a known finding, it may state an unknown one."""
+"""Words of sentences without findings. A sentence with neither such a word nor a known finding may state another."""
 _HIDDEN = re.compile(r"\bXXXX\b|__")
 _HEART_SIZE = re.compile(r"\b(?:size|silhouette)\b|heart is normal")
 CAUSES = (

@@ -114,8 +114,8 @@ def run(
     *, files: Sequence[str], replies: Sequence[str], works: Sequence[Mapping], options: ConversationOptions,
     execution: Mapping, code: str = "",
 ) -> None:  # fmt: skip
-    """Write the model's replies about parts of sources. Each entry of ``works`` describes one part: {source, part,
-    kinds: kinds of conversations, files: inputs of :func:`converse.read_requests`}. ``replies``: its output files."""
+    """Write the model's replies about parts of sources to the files ``replies``, one file for each part in ``works``:
+    {source, part, kinds: kinds of conversations, files: inputs of :func:`converse.read_requests`}."""
     del files  # inputs of the job, which ``works`` names too
     folder = Path(replies[0]).parents[1] / "answers" / "-".join(dict.fromkeys(work["part"] for work in works))
     resumable_execution = dict(execution) | {"answers": str(folder), "code": code}

@@ -84,8 +84,8 @@ class Wordings:
         ]
 
     def answer(self, act: str, case: str | int | None, rng: Random, slots: Mapping[str, str]) -> Callable[[], str]:
-        """Draw a wording of an answer to a question ``act``, and return a function that fills it in. ``case``: case of
-        the answer, such as a degree of certainty, or None."""
+        """Draw a wording of an answer, and return a function that fills it in. ``act``: what the question asks for;
+        ``case``: case of the answer, such as a degree of certainty, or None."""
         act_wordings = self.answers[act]
         text = rng.choice(act_wordings if case is None else act_wordings[case])
         return lambda: to_sentence(fill_slots(text, slots))

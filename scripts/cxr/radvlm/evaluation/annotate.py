@@ -29,8 +29,8 @@ def run(
 ) -> None:  # fmt: skip
     """Write one JSON line per annotation, or per failure with its reason. Raises UserError if the model is missing.
 
-    A line has metric, engine, sample_id, of (kind of text), and the metric's fields or ``failure``. Equal texts are
-    annotated once, and a language model's replies are cached. ``engine_settings``: settings of the annotator;
+    A line has metric, engine, sample_id, ``of`` (kind of text), and the metric's fields or ``failure``. Equal texts
+    are annotated once, and a language model's replies are cached. ``engine_settings``: settings of the annotator;
     ``texts``: reports of the sources, for ``reference`` original or both; other names: input files of annotators.
     """
     del placed  # job inputs only: the settings name their folder

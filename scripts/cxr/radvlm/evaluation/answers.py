@@ -144,6 +144,6 @@ def _join_turns(turns: Sequence[Sequence[Mapping]]) -> SampleAnswer:
 
 
 def turn_boxes(line: Mapping, turn: int) -> np.ndarray:
-    """Return the reference boxes of a turn, float64 (N, 4), in the order of its slots."""
+    """Return the reference boxes of a turn, float64 (N, 4), in the order of ``<box:name>`` in its answer."""
     boxes = [box for name in slot_names(line["turns"][turn]["answer"]) for box in line["boxes"][name]]
     return np.array(boxes, np.float64).reshape(-1, 4)

@@ -86,7 +86,7 @@ class Turns:
         return {word: WordModel(word_samples) for word, word_samples in samples.items()}
 
     def answer(self, question: str) -> str:
-        """Return the likeliest training answer, with mean training boxes in its slots; "" without training turns.
+        """Return the likeliest training answer, with mean training boxes for ``<box:name>``, or "" without turns.
 
         The answer's first word is predicted first, so that all wordings of a yes (or a no) count together.
         """

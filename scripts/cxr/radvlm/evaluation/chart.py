@@ -82,7 +82,7 @@ def draw_ablations(table: pl.DataFrame, axes: Axes) -> str:
 
 
 def draw_exchanged(table: pl.DataFrame, axes: Axes) -> str:
-    """Draw the first run's scores with the right image, another patient's, and none. Return why it cannot, or ""."""
+    """Draw the first run's scores with the right, another patient's or no image. Return why nothing is drawn, or ""."""
     tables = ["table3", "figure4", "table4", "table5", "ours"]
     ours = table.filter(pl.col("by") == "ours", pl.col("table").is_in(tables))
     first = ours["model"][0] if len(ours) else ""

@@ -83,7 +83,7 @@ def count_labels(pairs: Iterable[tuple | None], names: Sequence[str]) -> np.ndar
 def measures(pairs: Sequence[tuple | None], names: Sequence[str], no_finding: str) -> list[Measure]:
     """Return the label measures of ``pairs`` (predicted labels, reference labels); None is an excluded failure.
 
-    Measures named ``_13`` leave out "No Finding". macro_f1 is the mean over labels that occur in the reference.
+    Names that end in ``_13`` leave out "No Finding". macro_f1 is the mean over labels that occur in the reference.
     macro_f1_zero is the mean over all labels; a label that does not occur in the reference counts as 0.
     """
     table = count_labels(pairs, names)

@@ -69,7 +69,7 @@ def run_comparison(
     draw: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Write the comparison. ``adapters``: {external model: adapter}; ``masked``: [run, ``head`` or ``tool``] for each
-    file of mask scores in ``masks_scored``."""
+    file of mask scores in ``masks_scored``; ``draw``: tables of the numbers of available and asked samples."""
     drawn_rows = [row for path in draw for row in read_table(path).to_dicts() if row["asked"] < row["samples"]]
     sampling_notes = {
         (row["task"], row["source"]): f"{row['asked']} of {row['samples']} samples asked" for row in drawn_rows

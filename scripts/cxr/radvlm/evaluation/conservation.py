@@ -58,7 +58,7 @@ def count_outcomes(
 def count_not_asked(answers: str, draw: Sequence[str], tasks: Sequence[str]) -> list[tuple[str, str, str, int]]:
     """Return rows (answers, task, outcome, number) of samples that the model did not get, total and per task.
 
-    ``draw``: tables of the numbers of available and asked samples; ``tasks``: tasks that count, empty for all.
+    ``draw``: tables of the numbers of available and asked samples; ``tasks``: tasks that are counted, empty for all.
     """
     omitted: Counter[str] = Counter()
     for row in (row for path in draw for row in read_table(path).to_dicts()):

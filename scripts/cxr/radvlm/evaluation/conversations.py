@@ -53,8 +53,8 @@ def exchange_answers(item: Item, partner: Item, percentage: int) -> Item:
 
 
 def check_judge(items: Sequence[Item], judge: Judge) -> Iterator[dict]:
-    """Yield a row of CHECK for each check of the judge. Unscored conversations count as 0. Checks with exchanged
-    answers fail if no conversation has a partner."""
+    """Yield a row of CHECK for each check of the judge. Unscored conversations count as 0. Checks with answers
+    of a partner (:func:`find_partners`) fail if no conversation has a partner."""
     pairs = find_partners(items)
     mixed = [item for item in items if item.name in pairs]
     exchanged = {
@@ -118,7 +118,7 @@ def run_judge(
     exchanged_lines: Sequence[str] = (), exchanged_answers: Sequence[str] = (), code: str = "",
 ) -> None:  # fmt: skip
     """Judge answers to ``lines``, answers about other patients' images (exchanged), and answers without an image.
-    Samples without an answer are skipped."""
+    ``train``: training lines, from which the answers without an image come. Samples without an answer are skipped."""
     judge_items = load_judge(judge, model_options, _with_answer_folder(execution, judged, code))
     conversations = read_conversations(lines)
     blind_answers = BlindAnswers(line for line in read_lines(train) if line["task"] in CONVERSATION_TASKS)

@@ -18,7 +18,7 @@ COCO_IOUS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)  # IoUs that
 
 
 def reference_boxes(line: Mapping) -> np.ndarray:
-    """Return the reference boxes of a line, float64 (M, 4), in the order of its slots."""
+    """Return all reference boxes of a line, float64 (M, 4), in the order of its field ``boxes``."""
     return np.array([box for boxes in line["boxes"].values() for box in boxes], np.float64).reshape(-1, 4)
 
 
@@ -112,8 +112,8 @@ def coco_ap(groups: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> di
 
 
 def box_rate(predictions: Sequence[AnswerBoxes | None], failed: Sequence[bool]) -> list[Measure]:
-    """Return two fractions of answers about absent findings: those that have a box or ``failed``, and those that have a
-    malformed box."""
+    """Return the measures of answers about absent findings: ``box_rate``, the fraction of answers that ``failed`` or
+    have a box, and ``malformed``, the fraction that have a malformed box. An answer that is None is excluded."""
     pairs = zip(predictions, failed, strict=True)
     values = [None if answer is None else float(bad or len(answer.boxes) > 0) for answer, bad in pairs]
     malformed = [None if answer is None else float(answer.malformed > 0) for answer in predictions]

@@ -44,7 +44,7 @@ def mean_ratio(sums: np.ndarray) -> np.ndarray:
 
 
 def mean_measure(name: str, values: Sequence[float | None], part: str = ALL, scale: float = 100.0) -> Measure:
-    """Return the mean of the samples' values as a measure. Values that are None are excluded."""
+    """Return the mean of the values that are not None as a measure. ``part``, ``scale``: fields of :class:`Measure`."""
     is_scored = np.array([value is not None for value in values], bool)
     filled_values = np.array([0.0 if value is None else float(value) for value in values])
     return Measure(name, part, np.stack([filled_values, is_scored], axis=1), ratio, scale)

@@ -51,7 +51,7 @@ def convert_answers(
 ) -> Iterator[dict]:
     """Yield the outputs of an external model in the format of our answers. Raises UserError for an invalid line.
 
-    Outputs for tasks that the model was not made for are skipped, unless ``beyond`` is set. ``kind``: name of its
+    Outputs for tasks that the model was not made for are skipped, unless ``beyond`` is set. ``kind``: name of the
     adapter; ``boxes``: form of its boxes, "" for the adapter's; ``sizes``: {(source, image id): (width, height)} in px.
     """
     adapter, key = load_adapters()[kind], f"radvlm.evaluation.predictions.{model}"
@@ -78,7 +78,7 @@ def convert_answers(
 def run_read(
     *, lines: str, path: str, images: Sequence[str], answers: str, model: str, adapter: str, boxes: str, beyond: bool
 ) -> None:
-    """Write an external model's outputs {sample_id, turn, text or failure} as answers. ``images``: tables of images."""
+    """Convert the file ``path`` of outputs to the file ``answers``, with sizes from ``images`` (tables of images)."""
     line_by_sample = {line["sample_id"]: line for line in read_lines(lines)}
     tables = (read_table(path).select("source", "image_id", "columns", "rows").drop_nulls() for path in images)
     sizes = {tuple(row[:2]): tuple(row[2:]) for table in tables for row in table.iter_rows()}

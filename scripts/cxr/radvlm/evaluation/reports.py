@@ -20,7 +20,7 @@ ANNOTATION_FIELDS = {
 }  # fmt: skip
 """{metric: fields of an annotation that is not a failure}."""
 Notes = Mapping[tuple[str, str, str], Mapping]
-"""{(metric, sample_id, kind of text): annotation}. A pair of answer and reference has the kind of the reference."""
+"""{(metric, sample_id, kind of text): annotation}. An annotation of answer and reference has the reference's kind."""
 
 
 def text_measures(texts: Sequence[str | None], references: Sequence[str], metrics: Sequence[str]) -> list[Measure]:
@@ -45,9 +45,9 @@ def text_measures(texts: Sequence[str | None], references: Sequence[str], metric
 def read_notes(path: str, lines: Iterable[Mapping]) -> dict:
     """Return the annotations in the lines of a file. Raises UserError for an invalid line.
 
-    A line has metric, engine, sample_id, of (kind of text), and the fields of the metric or ``failure``. Of a single
-    text, radgraph_f1 has entities, a list of [tokens, label, has a relation], and chexbert_f1 has labels. Of a pair of
-    answer and reference, green has matched and errors, and bertscore has f1; its kind is that of the reference.
+    A line has metric, engine, sample_id, ``of`` (kind of text), and the fields of the metric or ``failure``. Metrics of
+    a single text: radgraph_f1 has entities, a list of [tokens, label, has a relation]; chexbert_f1 has labels. Metrics
+    of answer and reference: green has matched and errors; bertscore has f1; ``of`` is the kind of the reference.
     """
     notes: dict[tuple[str, str, str], Mapping] = {}
     for number, line in enumerate(lines, 1):
@@ -74,8 +74,8 @@ def annotation_measures(
 ) -> list[Measure]:  # fmt: skip
     """Return the measures of N samples from annotations. A metric is omitted if a sample lacks its annotation.
 
-    ``failed``: whether an answer failed and counts as wrong, None if its sample is excluded; ``leave_out``: exclude
-    failed annotations instead of counting them as 0.
+    ``failed``: whether an answer failed and counts as wrong, None if its sample is excluded; ``reference``: the kind
+    ``filtered`` or ``original``; ``leave_out``: exclude failed annotations instead of counting them as 0.
     """
     measures = []
     for metric in (metric for metric in ANNOTATION_METRICS if metric in metrics):

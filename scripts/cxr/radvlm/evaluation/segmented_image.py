@@ -20,7 +20,8 @@ def run(
     *, conversation: str, asked: str, masks: str, image: str, output: str, cohort: dict, frames: dict, quality: int,
     code: str,
 ) -> None:  # fmt: skip
-    """Write a conversation with ROSALIA's masks for the requests ``asked``. Raises UserError if a mask does not fit."""
+    """Write a conversation with ROSALIA's masks for the requests ``asked``. ``cohort``, ``frames``: settings by which
+    ``image`` is decoded. Raises UserError if a mask does not have the size of the image."""
     picture, header = decode_image_file(image, cohort, frames)
     paths = (Path(folder, ANSWERS) for folder in (conversation, masks))
     conversation_answers, mask_answers = (json.loads(path.read_text(encoding="utf-8")) for path in paths)

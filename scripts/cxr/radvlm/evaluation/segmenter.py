@@ -48,7 +48,7 @@ def run_asked(*, lines: str, answers: str, asked: str, source: str) -> None:
 
 
 def build_pairs(line: Mapping, text_by_turn: Mapping[int, str]) -> Iterator[dict]:
-    """Yield the requests about one sample. ``text_by_turn``: {turn: the model's answer}."""
+    """Yield the requests to ROSALIA about one sample. ``text_by_turn``: {turn: the model's answer}."""
     texts = [(turn["question"], text_by_turn.get(number, "")) for number, turn in enumerate(line["turns"])]
     # an ILS pair is requested with its own instruction, whatever the model answered
     is_pair = line["task"] == ILS

@@ -46,7 +46,7 @@ def measure_task(
 ) -> list[Measure]:
     """Return the measures of answers to the lines of one task and source, in a fixed order.
 
-    ``which``: test, exchanged or blind; ``reference``: filtered or original, for reports.
+    ``which``: ``test``, ``exchanged`` or ``blind``; ``reference``: ``filtered`` or ``original`` reference reports.
     """
     if task == "report_generation":
         return _report_measures(pairs, tools, which, reference)
@@ -92,7 +92,7 @@ def read_classes(pairs: Sequence[Pair], tools: ScoringTools) -> list[tuple[Mappi
 
 
 def read_boxes(pairs: Sequence[Pair], tools: ScoringTools, which: str) -> list[grounding.BoxPair]:
-    """Return (line, boxes) of each pair. Blind answers have the mean training box, and excluded answers have None."""
+    """Return (line, boxes) of each pair: mean training boxes if ``which`` is ``blind``, None for excluded answers."""
     if which == BLIND:
         return [(line, AnswerBoxes(grounding.blind_boxes(tools.mean_boxes, line))) for line, _ in pairs]
     return [

@@ -40,7 +40,7 @@ def run(
 ) -> None:  # fmt: skip
     """Edit the texts and phrases of all sources and write the results. Raises UserError if the model is missing.
 
-    Each list has one file per source. Replies of a language model are cached, so that an interrupted job can resume.
+    Each list has one file per source. Replies are cached for resuming. ``attrs``: {"code_digest": digest of the code}.
     """
     code, folder = str(attrs.get("code_digest", "")), Path(texts_out[0]).parent
     answers = folder.parent / "answers/all" if len(texts_out) > 1 else folder / "answers"

@@ -149,7 +149,7 @@ class SentenceFilter:
         return Sentence(None, DROPPED, tuple(dict.fromkeys([*reasons, UNSURE])))
 
     def names(self, text: str) -> bool:
-        """Return whether a text names a finding, a device or a state."""
+        """Return whether a text names a finding, a device or a state, such as "enlarged"."""
         return any(tag in _NAMING_TAGS for tag, *_ in self._match_lexicon(text)[1])
 
     def claims(self, text: str) -> set[tuple[str, str]]:
@@ -286,7 +286,8 @@ class SentenceFilter:
         return remove_marks(opening + mend_articles(remainder)), len(kept_pieces) < len(pieces)
 
     def _drop_bare_pieces(self, pieces: list[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Drop runs of items with only ``Patterns.bare`` words if the first lost a word and one names a body part."""
+        """Drop a run of items that have only ``Patterns.bare`` words, if a word was removed from the first item of the
+        run and an item names a body part."""
         kept_pieces, run = [], []
         for piece in [*pieces, None]:
             if piece is not None and self._is_bare(piece[1]) and (run or CUT in piece[1]):

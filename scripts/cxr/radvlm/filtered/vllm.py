@@ -57,7 +57,7 @@ def build_question(sentences: Sequence[str], rules: SentenceFilter) -> Question 
 
 
 def find_contradiction(answer: Sequence[Mapping], sentences: Sequence[str], rules: SentenceFilter) -> str | None:
-    """Return why an answer is invalid, or None if it is valid. The text does not quote the report."""
+    """Return why an answer is invalid, or None if it is valid. The reason does not quote the report."""
     if [item["index"] for item in answer] != list(range(1, len(sentences) + 1)):
         return "the sentences are not in the order of the source"
     for item, sentence in zip(answer, sentences, strict=True):

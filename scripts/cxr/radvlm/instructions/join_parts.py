@@ -47,8 +47,8 @@ def read_indices(paths: Sequence[str]) -> pl.DataFrame:
 
 
 def drop_conflicts(index: pl.DataFrame, families: Mapping[str, str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Some sources train on images of their validate split. Remove such subjects from the validate lines of all sources
-    that share subjects (``families``: {source: family}). Return (remaining rows, removed rows) of the index."""
+    """Return (remaining rows, removed rows) of the index. Some sources train on images of their validate split.
+    Subjects of these images lose their validate lines in all sources of a family (``families``: {source: family})."""
     index = index.with_columns(family=pl.col("source").replace_strict(families, default=pl.col("source")))
     trained = index.filter(pl.col("source_split") != TRAIN, split=TRAIN)
     training_subjects = trained.select("family", "subject_id").unique()
@@ -71,8 +71,7 @@ def run(
     exchanged_out: str, table1_out: str, conservation_out: str, rows: list[Mapping], families: Mapping[str, str],
     seed: int,
 ) -> None:  # fmt: skip
-    """Join the files of all sources into the files of a mix. ``families``: {source: group of sources with the same
-    subjects}."""
+    """Join the files of all sources into the files of a mix. ``families``: {source: group with common subjects}."""
     written: Counter[str] = Counter()
     index, removed_index = drop_conflicts(read_indices(indices), families)
     paths = {TRAIN: train, VALIDATE: validate, TEST: test}

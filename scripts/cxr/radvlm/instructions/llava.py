@@ -29,7 +29,7 @@ def run(
     *, lines: Sequence[str], frames: Sequence[str], images: Sequence[str], folder: str, convention: str, pictures: str,
     folders: Mapping[str, str],
 ) -> None:  # fmt: skip
-    """Export a mix to ``folder``. ``pictures``: ``frame`` or ``original``; ``folders``: {source: folder of frames}."""
+    """Export a mix to ``folder``. ``convention``, ``pictures``: settings; ``folders``: {source: folder of frames}."""
     line_by_picture: dict[ImageKey, dict] = {}
     frame = pictures == "frame"
     image_tables = () if frame else map(read_table, images)

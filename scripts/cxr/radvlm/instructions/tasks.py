@@ -44,7 +44,7 @@ class Unit:
     repeats_part: bool = True  # whether one part is used in all passes
 
     def passes(self, repeat: int, is_train: bool) -> Iterator[tuple[int, Part]]:
-        """Return (number, part) of each pass. Outside train, a part that serves all passes is used only once."""
+        """Return (number, part) of ``repeat`` passes. Outside train, a part that serves all passes is used once."""
         parts = [self.parts[0]] * (repeat if is_train else 1) if self.repeats_part else self.parts[:repeat]
         return enumerate(parts)
 
@@ -75,7 +75,7 @@ def classification(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]
 
 
 def anatomical_grounding(inputs: SourceBlock, settings: TaskOptions) -> Iterator[Unit]:
-    """Yield a unit for each image, in which each pass asks for the box of another region, in random order."""
+    """Yield a :class:`Unit` for each image. Each pass asks for the box of another region, in random order."""
     region_names = set(load_spoken_names().regions)
     regions_by_image: dict[str, list[NamedBoxes]] = {}
     for region in inputs.named_boxes(REGION):
@@ -195,7 +195,7 @@ def ils_pairs(inputs: SourceBlock, settings: TaskOptions, form: str) -> Iterator
 
 
 def balance_pairs(pairs: Iterable[Mapping], seed: int) -> frozenset[str]:
-    """Return the ids of all ILS pairs with a mask and, in each split, of at most as many random pairs without one."""
+    """Return the ids of all ILS pairs with a mask, and of at most as many random pairs of each split without a mask."""
     ids_by_split: dict[str, tuple[list[str], list[str]]] = {}
     for pair in pairs:
         ids_by_split.setdefault(pair["split"], ([], []))[bool(pair["seg"])].append(pair["pair_id"])
@@ -236,7 +236,7 @@ UNITS_BY_TASK: dict[str, Callable[[SourceBlock, TaskOptions], Iterator[Unit]]] =
     "ils_grounding": partial(ils_pairs, form="boxes"),
     "ils_segmentation": partial(ils_pairs, form="seg"),
 }
-"""{task: function that yields its questions}. ABSENT is missing: its questions depend on the number of PRESENT ones."""
+"""{task: function that yields its questions}, without the task ABSENT, whose questions depend on those of PRESENT."""
 LINES_BY_TASK = {
     "report_generation": "texts", "phrase_grounding": "phrases", "conversation": "conversations",
     "conversation_grounded": "conversations", ABSENT: "pairs", "ils_grounding": "pairs", "ils_segmentation": "pairs",

@@ -148,11 +148,11 @@ class SampleWriter:
                 elif (kind, key) in self._undrawn_units or (kind == "pairs" and key not in self.task_options.pairs):
                     outcome = "not_drawn"
                 else:
-                    raise AssertionError(f"{STAGE}: a unit of {kind} is neither used nor excluded")
+                    raise AssertionError(f"{STAGE}: a record of {kind} is neither used nor excluded")
                 self.num_by_outcome[kind, outcome] += 1
 
     def outcome_table(self, blocks: Blocks) -> pl.DataFrame:
-        """Return the outcomes of all blocks. Raises AssertionError if the sums differ from the source's files."""
+        """Return the outcomes of all blocks. Raises AssertionError if they do not add up to the source's records."""
         counts = Counter(self.num_by_outcome)
         totals = Counter(dict(blocks.facts.group_by("kind").len().collect().iter_rows()))
         totals += Counter({kind: blocks.num_images[kind] for kind in UNITS_OF_LINE})

@@ -94,7 +94,7 @@ class SourceRecords:
             self.num_excluded[record_kind, reason] += number * rows
 
     def conservation_rows(self, source: str) -> list[CountRow]:
-        """Return the numbers of read, kept and excluded records by kind. Raises AssertionError if the sums differ."""
+        """Return numbers of read, kept and excluded records by kind. Raises AssertionError if they do not add up."""
         conserved_rows, num_kept = [], self.num_kept + Counter({IMAGES: len(self.images), TEXTS: len(self.texts)})
         excluded = sorted(self.num_excluded.items())
         for record_kind in sorted({*self.num_rows, *num_kept, *(kind for kind, _ in self.num_excluded)}):

@@ -35,7 +35,7 @@ def run(
     *, options: ReadOptions, tables: Sequence[str] = (), shards: Sequence[str] = (), mimic: str = "", **outputs: str
 ) -> None:
     """Read a source and write the files ``outputs`` (by name in OUTPUTS). Raises UserError if the reader does.
-    ``shards``: further output files, which list the source's images, so that other jobs make frames of them."""
+    ``shards``: output files that list the source's images, of which other jobs make frames; ``tables``: not used."""
     del tables
     records = read_source(options, mimic)
     write_source(records, options.name, outputs)
