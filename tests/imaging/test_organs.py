@@ -236,7 +236,7 @@ def test_a_lung_that_is_lost_because_it_is_white_is_called_so(tmp_path):
     pictures = {f"{seed}-{shift}": white_out(seed, shift) for seed in range(4) for shift in (60, 100)}
     verdicts = verdicts_of(tmp_path, write_frames(tmp_path / "frames.h5", pictures | good_pictures()))
     for name in pictures:
-        assert verdicts[name] == ("white_out", "the left lung is not visible, its side of the chest is white"), name
+        assert verdicts[name] == ("white_out", "the left lung is not visible, and its side of the chest is white"), name
     assert {verdicts[name][0] for name in good_pictures()} == {""}
 
 

@@ -279,7 +279,7 @@ def test_what_spreadsheets_and_programs_make_of_cells(tmp_path):
         "i3": "line 4: findings holds the spreadsheet's error #NAME?: save the column as text",
         "i6": "line 7: subject_id is a number that a spreadsheet has shortened to the form 1.2E+10: save the column"
         " as text",
-        "i7": "line 8: subject_id is 'NaN', which means that it is missing",
+        "i7": "line 8: subject_id is 'NaN', which stands for a missing value: enter the subject_id",
     }
 
 

@@ -59,10 +59,8 @@ def rejection_of(error: OSError) -> Rejected:
 
 
 def quote_value(text: str) -> str:
-    """Return a value of a table or header as it may stand in a message: in quotes, shortened, in ASCII.
-
-    Runs of four or more digits are replaced by "…", because they may identify a patient.
-    """
+    """Return a value of a table or header as it may stand in a message: in quotes, shortened, in ASCII. Runs of four or
+    more digits are replaced by "…", because they may identify a patient."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     plain = " ".join(re.sub(r"[^A-Za-z0-9 .+\-_]+", " ", plain).split())
     plain = re.sub(r"\d{4,}", "…", plain)
@@ -77,9 +75,7 @@ def _list_dicom_names() -> frozenset[str]:
 
 def describe_error(error: BaseException) -> str:
     """Return a decoder's error message in one line, without quotations, paths and UIDs, which may be patient data.
-
-    Names of DICOM elements are kept. If the error has no message, the line names the error's class.
-    """
+    Names of DICOM elements are kept. If the error has no message, the line names the error's class."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     # pydicom lists the decoders that failed; the last one's message is the cause
     text = lines[-1] if lines and "exceptions were raised" in lines[0] else " ".join(lines)

@@ -18,8 +18,8 @@ _CONTAINERS_OF_SEGMENTS = {1: (1, 8), 2: (1, 16), 3: (3, 8), 6: (3, 16)}  # {RLE
 _RLE_HEADER_BYTES = 64  # size of an RLE frame's header, bytes; the first segment starts there
 _MAX_ROUGHNESS_RATIO, _MAX_OVERLAY_CHANGES = 0.7, 0.05
 """Two limits for :func:`keep_used_bits`, measured on radiographs of 256 and 1024 px. The removal of noise or sign bits
-at least halves the roughness (:func:`measure_roughness`). The bits of an overlay differ between 1 % of the neighbouring
-pixels, the bits of an image between 5 to 50 %."""
+at least halves the roughness (:func:`measure_roughness`). Overlay bits differ in 1 % of the pairs of neighbouring
+pixels, image bits in 5 to 50 % of the pairs."""
 _NOISE_DIFFERENCE = 0.2
 """Mean difference between neighbours, as a fraction of the range, above which values count as noise. Pure noise has
 1/3. A radiograph of 256 px has 0.02. It has 0.06, 0.10, 0.15, 0.21, 0.25 without its highest 1, 2, 3, 4, 5 bits."""

@@ -28,7 +28,7 @@ class LookupTable:
         return self.entries[places]
 
     def apply_as_fractions(self, values: np.ndarray) -> np.ndarray:
-        """Look up values and divide the entries by the largest number that ``bits`` bits can hold. Return float32.
+        """Look up values, divide the entries by the largest number of ``self.bits`` bits, and return float32 in 0..1.
 
         If the largest entry needs more or fewer bits, the entries are divided by this entry instead.
         """

@@ -153,7 +153,7 @@ def build_segmentation(
 
 
 def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segment], **facts: Any) -> str:
-    """Write the segmentation that :func:`build_segmentation` makes. Return "", or the reason why no file was written.
+    """Write the segmentation that :func:`build_segmentation` makes with ``facts``. Return "", or why it wrote no file.
 
     Raises only errors of the machine and of broken libraries. An invalid header must not discard the model's answers.
     """
@@ -171,7 +171,7 @@ def save_segmentation(path: str | Path, header: Dataset, segments: Sequence[Segm
 
 
 def _build_without_odd_elements(source: Dataset, arguments: dict) -> Dataset:
-    """Build the segmentation from all elements of ``source``. If highdicom refuses one, use only the required ones."""
+    """Build the segmentation from all elements of ``source``. If highdicom refuses one, use only required elements."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some warnings quote the patient's name
         minimal_source = Dataset()

@@ -34,7 +34,7 @@ class FramedImage:
 
     def list_notes(self) -> list[str]:
         """Return the notes to print with answers about the image: header corrections, and whether it is mirrored."""
-        mirrored = "the header says that the image is mirrored, but the model takes its left for the patient's right"
+        mirrored = "the header says that the image is mirrored, but for the model its left side is the patient's right"
         return [*(f"the image: {note}" for note in self.notes), *[mirrored] * (self.sides != SIDES)]
 
     def upright(self, stored: np.ndarray) -> np.ndarray:

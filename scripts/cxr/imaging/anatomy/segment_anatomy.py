@@ -95,7 +95,8 @@ def run_shard(
     """Segment every edited image of a shard and keep those whose anatomy is complete and agrees with the organs.
 
     Writes ``output`` (HDF5: ``mask`` of each accepted image, bit-packed (16, 512, 512)) and the table ``excluded``.
-    ``files``: the engine's input files; ``compute``: the settings ``compute``. Raises UserError for an unknown engine.
+    ``files``: the engine's input files; ``attrs``: provenance, attributes of ``output``; ``compute``: the settings
+    section ``compute``. Raises UserError for an unknown engine.
     """
     engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine))
     ledger = Ledger("anatomy")

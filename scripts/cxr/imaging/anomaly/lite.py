@@ -5,8 +5,8 @@ lesion, and the brightness that the lesion adds (its excess), as a fraction of t
 
 The frame is split into a blurred base and detail, such as ribs and vessels. The excess is subtracted from the base. A
 lesion also weakens the detail, because absorption is multiplicative. So the detail is multiplied by the factor by which
-the base's distance to white grows. At most ``ROOM`` grey levels are subtracted. Where the base is even further above
-the median of the healthy parts of the lungs, it may fall to this median.
+the base's distance to white grows. At most ``ROOM`` grey levels are subtracted, except where the base exceeds its
+median in the healthy parts of the lungs by more than ``ROOM``. There it may fall to this median.
 """
 
 from pathlib import Path
@@ -97,8 +97,8 @@ def make_lung_view(image: np.ndarray, lungs: np.ndarray) -> LungView:
 def damping_factor(excess: np.ndarray, lungs: np.ndarray) -> float:
     """Return the factor, ``DAMPED`` to 1, by which to multiply the brightness ``excess`` that the net predicts.
 
-    ``excess``: float32 (h, w) in grey levels; ``lungs``: float32 (2, H, W), H >= h, W >= w. The factor is ``DAMPED`` if
-    the largest values are small: false detections in healthy lungs are faint everywhere, but real lesions seldom are.
+    The factor is ``DAMPED`` if the largest excess in the lungs is small, because it is then mostly a false detection.
+    ``excess``: float32 (h, w) in grey levels; ``lungs``: masks of the same area in finer pixels, float32 (2, H, W).
     """
     inside = cv2.resize(lungs.max(axis=0), excess.shape[::-1], interpolation=cv2.INTER_AREA) > 0.5
     values = np.sort(excess[inside])

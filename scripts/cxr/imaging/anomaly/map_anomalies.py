@@ -67,7 +67,7 @@ def run_shard(
     max(frame - edited, 0) and ``brighter`` = max(edited - frame, 0). :mod:`cxr.base.edited_images` restores the edited
     image. With the setting ``images: with_findings``, the tables ``cohort`` and ``reports`` tell which reports state a
     lesion that needs the map. Other images are not edited: their maps are 0, and ``unedited`` is 1. ``files``: the
-    engine's input files; ``compute``: the settings ``compute``.
+    engine's input files; ``attrs``: provenance, attributes of ``output``; ``compute``: settings section ``compute``.
     """
     engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine, seed=seed))
     ledger = Ledger("anomaly")

@@ -1,4 +1,4 @@
-"""The paper's engine for edited images: a latent diffusion model edits lungs and heart towards a healthy report.
+"""The paper's engine for edited images: a latent diffusion model edits lungs and heart to fit a healthy report.
 
 The model is RadEdit or a model in Stable Diffusion's layout (``anomaly.radedit.model``). The procedure is edit-friendly
 DDPM inversion with an edit mask and a keep mask (:mod:`cxr.diffusion.edit`). Each image has its own noise generator on

@@ -25,8 +25,8 @@ class RadeditSettings(Section):
     autoencoder: Autoencoder = autoencoder()
     published_bugs: bool = key(
         False,
-        "Whether to reproduce three bugs of the published code: the pasted latent is one step too noisy, it is "
-        "pasted everywhere outside the edit region, and the last step has no correction.",
+        "Whether to reproduce three bugs of the published code: the original's latent is pasted back one step too "
+        "noisy and everywhere outside the edit region, and the last step lacks the inversion's correction.",
     )
 
 

@@ -39,7 +39,7 @@ def run_shard(
     """Detect boxes on every frame of a shard. Writes ``output`` (:data:`COLUMNS`) and the table ``excluded``.
 
     An image without boxes has no row. An image on which the engine failed is excluded. ``files``: the engine's input
-    files; ``compute``: the settings ``compute``. Raises UserError for an unknown engine or class.
+    files; ``compute``: settings ``compute``; ``attrs``: unused. Raises UserError for an unknown engine or class.
     """
     engine = load_engine(options, Setup.of_job(files, compute, options.engine))
     ledger, rows = Ledger("boxes"), []

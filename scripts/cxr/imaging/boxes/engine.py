@@ -26,7 +26,7 @@ class Detections(NamedTuple):
 
 
 class BoxEngine(Protocol):
-    """A detector of the classes ``class_names``. ``image_ids``: images in the user's table; None without a table."""
+    """A detector of ``class_names``. ``image_ids``: images in its table of boxes, None if it has no table."""
 
     class_names: tuple[str, ...]
     image_ids: frozenset[str] | None
@@ -34,8 +34,8 @@ class BoxEngine(Protocol):
     def detect(self, image: np.ndarray, image_id: str, to_original: np.ndarray) -> Detections:
         """Return the boxes of one frame, most confident first.
 
-        ``image``: uint8 (512, 512); ``to_original``: affine (2, 3) from the frame to the original image. Several
-        threads call this method at once.
+        ``image``: uint8 (512, 512); ``image_id``: key of the image in a table of boxes; ``to_original``: affine (2, 3)
+        from the frame to the original image. Several threads call this method at once.
 
         An engine with a large net instead has an attribute ``batch``, the batch size, and a method
         ``detect_batch(images)``, which returns the boxes of a list of frames and is called from one thread.

@@ -20,7 +20,7 @@ FILES = ("model",)
 
 
 class LiteEngine:
-    """The detector ``lite``. Settings may name any VinBigData class, but boxes only have the classes ``trained``."""
+    """The detector ``lite``. Settings may name any VinBigData class, but the net finds only the classes ``trained``."""
 
     class_names = BOX_CLASSES
     image_ids = None

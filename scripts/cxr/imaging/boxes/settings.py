@@ -38,8 +38,8 @@ class BoxesSettings(Section):
     class_names: dict[str, str] = key(
         dict, "{class of the detector: VinBigData name, or '' to drop it}, for the engines lite and ultralytics."
     )
-    floor: Share = key(0.001, "Minimum confidence of a kept box. It must not exceed the lowest threshold tau_conf.")
-    nms_iou: Share = key(0.5, "IoU above which the less confident of two boxes of one class is dropped.")
+    floor: Share = key(0.001, "Minimum confidence of a kept box. It must not exceed any tau_conf of the masks stage.")
+    nms_iou: Share = key(0.5, "IoU above which lite and ultralytics drop the less confident of two boxes of one class.")
     max_boxes: int = key(100, "Maximum number of boxes kept per image.", ge=1, le=1000)
     excluded_classes: list[Literal[BOX_CLASSES]] = key(
         lambda: ["Aortic enlargement", "Other lesion", "Pneumothorax", "Cardiomegaly"],

@@ -20,7 +20,7 @@ TABLE_COLUMNS = {
 TABLE_IDS = ("dicom_id",)
 
 CHEXSTRUCT_TABLES = ("mask_number", "abdominal_xray", "window", "inclusion")
-"""CheXStruct tables of checks that an image must pass. The paper (D.1) requires the first and a fully visible chest."""
+"""CheXStruct tables, one per check of an image. The paper (D.1) requires ``mask_number`` and a fully visible chest."""
 CHEXSTRUCT_NAMES = {"abdomial_xray": "abdominal_xray"}  # {misspelt file stem of a published table: its name}
 CHEXSTRUCT_IDS = ("image_id", "image_file", "dicom_id")
 EXCLUDE_COLUMNS = ("image_id", "dicom_id", "image_file", "study_id")
@@ -28,7 +28,7 @@ CHEXSTRUCT_COLUMNS = (*CHEXSTRUCT_IDS, "label")
 
 
 def read_columns(path: Path, key: str, names: tuple[str, ...], words: tuple[str, ...] = ()) -> list[str]:
-    """Return the column names of a table. Raises UserError if it has no row. For the arguments see ``read_sheet``."""
+    """Return the column names of a table. Arguments: as in ``read_sheet``. Raises UserError if the table has no row."""
     sheet = read_sheet(path, key, names, words=words, head=True)
     if next(sheet.rows, None) is None:
         raise UserError(f"{key}: {path} has no rows: put a header and at least one row into it")
@@ -84,8 +84,8 @@ def _check_manifest(options: CohortSettings) -> None:
 def source_files(options: CohortSettings) -> dict[str, str | list[str]]:
     """Return {input of the cohort rule: paths of tables and lists} for the files from which the cohort is read.
 
-    A change of these files reruns the cohort. Images and reports are not included. A MIMIC-CXR folder without tables
-    has no such file, so use ``--forcerun`` after a change of the folder.
+    A change of these files reruns the cohort. Images and reports are not included. For a MIMIC-CXR folder without
+    tables, the result has no ``tables``, so use ``--forcerun`` after a change of the folder.
     """
     files: dict[str, str | list[str]] = {}
     if options.source in ("mimic", "openi"):

@@ -36,7 +36,7 @@ class Header:
     """Header fields of an image file. ``modality`` and ``body_part`` are None for PNG and JPEG, which lack them.
 
     ``size``: (rows, columns), upright for PNG and JPEG, as stored for DICOM; ``view_field``: the field that states the
-    view, or, without a view, why no field states it; ``turn``: rotation or reflection that makes a DICOM image upright.
+    view, or the reason why ``view`` is None; ``turn``: rotation or reflection that makes a DICOM image upright.
     """
 
     size: tuple[int, int] | None

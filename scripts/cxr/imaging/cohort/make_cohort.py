@@ -144,8 +144,8 @@ def run(
     """Write the accepted images of every shard, the table of all images, and the table of excluded images.
 
     ``shards``: output paths in the order of ``seeds.shard_names``; ``sources``: input files, which ``options`` names
-    too; ``files_read``: output table with size, time and CRC-32 of the files that were read. The tables contain no
-    ``attrs``, so that a shard without new studies keeps identical bytes. Raises UserError for wrong settings.
+    too; ``files_read``: output table with size, time and CRC-32 of the files that were read. Provenance (``attrs``) is
+    not written, so that a shard without new studies keeps identical bytes. Raises UserError for wrong settings.
     """
     check_inputs(options)
     num_shards = options.shards or DEFAULT_SHARDS

@@ -32,7 +32,7 @@ def _fault(cells: dict[str, str]) -> str:
         if error := spreadsheet_error(text):
             return f"{name} holds the spreadsheet's error {error}: {AS_TEXT}"
         if name in ID_COLUMNS and text and is_no_value(text):
-            return f"{name} is {text!r}, which means that it is missing"
+            return f"{name} is {text!r}, which stands for a missing value: enter the {name}"
         if len(cell) == MOST_LETTERS:
             return f"{name} has exactly 32,767 characters, the limit of Excel: give the full text in report_path"
     return ""
@@ -100,7 +100,7 @@ def read_manifest(manifest: str, pool: Executor, *, check_files: bool = True) ->
 
 
 def look_for_files(rows: list[Row], manifest: str, pool: Executor) -> None:
-    """Replace the manifest's paths by paths of existing files, warn of other spellings, and record missing reports."""
+    """Replace the manifest's paths by paths of existing files, warn if the spelling differs, record missing reports."""
     _place_files(rows, manifest, pool)
     _drop_missing_reports(rows)
 

@@ -27,7 +27,7 @@ SEEN_VIEWS = {"PA": "PA", "L": OTHER}  # labels of frontal and lateral views in 
 
 
 class Tables(NamedTuple):
-    """Tables {image key: view}. Views are frontal or lateral in ``projections``, PA, AP, OTHER or "" in both others."""
+    """Tables {image key: view}. ``projections`` gives frontal or lateral, both others PA, AP, OTHER or "" (unknown)."""
 
     projections: Mapping[str, str] = MappingProxyType({})
     headers: Mapping[str, str] = MappingProxyType({})

@@ -81,7 +81,7 @@ class GreyImage:
     notes: tuple[str, ...]
 
     def frame(self, fit: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the upright frame, uint8 (512, 512), and its affine (2, 3) to ``grey``. ``fit``: see frames.fit."""
+        """Return the upright frame, uint8 (512, 512), and its affine (2, 3) to ``grey``. ``fit``: ``frames.fit``."""
         upright = self.turn.apply(self.grey)
         affine = fit_affine(upright.shape, FRAME_SIZE, fit)
         return to_frame(upright, affine, FRAME_SIZE), affine_to_stored(affine, self.turn, upright.shape)

@@ -61,8 +61,9 @@ def run_shard(
 
     Each study gives its first decodable image or all images (``options.per_study``). ``burned_in``: treatment of
     burned-in text (``privacy.burned_in``); ``corrected``: output table of images that are used although their header is
-    wrong; ``compute``: the settings ``compute``; ``files_read``: output table with size, time and CRC-32 of the files
-    read. Raises Broken if decoding fails and no file is to blame.
+    wrong; ``attrs``: provenance, attributes of ``output``; ``compute``: the settings section ``compute``;
+    ``files_read``: output table with size, time and CRC-32 of the files read. Raises Broken if decoding fails and no
+    file is to blame.
     """
     groups = group_candidates(cohort, options.per_study)
     ledger = Ledger("frames")
@@ -76,7 +77,7 @@ def run_shard(
     states: list[tuple] = []
 
     def try_group(group: list[Candidate]) -> list[tuple]:
-        """Return (candidate, *worker's answer) for each candidate. After a frame, later ones are rejected unread."""
+        """Return (candidate, *worker's answer) for each candidate. All after the first frame are rejected unread."""
         answers: list[tuple] = []
         for candidate in group:
             if answers and answers[-1][1] == "frame":

@@ -15,12 +15,12 @@ from cxr.imaging.frames.decoding import is_narrow, read_image
 
 
 def prepare(path: str, options: dict) -> tuple | Exception:
-    """Decode a file. Return an answer, or an exception for an error that no file caused.
+    """Decode a file. Return an answer, or an exception (OSError, Broken) if the machine or the program is at fault.
 
     A decoded file gives the answer ("frame", frame uint8 (512, 512), affine (2, 3) from the frame to the original,
-    (rows, columns) of the original, result of :func:`is_narrow`, notes on the header). A :class:`Rejected` file
-    gives ("rejected", reason, detail), any other error ("failed", reason, detail). Many failures suggest a fault of the
-    machine. ``options``: settings of the frames stage, burned_in and max_memory_mb.
+    (rows, columns) of the original, result of :func:`is_narrow`, notes on the header). A :class:`Rejected` file gives
+    ("rejected", reason, detail). Another error gives ("failed", reason, detail), because the file may have caused it.
+    Many failures suggest a fault of the machine. ``options``: settings of the frames stage, burned_in, max_memory_mb.
     """
     try:
         decoded = read_image(path, options)

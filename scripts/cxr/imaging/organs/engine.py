@@ -21,7 +21,7 @@ class NoOrgans(Exception):
 
 
 class OrganEngine(Protocol):
-    """An engine that gives organ masks called ``labels``, at least right lung, left lung and heart (patient's sides).
+    """An engine that makes organ masks. ``labels``: their names, at least heart, right and left lung (patient's sides).
 
     An engine that looks up masks also has ``prepare(image_ids)``, which is called once at the start. An engine with a
     large net also has an attribute ``batch``, the batch size, or None if single images are as fast. Its method

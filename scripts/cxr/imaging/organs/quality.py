@@ -65,7 +65,7 @@ def find_posture_fault(
 def _lost_lung_fault(image: np.ndarray, lungs: list[np.ndarray], areas: list[float], rectangle: Rectangle) -> Fault:
     lost = int(np.argmin(areas))
     if max(areas) >= MIN_LUNG_SHARE and _is_white_opposite(image, lungs[1 - lost], lost == 1, rectangle):
-        return "white_out", f"the {LUNGS[lost]} is not visible, its side of the chest is white"
+        return "white_out", f"the {LUNGS[lost]} is not visible, and its side of the chest is white"
     for name, share in zip(LUNGS, areas, strict=True):
         if share < MIN_LUNG_SHARE:
             return "no_lungs", f"{name} covers {share:.3f} of the image"
@@ -73,8 +73,8 @@ def _lost_lung_fault(image: np.ndarray, lungs: list[np.ndarray], areas: list[flo
 
 
 def _is_white_opposite(image: np.ndarray, visible_lung: np.ndarray, is_right: bool, rectangle: Rectangle) -> bool:
-    """Return True if the side opposite the visible lung (right if ``is_right``) is in the image and white. White means
-    that the 25th percentile of its grey levels exceeds the lung's 75th."""
+    """Return True if the side opposite the visible lung is in the image and white: if the 25th percentile of its grey
+    levels exceeds the lung's 75th percentile. ``is_right``: whether the visible lung is the right one."""
     ys, xs = np.nonzero(visible_lung)
     medial = xs.max() if is_right else xs.min()
     x1, _, x2, _ = rectangle

@@ -27,7 +27,8 @@ def run_shard(
     """Segment every frame of a shard and keep the images that pass the checks in :mod:`cxr.imaging.organs.quality`.
 
     Writes ``output`` (HDF5: ``mask`` of each accepted image, bit-packed (K, 512, 512)) and the table ``excluded``.
-    ``files``: the engine's input files; ``compute``: the settings ``compute``. Raises UserError for an unknown engine.
+    ``files``: the engine's input files; ``attrs``: provenance, attributes of ``output``; ``compute``: the settings
+    section ``compute``. Raises UserError for an unknown engine.
     """
     engine = load_engine(options.engine, options, Setup.of_job(files, compute, options.engine))
     ledger = Ledger("organs")

@@ -71,7 +71,7 @@ def _shape(rng: np.random.Generator) -> tuple[int, int]:
 
 
 def _regions(finding: Finding, chest: Chest) -> list[np.ndarray]:
-    """Return the masks in which to paint a finding: one per location, or per lung (effusion), or one in all (edema)."""
+    """Return the masks in which to paint a finding: one per location, one per lung (effusion) or one in all (edema)."""
     if finding.place == "retrocardiac":
         heart = cv2.dilate(chest.masks["heart"].astype(np.uint8), np.ones((9, 9), np.uint8)) > 0
         return [chest.masks["left lung base"] & heart]

@@ -42,8 +42,8 @@ class StudyPlan:
     """A study: patient, painted and reported findings, and files.
 
     hidden: indices of findings that are reported but not painted, because weakly hedged findings are often absent.
-    unreported: lesions that are painted but not reported. misread: (index of a finding, painted lesion) if the painted
-    lesion is not the reported finding, because readers err. report: "" for a normal report, else one of ``REPORTLESS``.
+    unreported: lesions that are painted but not reported. misread: (index of a finding, lesion painted in its place),
+    because readers err. strength: contrast of the lesions. report: fault of the report, one of ``REPORTLESS``, or "".
     """
 
     study_id: str

@@ -177,7 +177,7 @@ def write_report(
 ) -> Report:
     """Write a report about ``findings``; without any, the chest is normal.
 
-    ``devices``: number of sentences about devices. Raises ValueError if ``layout`` is not one of ``LAYOUTS``.
+    ``layout``: section for the findings, one of ``LAYOUTS``, else ValueError; ``devices``: number of device sentences.
     """
     if layout not in LAYOUTS:
         raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, not {layout!r}")

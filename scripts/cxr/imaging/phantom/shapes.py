@@ -103,7 +103,8 @@ class Anatomy:
 
 
 def _lung(sign: float, rng: np.random.Generator, volume: float, broad: float, wall: float, dome: float) -> np.ndarray:
-    """Draw a lung's outline: wall, diaphragm and medial border, which meet at corners. ``sign``: -1 for right."""
+    """Draw a lung's outline: wall, diaphragm and medial border, which meet at corners. ``sign``: -1 for the right lung;
+    ``dome`` + ``volume``: y of the diaphragm; ``wall`` * ``broad``: distance of the wall from the midline."""
     j = lambda spread: float(rng.normal(0, spread))  # noqa: E731
     low = dome + volume
     apex = np.array([0.140 + j(0.008), 0.125 + j(0.01)])

@@ -111,7 +111,7 @@ def _files(artefact: str, entry: dict, folder: str) -> dict[str, str | None]:
 
 
 def _checkpoint(entry: dict, folder: Path) -> list[str]:
-    """Return the paths of a checkpoint's configuration, tokenizer and weights; published names for missing files."""
+    """Return the paths of a checkpoint's configuration, tokenizer and weights. Missing files have published names."""
     model_folder, folders = entry["folder"], (entry["folder"], entry["tokenizer"])
     tokenizer_folder = next((name for name in folders if _existing_files(folder / name, TOKENIZER)), folders[1])
     tokenizer = _existing_files(folder / tokenizer_folder, TOKENIZER) or [TOKENIZER[0]]

@@ -62,7 +62,7 @@ def check_published_file(path: Path, name: str, pin: str, sha256: str | None, re
 def check_safetensors_file(
     path: Path, published_path: Path, remedy: str, tensors: int | None = None, values: int | None = None
 ) -> None:
-    """Raise UserError unless a safetensors file is complete and has the expected numbers of tensors and values."""
+    """Raise UserError unless a safetensors file is complete and has as many tensors and values as given (None: any)."""
     try:
         with safe_open(path, "numpy") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118 (no mapping)

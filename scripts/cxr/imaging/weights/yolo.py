@@ -44,7 +44,7 @@ def _write_network(source: Path, target: Path, network: Stub, facts: dict) -> di
 
 
 def _net_facts(source: Path, network: Stub, kind: str) -> dict:
-    """Return what is needed to rebuild a net: plan, class names or None, strides, epsilon of batch normalisations."""
+    """Return facts to rebuild a net: ``kind``, plan, class names or None, strides, epsilon of batch normalisations."""
     try:
         names, stride = to_json_value(network.state.get("names")), network.state["stride"]
         norms = {module.state["eps"] for _, module in named_modules(network) if module.name == "BatchNorm2d"}

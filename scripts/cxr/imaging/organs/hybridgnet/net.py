@@ -32,7 +32,7 @@ def scaled_laplacian(rings: tuple[int, ...]) -> torch.Tensor:
 
 
 def doubling(rings: tuple[int, ...]) -> torch.Tensor:
-    """Return the matrix (N, N / 2) that adds nodes half-way between neighbours on rings. ``rings``: even numbers."""
+    """Return the matrix (N, N / 2) that adds midpoints between nodes of rings. ``rings``: new numbers of nodes."""
     parts = []
     for count in rings:
         coarse = torch.eye(count // 2, device="cpu")
