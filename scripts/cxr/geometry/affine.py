@@ -86,7 +86,7 @@ def to_frame(image: np.ndarray, affine: np.ndarray, size: int, *, nearest: bool 
 
 
 def to_original(frame: np.ndarray, affine: np.ndarray, shape: tuple[int, int], *, nearest: bool = True) -> np.ndarray:
-    """Resample a mask or map from the frame into an original of ``shape`` (rows, columns)."""
+    """Resample a mask or map from the frame to an original of ``shape``, bilinearly unless ``nearest`` is true."""
     if (turn := turn_from_affine(affine)) != UPRIGHT:
         affine, upright = affine_to_upright(affine, shape)
         return turn.undo(to_original(frame, affine, upright, nearest=nearest))

@@ -8,7 +8,7 @@ from cxr.geometry.boxes import box_iou
 
 
 class FusedBoxes(NamedTuple):
-    """M fused boxes of N input boxes."""
+    """M boxes that were fused from N input boxes."""
 
     boxes: np.ndarray  # (M, 4), most confident first
     confidence: np.ndarray  # (M,)
@@ -61,6 +61,5 @@ def fuse_groups(boxes: np.ndarray, group: np.ndarray, iou: float) -> FusedBoxes:
 
 
 def fusion_order(boxes: np.ndarray, group: np.ndarray, reader: np.ndarray) -> np.ndarray:
-    """Return the indices that sort boxes by group, reader and corners, so that fusion does not depend on the order in
-    the file."""
+    """Return indices that sort boxes by group, reader and corners, so that their order in a file changes no fusion."""
     return np.lexsort((*np.asarray(boxes).T[::-1], reader, group))

@@ -14,13 +14,13 @@ MAX_SIDE = 16_384  # largest accepted side of a mask, px; anything larger is dam
 
 
 def decode_rle(rle: dict) -> np.ndarray:
-    """Decode a mask, bool (height, width). Raises ValueError if the code is incomplete or malformed."""
+    """Decode COCO's run-length code to a mask, bool (height, width). Raises ValueError if the code is malformed."""
     try:
         height, width = (int(side) for side in rle["size"])
         counts = rle["counts"]
         numbers = _unpack_counts(counts) if isinstance(counts, str) else [_parse_count(count) for count in counts]
     except (KeyError, TypeError, IndexError, OverflowError) as error:
-        raise ValueError(f"not a run-length code ({type(error).__name__})") from None
+        raise ValueError(f"no run-length code with size and counts ({type(error).__name__})") from None
     if not (0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE):
         raise ValueError(f"the mask's size {height} x {width} is not within 1 to {MAX_SIDE} px")
     if min(numbers, default=0) < 0 or sum(numbers) != height * width:
@@ -30,7 +30,7 @@ def decode_rle(rle: dict) -> np.ndarray:
 
 
 def encode_rle(mask: np.ndarray) -> dict:
-    """Encode a mask (height, width), with the counts as text (COCO's compressed form)."""
+    """Return COCO's run-length code of a mask (height, width), with the counts as text (compressed form)."""
     flat = np.asarray(mask, bool).T.ravel()
     edges = np.flatnonzero(np.diff(flat)) + 1
     bounds = [0, *([0] if flat.size and flat[0] else []), *edges.tolist(), flat.size]

@@ -24,7 +24,7 @@ def union_overlaps(first: BoxSets, second: BoxSets) -> np.ndarray:
     numbers that are not integers.
     """
     if len(first) != len(second):
-        raise ValueError(f"{len(first)} and {len(second)} sets of boxes: give equal numbers")
+        raise ValueError(f"both sides need equal numbers of box sets, not {len(first)} and {len(second)}")
     sides = [_flatten(first), _flatten(second)]
     corners = np.concatenate([boxes for boxes, _ in sides])
     if not len(corners):

@@ -10,7 +10,7 @@ RunName = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
 
 @dataclass(frozen=True)
 class LiteSizes:
-    """Sizes of the model of the engine ``lite``. The defaults are those of the weights in resources/rosalia."""
+    """Sizes of the small model that the engine ``lite`` trains. Those in resources/rosalia are the defaults."""
 
     image: int = 128  # Side of the image that the mask branch (SAM) receives, pixels
     patch: int = 8  # Side of the mask branch's patches, pixels
@@ -38,8 +38,8 @@ class ReportLogic(Section):
     )
     blocking: Logic = key(
         "strict",
-        "Locations where a finding forbids negative pairs. strict: all where it may lie, even if the report names no "
-        "zone; paper: only the zones that the report names.",
+        "Locations where a finding forbids negative pairs. strict: wherever it may lie, even if the report names no "
+        "zone; paper: only in the zones that the report names.",
     )
     kinds: Logic = key(
         "strict",
@@ -53,20 +53,20 @@ class ReportLogic(Section):
     )
     one_answer: Logic = key(
         "strict",
-        "Positive pairs of an image with the same instruction. strict: basic pairs are merged, and pairs whose answers "
-        "or masks still differ are dropped; paper: all are kept.",
+        "Treatment of positive pairs of an image with equal instructions. strict: `basic` pairs are merged, and pairs "
+        "whose answers or masks still differ are dropped; paper: all are kept.",
     )
 
 
 class PromptSettings(Section):
-    """Settings that turn a pair into a model's input, in training and in inference."""
+    """Settings by which an instruction-answer pair becomes a model's input, in training and in inference."""
 
     conversation: Literal["llava_v1", "llava_llama_2"] = key(
         "llava_v1", "Conversation template of LISA that encloses an instruction.", source=AUTHORS
     )
     max_length: int = key(
-        512, "Maximum length of a training sample (prompt, image and answer). A longer answer is cut.", unit="tokens",
-        source=AUTHORS, ge=64,
+        512, "Maximum length of a training sample (prompt, image and answer). The end of longer ones is cut.",
+        unit="tokens", source=AUTHORS, ge=64,
     )  # fmt: skip
     fit: Literal["pad", "stretch", "published"] = key(
         "pad",

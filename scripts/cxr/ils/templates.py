@@ -51,7 +51,7 @@ class Meaning(Instruction):
 
 
 def join_locations(locations: Sequence[str]) -> str:
-    """Return locations as a text in the order of Table 9. Raises ValueError if there is none or one is not valid."""
+    """Return locations as an English list in the order of Table 9. Raises ValueError for an empty or invalid list."""
     names = in_table_order(locations)
     if not names:
         raise ValueError("a basic or lesion-inference instruction needs a location, but none is given: add one")
@@ -69,7 +69,7 @@ def split_locations(text: str) -> tuple[str, ...]:
     """Return the locations in a text that :func:`join_locations` wrote. Raises ValueError for any other text."""
     names = tuple(name for name in re.split(r", and |, | and ", text) if name)
     if any(name not in VALID_LOCATIONS for name in names) or join_locations(names) != text:
-        raise ValueError(f"not a list of valid locations: {text!r}")
+        raise ValueError(f"{text!r} is not an English list of valid locations (Table 9), in the table's order")
     return names
 
 
@@ -88,7 +88,10 @@ def write_instruction(kind: str, word: str, location: Sequence[str] = ()) -> str
 
 
 def write_positive_answer(kind: str, target: str, location: Sequence[str], certainty: str | None = None) -> str:
-    """Return the answer that affirms the lesion type ``target``; for cardiomegaly only ``[SEG]``, as in the release."""
+    """Return the answer that affirms the lesion type ``target``.
+
+    Only a lesion inference states the ``certainty``. For cardiomegaly the answer is ``[SEG]``, as in the release.
+    """
     if kind == INFERENCE:
         return f"{SEG} It {CERTAINTY_PHRASES[certainty]} {target}."
     if kind == BASIC or target == CARDIOMEGALY:
@@ -97,7 +100,7 @@ def write_positive_answer(kind: str, target: str, location: Sequence[str], certa
 
 
 def write_negative_answer(kind: str, word: str, location: Sequence[str] = ()) -> str:
-    """Return the answer that denies the lesion type ``word``; arguments as in :func:`write_instruction`."""
+    """Return the answer that denies the lesion type ``word``, for the arguments of :func:`write_instruction`."""
     if kind == GLOBAL:
         return f"{SEG} There is no {word}."
     return f"{SEG} There is no {OPACITY if kind == INFERENCE else word} in the {join_locations(location)}."
@@ -115,18 +118,18 @@ def parse_instruction(question: str) -> Instruction:
     kind = detect_type(question)
     match = _INSTRUCTIONS[kind].fullmatch(question)
     if match is None or (kind != GLOBAL and match["word"] == CARDIOMEGALY):
-        raise ValueError(f"not an instruction of Table 2: {question!r}")
+        raise ValueError(f"no instruction template of the paper's Table 2 produces {question!r}")
     return Instruction(kind, match["word"], () if kind == GLOBAL else split_locations(match["place"]))
 
 
 def parse_pair(question: str, answer: str) -> Meaning:
-    """Return the meaning of an instruction and its answer. Raises ValueError if Table 2 has no such pair."""
+    """Return the meaning of an instruction and its answer. Raises ValueError if Table 2 does not allow the pair."""
     parsed_instruction = parse_instruction(question)
     kind, word, location = parsed_instruction.type, parsed_instruction.word, parsed_instruction.location
     if absent := _ABSENT.fullmatch(answer):
         denied = split_locations(absent["place"]) if absent["place"] else ()
         if (absent["word"], denied) != (word, location):
-            raise ValueError(f"the answer denies another lesion or location than asked: {question!r} {answer!r}")
+            raise ValueError(f"the answer {answer!r} denies another lesion or location than {question!r} asks for")
         return Meaning(kind, word, location, present=False)
     if kind == INFERENCE:
         for certainty, pattern in _SUGGESTED.items():
@@ -138,4 +141,4 @@ def parse_pair(question: str, answer: str) -> Meaning:
         return Meaning(kind, word, (HEART,), present=True)
     elif kind == GLOBAL and word != CARDIOMEGALY and (match := _LOCATED.fullmatch(answer)):
         return Meaning(kind, word, split_locations(match["place"]), present=True)
-    raise ValueError(f"not an answer of Table 2 to this instruction: {question!r} {answer!r}")
+    raise ValueError(f"the paper's Table 2 does not allow the answer {answer!r} to the instruction {question!r}")

@@ -80,7 +80,7 @@ _study_id = itemgetter("study_id")
 
 
 def _count_denials(images: Images, line: dict, options: PairSettings, seed: int, census: Census) -> None:
-    """Count a study's allowed negatives in ``census``: each lesion type on the first image where it may be denied."""
+    """Count in ``census`` each lesion type that a study may deny, for the first of its images where this is allowed."""
     counted_lesions: set[str] = set()
     for row, units in images:
         study_evidence = gather_evidence(row, line, options.unknown_words_max)
@@ -147,7 +147,7 @@ def make_image_pairs(
 ) -> tuple[list[Pair], list[dict]]:
     """Return (pairs of one image, positives first; one dict per pair that was not made, with the reason).
 
-    ``study``: the image's row of the studies table; ``units``: its rows of the units table; ``line``: its report;
+    ``study``, ``units``: the image's rows of these tables; ``line``: its report; ``bars``: from :meth:`Census.bars`;
     ``denied``: lesion types that the pairs of another image of the study already deny.
     """
     pairs, drops = make_positives(units, one_answer=options.one_answer)

@@ -4,7 +4,7 @@
 and the lists of positive and negative pairs. ``lesion_mask/<study>/<study>_<target>_<k>.png`` are the masks, 255 inside
 the lesion. The name of a study is its id, with "s" in front if the id is all digits.
 
-A release lacks the certainty, the zones that the mask confirms (grounded) and that the report names, and the mask ids.
+A release lacks the certainty, the zones that a mask confirms (grounded), the zones that a report names, and mask ids.
 The import reads the certainty from the answers, uses the named location as the grounded one, and makes ids from pixels.
 """
 
@@ -113,7 +113,7 @@ def _read_split(path: str) -> Iterator[tuple[str, str, dict, dict[str, str]]]:
     for study_id, group in groupby(read_lines(path), key=lambda line: line["study_id"]):
         key = make_study_key(study_id)
         if key in study_keys:
-            raise UserError(f"two studies would have the name {key} in the layout of the release: rename one of them")
+            raise UserError(f"{path}: two studies would have the name {key} in the release: change the id of one")
         study_keys.add(key)
         lines = list(group)
         if len({line["image_id"] for line in lines}) > 1:
@@ -128,7 +128,7 @@ def _write_mask(path: Path, mask: np.ndarray) -> None:
 
 
 def read_release(folder: str | Path) -> Iterator[tuple[dict, Path | None]]:
-    """Yield (dataset line without mask id, mask file if any) for each pair of a release, or raise UserError."""
+    """Yield (dataset line without mask id, mask file or None) for each pair. Raises UserError without a release."""
     folder, release = Path(folder), _read_release_json(folder)
     for split, name in SPLIT_NAMES.items():
         # undoes make_study_key
@@ -139,7 +139,7 @@ def read_release(folder: str | Path) -> Iterator[tuple[dict, Path | None]]:
 
 def _read_release_json(folder: str | Path) -> dict:
     path = Path(folder) / JSON_NAME
-    with refuse_unreadable(path, f"{folder} holds no readable {JSON_NAME}", "point to a folder of the release"):
+    with refuse_unreadable(path, f"{folder} holds no readable {JSON_NAME}", "set dataset.mimic_ils to a release"):
         return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -178,7 +178,7 @@ def _make_lines(folder: Path, split: str, study_id: str, entry: dict) -> Iterato
 
 
 def parse_certainty(pair: dict) -> str | None:
-    """Return the certainty that the texts of a positive pair state; None for cardiomegaly and for a basic opacity."""
+    """Return the certainty that a positive pair states, or None for cardiomegaly, a basic opacity and unknown texts."""
     try:
         meaning = templates.parse_pair(pair["instruction"], pair["answer"])
     except ValueError:
@@ -220,11 +220,11 @@ def import_layout(
         if path is not None:
             image = cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) if path.is_file() else None
             if image is None:
-                raise StoreError(f"{path} is missing or damaged: fetch the release's masks again")
+                raise StoreError(f"{path} is missing or damaged: download the release's masks again")
             mask = image == 255
             shape = shape or mask.shape
             if mask.shape != shape or shape[1] % 8:
-                fault = f"the mask {path} has the shape {mask.shape}, not {shape}"
+                fault = f"the mask {path} has the shape {mask.shape}, the first mask has {shape}"
                 raise UserError(f"{fault}: give a release whose masks have one size, with a width divisible by 8")
             line["mask_id"] = mask_id(line["study_id"], pack(mask))
             packed[line["mask_id"]] = pack(mask)

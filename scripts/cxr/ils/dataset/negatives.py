@@ -183,7 +183,7 @@ class DenialDraws(NamedTuple):
 
 @dataclass(frozen=True)
 class Bars:
-    """Limits for :class:`DenialDraws`. If two forms of a negative are allowed, a draw below its bar selects one."""
+    """Limits for :class:`DenialDraws`. If two forms are allowed, a draw below a bar selects the form of this bar."""
 
     global_: Mapping[str, float]  # {lesion type: bar of a global negative}
     inference: float  # Bar of a lesion inference, only for opacity
@@ -220,7 +220,7 @@ def choose_negatives(
 ) -> tuple[list[Pair], dict[str, str]]:
     """Return (negative pairs in the order of the lesion types, {lesion type without a negative: code of the reason}).
 
-    ``bars`` decide between two allowed forms. ``taken``: as in :func:`find_open_ways`.
+    ``bars`` decide between two allowed forms. ``taken``: instructions of positive pairs, which no negative may use.
     """
     negative_pairs: list[Pair] = []
     reasons: dict[str, str] = {}
@@ -303,7 +303,7 @@ def find_affirmed(tuples: list[dict]) -> set[str]:
 
 
 def list_locations_inside(row: dict) -> frozenset[str]:
-    """Return the valid locations inside a statement's location: all if it states none, none if it is not recognised.
+    """Return the valid locations inside the place that a statement names. No place means all, an unknown place none.
 
     A whole lung contains its zones. A lobe adds none, because no zone lies in it for certain.
     """
@@ -337,7 +337,7 @@ class _Ways:
     def bar(self, share: float) -> float:
         """Return the bar, the limit below which a draw selects the first form of the negative.
 
-        It brings the fraction of first forms closest to ``share``, and is 0 or 1 if the reports do not allow that.
+        With the bar, the fraction of first forms is as close to ``share`` as the reports allow.
         """
         num_studies = len(self.draws) + self.first_alone + self.second_alone
         num_below_bar = floor(Fraction(repr(float(share))) * num_studies + Fraction(1, 2)) - self.first_alone

@@ -78,8 +78,8 @@ def make_negative(kind: str, lesion: str, location: Iterable[str] = (), **proven
 def make_records(study: dict, report: dict, pairs: Iterable[Pair], numbers: Counter | None = None) -> Iterator[Record]:
     """Yield one record per pair of an image. Positives and negatives of a study are each numbered from 0.
 
-    ``study``: ids and split; ``report``: fields of the report section; ``numbers``: {polarity: number of pairs of the
-    study's earlier images}, which is updated.
+    ``study``: ids and split; ``report``: fields of the report section; ``numbers``: {True for positives, False for
+    negatives: number of pairs of the study's earlier images}, which is updated.
     """
     numbers = Counter() if numbers is None else numbers
     ids = {name: study[name] for name in ID_FIELDS}
@@ -108,7 +108,7 @@ def make_line(record: Record) -> dict:
 def make_positives(units: Iterable[dict], *, one_answer: str) -> tuple[list[Pair], list[dict]]:
     """Return (positive pairs of one image in the order of its units, a dict {type, target, reason} per dropped pair).
 
-    A basic unit of pneumonia, atelectasis or edema may also make a lesion-inference pair, which follows the basic pair.
+    A unit is a row of the units table. If its column ``inference`` is true, it makes two pairs, basic and inference.
     If ``one_answer`` is "strict", all pairs with one instruction but different answers or masks are dropped.
     """
     positive_pairs: list[Pair] = []

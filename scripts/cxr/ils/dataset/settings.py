@@ -23,7 +23,7 @@ class PairSettings(ReportLogic):
     unknown_words_max: Share = key(
         0.05,
         "Maximum fraction of unknown words in a report section. If it has more, lesion types that it does not mention "
-        "are not denied. Only distinct words in sentences with possible findings are counted (engine rules).",
+        "are not denied. The engine `rules` counts only distinct words in sentences with possible findings.",
     )
     global_share: dict[Literal[LUNG_LESIONS], Share] = key(
         lambda: {lesion.name: lesion.global_share for lesion in LESION_TYPES if lesion.global_share is not None},
@@ -49,7 +49,7 @@ class DatasetSettings(PairSettings):
     )
     layout_pixels: Literal["frame", "original"] = key(
         "frame",
-        "Pixel grid of masks in mimic_ils_layout. frame: 512 x 512, as in the release; original: as the image file.",
+        "Size of the masks in the authors' layout. frame: 512 x 512, as in the release; original: as the image file.",
         source=AUTHORS,
     )
 

@@ -54,7 +54,6 @@ def draw_text_scores(tables: Mapping[str, pl.DataFrame]) -> Figure:
 def _draw_bars(
     axes: Axes, cells: Mapping[str, Sequence[Cell]], measure: str, limits: tuple[float, float] = (0, 100)
 ) -> None:
-    """Draw a bar per run and group, with the interval as a whisker and the paper's value as a diamond."""
     width = 0.8 / max(1, len(cells))
     for number, (run, row) in enumerate(cells.items()):
         colour, hatch = COLOURS[number % len(COLOURS)], HATCHES[number // len(COLOURS) % len(HATCHES)]

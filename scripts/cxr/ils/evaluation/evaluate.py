@@ -161,8 +161,8 @@ def run_comparison(
     """Write a table of the scores of all runs and of the paper's models, and two figures of the runs.
 
     ``scores`` and ``texts``: tables in the order of ``runs``; ``reworded``: (run, persona) for every run with a
-    persona's wordings, whose tables are ``reworded_scores`` and ``reworded_texts``. In the table each is a run of its
-    own, such as "default, layperson". The figures do not show them.
+    persona's wordings, whose tables are ``reworded_scores`` and ``reworded_texts``. In the table, such a run has a name
+    like "default, layperson". The figures do not show it.
     """
     names = [*runs, *(f"{run}, {persona}" for run, persona in reworded)]
     score_tables, text_tables = (

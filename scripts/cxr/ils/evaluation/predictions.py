@@ -59,7 +59,7 @@ class MaskFault(Exception):
 
 
 def read_mask_image(path: Path, above: int = 0) -> np.ndarray:
-    """Return where a grey image (PNG, JPEG) is above a level, bool (H, W). Raises MaskFault if it is unreadable."""
+    """Return which pixels of a PNG or JPEG exceed the grey level ``above``, bool (H, W), or raise MaskFault."""
     if not path.is_file():
         raise MaskFault("missing_mask", path.name)
     encoded = np.fromfile(path, np.uint8)
@@ -140,8 +140,7 @@ class Predictions:
                     self._add_line(text, number, pair_ids)
         if pair_ids and not self.entry_by_pair:
             raise UserError(
-                f"{path}: none of the {self.num_lines} lines names a pair of this split: give predictions for this "
-                "dataset"
+                f"{path}: none of the {self.num_lines} lines names a pair_id of this split: give predictions for it"
             )
 
     def _add_line(self, text: bytes, number: int, pair_ids: Collection[str]) -> None:
@@ -168,7 +167,7 @@ class Predictions:
             try:
                 self._shard.stored("mask", self._shard.ids[0])
             except KeyError:
-                raise UserError(f"{self.masks} has no packed field mask: see docs/systems/evaluation.md") from None
+                raise UserError(f"{self.masks} has no packed field mask (docs/systems/evaluation.md): add it") from None
             except StoreError as error:
                 if not error.damaged:
                     raise

@@ -52,7 +52,7 @@ class Asker:
 
     @classmethod
     def load(cls, folder: str | Path, options: InferenceOptions, compute: dict | None = None) -> "Asker":
-        """Read a trained model and its tokenizer. Raises UserError for a missing model or an unavailable device."""
+        """Read the model and tokenizer in ``folder``. Raises UserError if they or ``compute``'s device are missing."""
         compute = compute or {}
         device = select_device(compute.get("device", "auto"), compute.get("asked"))
         tokens = Tokens.load(folder)

@@ -48,7 +48,7 @@ def run_panels(
     quality: int,
     seed: int,
 ) -> None:
-    """Write a panel <image_id>.jpg for each of ``studies`` images of a split into the folder ``panels``."""
+    """Write a panel <image_id>.jpg for each chosen image of a split (``studies`` is their number) into ``panels``."""
     folder = Path(panels)
     folder.mkdir(parents=True, exist_ok=True)
     pairs_by_image = choose_pairs(lines, studies, seed)
@@ -76,7 +76,7 @@ def run_panels(
 
 
 def choose_pairs(lines: str, studies: int, seed: int) -> dict[str, list[dict]]:
-    """Return {image_id: up to ``MAX_ROWS`` pairs} of ``studies`` images, chosen so that all lesion types occur."""
+    """Choose as many images as ``studies`` says, with all lesion types; return {image_id: up to ``MAX_ROWS`` pairs}."""
     targets: dict[str, set[str]] = {}
     for line in read_lines(lines):
         targets.setdefault(line["image_id"], set()).update({line["target"]} if line["seg"] else ())
@@ -126,7 +126,7 @@ def _draw_text(axes: Axes, row: Row) -> None:
 
 
 def describe_overlap(reference: np.ndarray | None, predicted: np.ndarray | None) -> str:
-    """Return a short text on the overlap of two masks: their IoU, or which of them is empty."""
+    """Return a short text on two masks: their IoU, or a remark if one or both are empty."""
     empty = predicted is None or not predicted.any()
     if reference is None or not reference.any():
         return "both empty" if empty else "a mask where there is no lesion"

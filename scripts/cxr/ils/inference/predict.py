@@ -117,7 +117,7 @@ def run(
 
     ``asking``: values of :class:`InferenceOptions`; ``cohort``, ``frames``, ``compute``: sections of the settings;
     ``code``: version of the code; ``instructions_file``: JSON Lines with the field instruction, in place of
-    ``instructions``. It may be empty. Raises UserError for unusable input.
+    ``instructions``. This file may be empty. Raises UserError for a missing or unreadable input.
     """
     if instructions_file:
         instructions = [line["instruction"] for line in read_lines(instructions_file)]

@@ -58,7 +58,7 @@ def find_components(binary: np.ndarray) -> Components:
 
 
 def index_corners(boxes: np.ndarray, width: int) -> np.ndarray:
-    """Return where the corners of N boxes lie in the flat summed-area table of a map ``width`` wide, int64 (4, N)."""
+    """Return the indexes of N boxes' corners in the flat summed-area table of a map ``width`` px wide, int64 (4, N)."""
     x1, y1, x2, y2 = boxes.T
     return np.stack([y2, y1, y2, y1]) * (width + 1) + np.stack([x2, x2, x1, x1])
 
@@ -72,12 +72,12 @@ def count_pixels_in_boxes(binary: np.ndarray, corner_indexes: np.ndarray) -> np.
 
 
 def compute_box_iou(area: np.ndarray, shared: np.ndarray, mask_area: int) -> Ratio:
-    """Return the IoU of each box with a mask; ``area``: pixels of a box; ``shared``: pixels of the mask in the box."""
+    """Return each box's IoU with a mask; ``area``: pixels of each box; ``shared``: pixels of the mask in each box."""
     return Ratio(shared, area + mask_area - shared if mask_area > 0 else np.zeros_like(area))
 
 
 def flag_failures(condition: str, holds: np.ndarray) -> np.ndarray:
-    """Return the condition's bit for each box that fails, else 0, uint8 (N,). ``holds``: whether each box meets it."""
+    """Return the bit of ``condition`` for each box that fails it, else 0, uint8 (N,). ``holds``: False for failures."""
     return np.where(holds, np.uint8(0), np.uint8(CONDITION_BITS[condition]))
 
 

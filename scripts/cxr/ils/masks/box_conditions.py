@@ -98,4 +98,4 @@ def judge_boxes(
 
 
 def _no_image() -> np.ndarray:
-    raise AssertionError("the box conditions do not read the image")
+    raise AssertionError("judge_boxes has no image, because the box conditions must not read one")

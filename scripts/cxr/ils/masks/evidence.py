@@ -35,10 +35,10 @@ def find_reported_and_blocked(finding: Finding, zones: Zones, rules: Rules) -> t
 def compute_location_evidence(
     outcomes: Sequence[Outcome], blocking: Iterable[Finding], related: Sequence[str], zones: Zones, rules: Rules
 ) -> dict:
-    """Return one image's values of the columns of the studies table that list locations (``make_masks.STUDIES``).
+    """Return one image's values for those columns of the studies table (``make_masks.STUDIES``) that list locations.
 
     ``outcomes``: those of the positive findings in the report section that is used; ``blocking``: positive findings of
-    the other section, which only forbid negatives; ``related``: lesion types that a related term suggests.
+    the other section, which only forbid negative pairs; ``related``: lesion types to which a term in the report hints.
     """
     reported, blocked, occupied = set(), set(), set()
     standing: dict[str, set[str]] = {}

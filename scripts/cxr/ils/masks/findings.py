@@ -123,12 +123,12 @@ def _text(report_tuple: Mapping) -> str:
 
 
 def find_blocked_locations(report_tuple: Mapping, reported: tuple[str, ...], lesion: str | None) -> frozenset[str]:
-    """Return the valid locations where a positive statement may lie besides its zones ``reported``, if any.
+    """Return the valid locations where the finding of a positive statement may lie besides the zones ``reported``.
 
     If the statement has a list ``block``, its locations are returned. A lung in this list adds all its zones unless one
     of them is listed. Without this list and without zones, a retrocardiac finding may lie in the left lung and its
-    base, any other finding on its stated side or else in both lungs. A finding without a lesion type outside the lungs
-    blocks nothing.
+    base, any other finding on its stated side or else in both lungs. The result is empty for a finding that has no
+    lesion type and lies outside the lungs.
     """
     block_locations = report_tuple.get("block")
     if block_locations:
@@ -149,7 +149,7 @@ def find_blocked_locations(report_tuple: Mapping, reported: tuple[str, ...], les
 
 
 def find_related_lesions(line: Mapping) -> list[str]:
-    """Return the lesion types that a related term in a report suggests, such as edema for "vascular congestion"."""
+    """Return the lesion types to which related terms in a report hint, such as edema for "vascular congestion"."""
     related_entries = list(line.get("related") or ())
     for report_tuple in [*(line.get("tuples") or ()), *(line.get("other_tuples") or ())]:
         if report_tuple.get("presence") == "positive":

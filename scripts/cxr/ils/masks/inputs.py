@@ -44,13 +44,13 @@ class Case:
 
     @cached_property
     def blocking_findings(self) -> list[Finding]:
-        """Positive findings of the unused report section. They only forbid negatives; none if ``blocking`` is paper."""
+        """Positive findings of the other report section, if ``blocking`` is strict. They only forbid negative pairs."""
         other_tuples = self._line.get("other_tuples") or () if self.rules.blocking == STRICT else ()
         return read_positive_findings(other_tuples, self.rules)
 
     @cached_property
     def related(self) -> list[str]:
-        """Lesion types that a related term suggests (vascular congestion: edema); none if ``kinds`` is paper."""
+        """Lesion types to which a term hints (vascular congestion: edema). Empty if the rule ``kinds`` is paper."""
         return find_related_lesions(self._line) if self.rules.kinds == STRICT else []
 
     @cached_property
@@ -140,7 +140,7 @@ class ShardCases:
         reports: str | Path,
         **shards: str | Path,
     ):
-        """``shards``: paths of frames, organs, anomaly and anatomy; ``smallest_level``: lowest grey-level threshold."""
+        """``shards``: HDF5 files frames, organs, anomaly, anatomy; ``smallest_level``: lowest grey-level threshold."""
         self._paths = shards
         self._cohort, self._boxes, self._boxes_excluded, self._reports = cohort, boxes, boxes_excluded, reports
         self.rules, self.smallest_level = rules, smallest_level
@@ -168,7 +168,7 @@ class ShardCases:
 
     @property
     def frame(self) -> tuple[int, ...]:
-        """Rows and columns of a frame."""
+        """Shape (rows, columns) of a frame."""
         return self.shards["anatomy"].shape()[-2:]
 
     def __iter__(self) -> Iterator[Case]:

@@ -47,7 +47,7 @@ class MaskWriter:
         self._named: dict[int, tuple[np.ndarray, str]] = {}
 
     def add(self, study_id: str, packed: np.ndarray | None) -> str | None:
-        """Store a mask, uint8 packed (H, W / 8), unless it is stored, and return its id; None without a mask."""
+        """Return the id of a mask, uint8 packed (H, W / 8), and store it if it is new. Return None for None."""
         if packed is None:
             return None
         if study_id != self._study:

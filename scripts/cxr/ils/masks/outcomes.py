@@ -1,4 +1,4 @@
-"""Compute the outcome of each finding on its image: a mask with the zones that it confirms, or the reason for none."""
+"""Compute the outcome of each finding: a lesion mask with the zones that it confirms, or why there is no mask."""
 
 from dataclasses import dataclass, field
 
@@ -51,7 +51,7 @@ def compute_outcome(finding: Finding, case: Case, thresholds: ThresholdSet) -> O
 
 
 def compute_decision(finding: Finding, case: Case, thresholds: ThresholdSet) -> Decision | None:
-    """Return the boxes and the grey level that thresholds select for a finding; None if they do not affect it."""
+    """Return the boxes and the grey level that thresholds select for a finding; None if no threshold affects it."""
     reported = finding.reported
     if finding.target is None or finding.heart or all(case.zones.is_empty(label) for label in reported):
         return None

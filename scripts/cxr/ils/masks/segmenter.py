@@ -28,7 +28,7 @@ class Lesion(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Everything besides the image that determines a lesion. Findings with equal decisions share the result."""
+    """Everything besides the image that determines a lesion mask. Findings with equal decisions share a mask."""
 
     labels: tuple[str, ...]  # Zone labels of the finding
     level: int  # Minimum grey level of an anomalous pixel
@@ -57,7 +57,7 @@ class AnomalyLevel:
 
     @cached_method
     def find_components_at(self, box: int) -> list[int]:
-        """Return the labels of the components of at least ``min_component_px`` pixels that share a pixel with a box."""
+        """Return the labels of components of at least ``min_component_px`` pixels that meet the box with an index."""
         touched_labels = self.components.find_touching(self._segmenter.boxes[box])
         smallest = self._segmenter.rules.min_component_px
         return [label for label in touched_labels if self._extent(label)[0] >= smallest]
@@ -203,11 +203,11 @@ class LesionSegmenter:
         return [algorithm.compute_box_iou(self.area, *pair) for pair in zip(shared, areas, strict=True)]
 
     def decide(self, labels: tuple[str, ...], taus: Thresholds, *, fill: bool) -> Decision:
-        """Return the :class:`Decision` from which :meth:`segment` computes a lesion; arguments as there."""
+        """Return the :class:`Decision` from which :meth:`segment` computes the lesion for the same arguments."""
         return Decision(labels, taus.level, (self.flag_failed_conditions(labels, taus) == 0).tobytes(), fill)
 
     def segment(self, labels: tuple[str, ...], taus: Thresholds, *, fill: bool) -> Lesion:
-        """Return the lesion of a finding; ``fill``: whether its mask may be extended down to the lung base."""
+        """Return the lesion of a finding in the zones ``labels``; ``fill``: whether to extend it to the lung base."""
         verdicts = self.flag_failed_conditions(labels, taus)
         decision = Decision(labels, taus.level, (verdicts == 0).tobytes(), fill)
         if decision not in self._lesions:

@@ -89,7 +89,7 @@ class ThresholdsSettings(Section):
     grid: GridSettings = key(
         GridSettings, "Grid of thresholds for the recall table. `build` may name its points, such as ano0.05_conf0.1."
     )
-    build: list[str] = key(lambda: ["default"], "Threshold sets or grid points to make a dataset with.", min_length=1)
+    build: list[str] = key(lambda: ["default"], "Threshold sets or grid points that get a dataset each.", min_length=1)
 
     @constraint
     def _names_exist(self) -> None:
@@ -129,7 +129,7 @@ class ThresholdsSettings(Section):
 
 
 class Rules(ReportLogic):
-    """Rules and constants of masks and positive instructions. The paper prints no constants; ours are in pixels."""
+    """Rules and constants of masks and positive instructions. The paper has no values for the constants."""
 
     min_component_px: int = 64  # Minimum area of a component
     grow_tolerance: int = 10  # Maximum difference in grey levels from a component's mean to an added pixel

@@ -26,7 +26,7 @@ SWEEP = read_columns("masks", "sweep")
 
 
 def make_sweep_rows(case: Case, sets: Mapping[str, ThresholdSet]) -> dict[str, list[dict]]:
-    """Return {threshold set: rows of the sweep table} of one image. Sets that select equal boxes share the work."""
+    """Return {threshold set: rows of the sweep table} of one image. Sets that select equal boxes share their masks."""
     by_lesion: dict[str, list[Finding]] = {}
     for finding in case.findings:
         if finding.target and finding.target != CARDIOMEGALY:
@@ -55,7 +55,7 @@ def _count_outcomes(outcomes: list[Outcome]) -> dict:
 
 
 def run_shard(*, output: str | Path, options: SweepSettings, **inputs: str | Path) -> None:
-    """Write the sweep table of one shard, on one core; ``inputs``: paths that :class:`ShardCases` takes."""
+    """Write a shard's sweep table, a row per image, lesion type and threshold set; ``inputs``: see ShardCases."""
     cv2.setNumThreads(1)
     sets = {name: ThresholdSet.from_settings(values.as_dict()) for name, values in options.sets.items()}
     rows: dict[str, list[dict]] = {name: [] for name in sets}

@@ -44,12 +44,12 @@ class Unit:
 
     @property
     def grounded(self) -> list[str]:
-        """Zone labels that the members' masks confirm; the heart for cardiomegaly."""
+        """Zone labels that the masks of the findings in ``members`` confirm; the heart for cardiomegaly."""
         return self._labels(label for outcome in self.members for label in outcome.grounded)
 
     @property
     def reported(self) -> list[str]:
-        """Zone labels that the report names for the members; the heart for cardiomegaly."""
+        """Zone labels that the report names for the findings in ``members``; the heart for cardiomegaly."""
         return self._labels(label for outcome in self.members for label in outcome.finding.reported)
 
     def _labels(self, labels: Iterable[str]) -> list[str]:
@@ -76,11 +76,11 @@ def list_kinds(lesion: str, rules: Rules) -> frozenset[str]:
 
 
 def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Region, rules: Rules) -> Unit:
-    """Return the basic unit (instruction) of a finding, whose mask must have a location to name.
+    """Return the basic unit (an instruction that names locations) of the finding of ``outcome``, which has locations.
 
-    If ``joint_location`` is strict, the mask must include all findings of the named type and its subtypes in the named
-    location. Their masks, or the parts in this location, are added. If such a finding may lie there but its mask does
-    not confirm it, the unit is dropped, because no mask would be right.
+    If ``joint_location`` is strict, the mask must include all findings in ``outcomes`` that have the named type or a
+    subtype and lie in the named location. Their masks, or the parts in this location, are added. If one of them may lie
+    there but its mask does not confirm this, the unit is dropped, because no mask would be right.
     """
     finding = outcome.finding
     names = finding.target, finding.word, finding.certainty, finding.sentence_index
@@ -104,7 +104,7 @@ def make_basic_unit(outcome: Outcome, outcomes: Sequence[Outcome], region: Regio
 
 
 def merge_same_texts(units: Sequence[Unit]) -> list[Unit]:
-    """Merge the units with equal texts, and return all units. A merged unit is dropped if one of its parts was."""
+    """Merge units with equal instructions. Return all units; one that was merged from a dropped unit is dropped too."""
     by_text: dict[tuple, list[Unit]] = {}
     for unit in units:
         by_text.setdefault((unit.word, unit.location), []).append(unit)

@@ -11,7 +11,7 @@ from cxr.ils.masks.thresholds import exact_fraction
 
 
 def cached_method(method: Callable) -> Callable:
-    """Return the method with a cache of its results, by arguments, in each object. A decorator."""
+    """Decorate a method so that each object computes the result for equal arguments only once."""
     name = f"_results_of_{method.__name__}"
 
     @wraps(method)
@@ -159,7 +159,7 @@ def is_within(location: str, places: Iterable[str]) -> bool:
 
 
 def list_related_by_name(label: str) -> set[str]:
-    """Return the valid locations that overlap a zone label by name: the lung around it and the zones within it."""
+    """Return the valid locations that by name contain the zone ``label``, equal it or lie in it, such as its lung."""
     if label in LUNGS:
         return {label, *zones_of(side_of(label))}
     return {lung_of(label), *list_possible_names(label)}

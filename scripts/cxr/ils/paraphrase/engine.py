@@ -40,5 +40,5 @@ class Engine:
 
 
 def load_engine(options: ParaphraseOptions, execution: dict) -> Engine:
-    """Return the engine named in ``options``; ``execution``: how to run a model. Raises UserError if it is unknown."""
+    """Return the engine named in ``options``; ``execution``: how to run a model. Raises UserError for unknown names."""
     return engine_module("cxr.ils.paraphrase", options.engine).load(options, execution)

@@ -25,7 +25,7 @@ class WordingSettings(Section):
         lambda: list(get_args(Persona)), "Personas in whose style to reword instructions.", source=PAPER, min_length=1
     )
     per_persona: int = key(
-        RULES_WORDINGS, "Wordings per instruction and persona. The engine rules has at most three.", source=PAPER,
+        RULES_WORDINGS, "Wordings per instruction and persona. The engine `rules` has at most three.", source=PAPER,
         unit="wordings", ge=1, le=20,
     )  # fmt: skip
 

@@ -25,7 +25,7 @@ class UnusableWording(ValueError):
 
 @cache
 def _patterns() -> SimpleNamespace:
-    """Return the vocabulary: ``lesions`` and ``places``, both {term: meaning}, and its lists of words as patterns."""
+    """Return the vocabulary file: the dicts ``lesions`` and ``places``, {term: meaning}, and regular expressions."""
     vocabulary = load_resource(RESOURCE_FILES[0])
     lesions = {term: lesion.name for lesion in LESION_TYPES for term in lesion.synonyms}
     places = {
@@ -98,7 +98,7 @@ def parse_wording(text: str) -> Instruction:
 
 
 def find_meaning_problem(text: str, meant: Instruction) -> str | None:
-    """Return the reason why a wording does not have the meaning ``meant``; None if it has."""
+    """Return the reason why a wording does not have the meaning ``meant``; None if it has this meaning."""
     try:
         parsed_wording = parse_wording(text)
     except UnusableWording as reason:
@@ -111,7 +111,7 @@ def find_meaning_problem(text: str, meant: Instruction) -> str | None:
 
 
 def find_problem(wordings: Sequence[str], task: Task) -> str | None:
-    """Return the number of the first unusable wording and its problem, as one text; None if all are usable."""
+    """Return number and fault of the first wording that repeats another or changes the meaning; None without one."""
     plain_texts = {_normalise(text) for text in (task.text, *task.existing_wordings)}
     for number, text in enumerate(wordings, 1):
         if _normalise(text) in plain_texts:

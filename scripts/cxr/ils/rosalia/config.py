@@ -50,7 +50,7 @@ def write_config(folder: str | Path, config: RosaliaConfig) -> None:
 def read_config(folder: str | Path) -> RosaliaConfig:
     """Return the configuration in a folder's config.json. Raises UserError if the file is missing or invalid."""
     path, kinds = Path(folder) / CONFIG, (KeyError, TypeError, AttributeError, StrictDataclassError)
-    with refuse_unreadable(path, f"{path} is missing or damaged", "make the model again", *kinds):
+    with refuse_unreadable(path, f"{path} is missing or damaged", "delete the model's folder and rerun", *kinds):
         values = json.loads(path.read_text(encoding="utf-8"))
         if values.get("kind") != "rosalia":
             raise UserError(f"{path} is not the config of a converted ROSALIA model: convert the published model first")

@@ -1,6 +1,6 @@
 """Convert published checkpoints (LISA-7B-v1, ROSALIA-7B-v1, SAM, CLIP) to this project's layout and back.
 
-In both directions every tensor must have a name in ``TABLE`` and the right shape, except for the ignored tensors.
+In both directions every tensor must have a name in ``TABLE`` and the right shape, except for ``IGNORED_TENSORS``.
 Tensors are converted one by one, so the whole model is never in memory.
 """
 
@@ -171,7 +171,7 @@ def to_published(
     names = {published_name(name): name for name in shapes if with_clip or ".vision_tower." not in name}
     with WeightFiles(source) as weights:
         if fault := describe_misfit(shapes, weights.shapes):
-            raise UserError(f"{source} holds the weights of another model ({fault}): make the model again")
+            raise UserError(f"{source} has other weights than its config.json says ({fault}): delete it and rerun")
         kinds = {theirs: (weights.shapes[ours], dtype) for theirs, ours in names.items()}
         # transformers 4.31 stores the rotary frequencies among the weights
         places = torch.arange(0, rope.head_dim, 2, dtype=torch.int64).float()
@@ -212,7 +212,7 @@ def to_sam(model: str | Path, sam: str | Path) -> None:
     names = {_sam_name(name): name for name in shapes if name.startswith("sam.")}
     with WeightFiles(model) as weights:
         if fault := describe_misfit(shapes, weights.shapes):
-            raise UserError(f"{model} holds the weights of another model ({fault}): delete its folder and rerun")
+            raise UserError(f"{model} has other weights than its config.json says ({fault}): delete it and rerun")
         kinds = {theirs: (shapes[ours], torch.float32) for theirs, ours in sorted(names.items())}
         write_weight_file(sam, kinds, lambda name: weights.get(names[name]))
 
@@ -225,7 +225,7 @@ def reset_mask_branch(model: Rosalia, sam: str | Path, seed: int) -> None:
     """Reset SAM and the projection in place, as the published training code does after it loads LISA-7B.
 
     SAM gets the original weights in the file ``sam`` (sam_vit_h_4b8939.pth). The projection gets torch's random weights
-    of linear layers, which depend on ``seed``. Raises UserError if the file does not fit.
+    of linear layers, which depend on ``seed``. Raises UserError if the file is not of this SAM.
     """
     with WeightFiles(sam) as weights:
         fill_module(model.sam, weights, str(sam), lambda name: _sam_name(f"sam.{name}"))

@@ -70,12 +70,12 @@ TENSORS_BY_TOKEN = ("llava.model.language_model.embed_tokens.weight", "llava.lm_
 
 
 def load_base() -> tuple[Rosalia, Tokens]:
-    """Return (model, tokenizer) of the base, which has the weights in resources/rosalia, in float32."""
+    """Return (model with the weights in resources/rosalia in float32, its tokenizer)."""
     return Rosalia.from_pretrained(FOLDER), Tokens.load(FOLDER)
 
 
 def extend_base(sizes: LiteSizes, texts: Iterable[str], seed: int) -> tuple[Rosalia, Tokens]:
-    """Return (model, tokenizer) of the base in float32. New words in ``texts`` become tokens with random weights."""
+    """Return (model in resources/rosalia in float32, tokenizer). New words in ``texts`` get random weights."""
     base_vocabulary = Tokens.load(FOLDER).tokenizer.get_vocab()
     tokens = Tokens.prepare(make_word_tokenizer(texts, base_vocabulary))
     model = make_lite(sizes, tokens, seed)
@@ -91,7 +91,7 @@ def extend_base(sizes: LiteSizes, texts: Iterable[str], seed: int) -> tuple[Rosa
 
 
 def run_base(*, model: str) -> None:
-    """Write the base in float32 and its tokenizer into the folder ``model``, for use without training."""
+    """Write the model in resources/rosalia, in float32, and its tokenizer into the folder ``model``, untrained."""
     base_model, tokens = load_base()
     with atomic_folder(model) as making:
         base_model.save_pretrained(making)

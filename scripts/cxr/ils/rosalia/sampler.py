@@ -41,7 +41,7 @@ class PairSampler(Sampler[list[Draw]]):
         rank: int = 0,
         world: int = 1,
     ):
-        """``positive``: whether each pair of the file ``where`` is positive, bool (N,); ``reword``: vary wordings."""
+        """``positive``: True for each positive pair of the file ``where``, (N,); ``reword``: whether wordings vary."""
         self.positives, self.negatives = np.flatnonzero(positive), np.flatnonzero(~positive)
         for name, rows in (("positive", self.positives), ("negative", self.negatives)):
             if not len(rows):

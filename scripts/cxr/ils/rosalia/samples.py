@@ -160,8 +160,8 @@ class Pairs(Dataset):
     """The pairs of the JSONL file ``lines`` as samples with image and mask. The index is a row or a :class:`Draw`.
 
     Images come from ``pictures`` or else from the shards ``frames``. Without ``masks`` samples have no masks.
-    ``wording`` selects the text of an instruction, by default the plain text. With masks, the constructor raises
-    UserError if the mask or image of a pair is missing. Without masks, only reading that pair raises it.
+    ``wording`` selects the text of an instruction, by default the plain text. Raises UserError if the mask or image of
+    a pair is missing. With masks, the constructor raises it, otherwise the access to this pair.
     """
 
     def __init__(

@@ -42,7 +42,7 @@ _RESERVED = (*_MARKS, BEGIN, UNKNOWN)
 
 
 def write_prompt(instruction: str, answer: str | None, conversation: str) -> str:
-    """Return the prompt of an instruction with its answer, or up to the answer if it is None (authors' code)."""
+    """Return an instruction as a prompt in LISA's template ``conversation``, followed by the answer if there is one."""
     user_message = f"{IMAGE_START}{IMAGE}{IMAGE_END}\n{instruction}"
     if conversation == "llava_v1":
         text = f"{SYSTEMS[conversation]} USER: {user_message} ASSISTANT:"
@@ -54,7 +54,7 @@ def write_prompt(instruction: str, answer: str | None, conversation: str) -> str
 
 
 def extract_answer(text: str) -> str:
-    """Return the answer in a decoded text, with or without its prompt, cleaned as in LISA's evaluation."""
+    """Return the answer in a decoded text, which may include the prompt. It is cleaned as in LISA's evaluation."""
     plain = text.replace("\n", "").replace("  ", " ")
     for mark in ANSWER_AFTER.values():
         plain = plain.rpartition(mark)[2]

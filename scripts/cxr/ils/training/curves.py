@@ -22,7 +22,7 @@ def run_curves(*, updates: str, epochs: str, figure: str) -> None:
 
 
 def draw_curves(updates: pl.DataFrame, epochs: pl.DataFrame) -> Figure:
-    """Return a figure of the losses by update, without skipped updates, and of the scores by epoch, best one marked."""
+    """Return a figure of the losses by update, except skipped ones, and the scores by epoch, with the best marked."""
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     loss_axes, score_axes = figure.subplots(1, 2)
     applied_updates = updates.filter(~pl.col("skipped"))

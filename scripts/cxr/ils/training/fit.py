@@ -43,7 +43,7 @@ def compute_losses(
     masks = [(mask if len(mask_logits) else mask[:0]).to(output.low_res.device) for mask, mask_logits in pairs]
     for name, mask, mask_logits in zip(batch.pair_ids, masks, output.masks, strict=True):
         if mask.shape != mask_logits.shape:
-            raise ValueError(f"{name}: masks of {tuple(mask.shape)}, but predictions of {tuple(mask_logits.shape)}")
+            raise ValueError(f"{name}: masks of shape {tuple(mask.shape)}, but predictions {tuple(mask_logits.shape)}")
     in_dice = [dice_on == "all" or has_lesion for has_lesion in torch.stack([mask.any() for mask in masks]).tolist()]
     text = functional.cross_entropy(output.text_logits.float(), output.text_labels, reduction="sum")
     parts = {
@@ -76,7 +76,7 @@ class Scores:
 
 
 def score_pairs(model: Rosalia, pairs: Pairs, batch: int, workers: int, runner, device: torch.device) -> Scores:
-    """Predict the masks of all pairs without text, and return their scores. All processes share the batches."""
+    """Predict the masks of all pairs without text, and return their scores. Each process of ``runner`` does a part."""
     # sums over positives: IoU, intersection, union, number; over negatives: empty masks, number
     sums = torch.zeros(6, dtype=torch.float64)
     rows = [list(range(first, min(first + batch, len(pairs)))) for first in range(0, len(pairs), batch)]
@@ -150,7 +150,7 @@ class Fit(TrainingLoop):
         return losses["loss"], torch.cat([values / runner.ranks, torch.tensor([positives, len(batch.pair_ids)])])
 
     def rate(self, update: int) -> float:
-        """Return the learning rate of a step."""
+        """Return the learning rate of the step ``update``."""
         return learning_rate(update, self.recipe.learning_rate, self.recipe.warmup, self.total)
 
     def row(self, update: int, values: list[float]) -> dict:

@@ -53,8 +53,8 @@ class Recipe(SharedBatch, Section):
     )
     balance: Literal["expectation", "exact", "all"] = key(
         "expectation",
-        "Negative pairs per epoch. expectation: as many as positive pairs, shuffled with them; exact: as many in every "
-        "batch; all: every negative pair once.",
+        "Negative pairs per epoch. expectation: as many as positive pairs, shuffled with them; exact: as many as "
+        "positive pairs in every batch; all: every negative pair once.",
         source=AUTHORS,
     )
     keep: Literal["giou", "mean"] = key(
@@ -64,7 +64,7 @@ class Recipe(SharedBatch, Section):
         source=AUTHORS,
     )
     runner: Literal["plain", "deepspeed"] = key(
-        "deepspeed", "deepspeed: ZeRO-2, with one process for each of compute.gpus; plain: one process.", source=AUTHORS
+        "deepspeed", "How to train. deepspeed: ZeRO-2, a process per GPU; plain: one process in total.", source=AUTHORS
     )
     dtype: Literal["bfloat16", "float32"] = key("bfloat16", "Floating-point type of the weights.", source=AUTHORS)
     gradient_checkpointing: bool = key(
@@ -127,10 +127,10 @@ class TrainingRun(Section):
 
     thresholds: str = key("default", "Threshold set whose dataset the model is trained on.")
     lines: str = key("", "JSONL file to train on instead of the dataset's train.jsonl.")
-    test: str = key("", "Threshold set whose test split the model is scored on; empty: as in thresholds.")
+    test: str = key("", "Threshold set whose test split the model is scored on; empty: the set in `thresholds`.")
     paraphrases: bool = key(
         False,
-        "Whether each sample draws among its instruction and its paraphrases (C.3). false: the instruction.",
+        "If true, each sample uses at random its instruction or a paraphrase (C.3). If false, its instruction.",
         source=PAPER,
     )
     weights: Literal["", "lisa", "rosalia", "lite"] = key(

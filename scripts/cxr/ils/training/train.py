@@ -45,7 +45,7 @@ PARTS = {
     "prompt_encoder": "sam.prompt_encoder.",
     "vision_encoder": "sam.vision_encoder.",
 }
-"""{value of the setting ``training.<engine>.trained``: prefix of the names of its tensors}."""
+"""{part in the setting ``training.<engine>.trained``: prefix of the names of the part's tensors}."""
 ADAPTER = "lora_"
 """Text in the name of every tensor of an adapter (peft)."""
 

@@ -12,7 +12,7 @@ RESOURCE_FILES = ("vlm/onevision_tiny/masks.safetensors", "rosalia/config.json")
 
 
 def load(hidden: int, file: str, seed: int) -> Segmenter:
-    """Return the segmenter; ``file`` and ``seed`` are ignored. Raises UserError if ``hidden`` does not fit."""
+    """Return the segmenter; ``file``, ``seed`` are ignored. Raises UserError if its hidden size is not ``hidden``."""
     del file, seed
     config = SamConfig(**json.loads((RESOURCES / RESOURCE_FILES[1]).read_text(encoding="utf-8"))["sam"])
     segmenter = make_empty_segmenter(config, hidden)
