@@ -17,7 +17,7 @@ def is_downloaded(model: str, revision: str) -> bool:
 
 
 def find_downloaded_model(key: str, model: str, revision: str, setting: str = "model") -> str:
-    """Return the folder of a model (folder or Hugging Face id). Raises UserError about ``key.setting`` without one."""
+    """Return the folder of ``model`` (folder or Hugging Face id), or raise UserError about ``key.setting``."""
     if Path(model).is_dir():
         return model
     from huggingface_hub import snapshot_download

@@ -47,5 +47,5 @@ class MapNet:
         return np.stack([cv2.resize(p, image.shape[::-1], interpolation=cv2.INTER_LINEAR) for p in probabilities])
 
     def masks(self, image: np.ndarray) -> np.ndarray:
-        """Return the region of each label, bool (K, H, W), one component or empty, for a frame uint8 (H, W)."""
+        """Return the region of each label, bool (K, H, W), for a frame uint8 (H, W). A region is connected or empty."""
         return np.stack([clean_mask(p) for p in self.maps(image)])

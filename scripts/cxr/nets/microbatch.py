@@ -8,7 +8,7 @@ from cxr.base.errors import UserError
 
 def fit_micro_batch(batch: int, micro_batch: int, ranks: int, balanced: bool = False) -> int:
     """Return the largest size of micro-batches, up to ``micro_batch`` samples, with which ``ranks`` GPUs can share
-    ``batch`` samples equally, or 0 if there is none. ``balanced`` sizes are even, so that half can be positive."""
+    ``batch`` samples equally, or 0 if there is none. If ``balanced``, the size is even, so half can be positive."""
     share, remainder = divmod(batch, ranks)
     if remainder:
         return 0

@@ -52,7 +52,7 @@ def run_model(path: str | Path, **inputs: np.ndarray) -> list[np.ndarray]:
 
 
 def compute_layer(path: str | Path, name: str, **inputs: np.ndarray) -> np.ndarray:
-    """Run a model on ``inputs`` ({name: array}). Return the output of a layer. Raises UserError if it is missing."""
+    """Return the output of the layer ``name`` for ``inputs`` ({name: array}). Raises UserError without this layer."""
     return _layer_session(str(path), name).run([name], inputs)[0]
 
 

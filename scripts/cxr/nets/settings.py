@@ -34,7 +34,7 @@ class ComputeSettings(Section):
     batches: dict[Batched, Annotated[int, Limits(ge=1, le=1024)]] = key(
         dict, "{engine: images per batch}, in place of `batch`; autoencoder and sam: 4 by default.", unit="images"
     )
-    channels_last: bool = key(False, "Whether diffusion models use the memory layout channels_last.")
+    channels_last: bool = key(False, "Whether diffusion models use the layout channels_last (faster on some GPUs).")
     compile: bool = key(False, "Whether to compile the U-Net of diffusion models (takes minutes in each job).")
     cudnn: Literal["deterministic", "fastest"] = key(
         "deterministic", "cuDNN's algorithms in diffusion models. fastest: results may differ by rounding."
@@ -48,7 +48,7 @@ class ComputeSettings(Section):
     checkpoint_every: int = key(
         100, "Steps between checkpoints of a training (RadVLM's authors: 200).", unit="steps", ge=1, le=1_000_000
     )
-    time_to_stop: int = key(600, "Trainings save this long before their job's limit.", unit="seconds", ge=30, le=1800)
+    time_to_stop: int = key(600, "Trainings save this long before their time limit.", unit="seconds", ge=30, le=1800)
     time_to_answer: int = key(600, "Trainings fail if a process is silent this long.", unit="seconds", ge=10, le=86_400)
     max_runtime: int = key(1440, "Longest time that jobs request (partition limit).", unit="minutes", ge=60, le=100_000)
     max_memory_mb: int = key(180_000, "Most memory a job requests (`sinfo -o %m`).", unit="MB", ge=2000, le=10_000_000)

@@ -33,10 +33,11 @@ def refuse_weights(path: str | Path, fault: str, remedy: str = REMEDY) -> NoRetu
 def stream_tensors(
     path: str | Path, kinds: Kinds, get: Callable[[str], torch.Tensor], metadata: dict[str, str] | None = None
 ) -> None:
-    """Write a safetensors file with the tensors ``get(name)``, of which only one is in memory at a time.
+    """Write a safetensors file with the tensors ``get(name)``. Only one of them is in memory at a time, whereas the
+    safetensors library needs all.
 
-    (The safetensors library would need all of them.) ``kinds``: {name: (shape, dtype)}. The file has the header's
-    length, the header, and the values, wide types first for alignment. Raises ValueError if a tensor has another shape.
+    ``kinds``: {name: (shape, dtype)}. The file has the header's length, the header, and the values, wide types first
+    for alignment. Raises ValueError if a tensor has a shape other than in ``kinds``.
     """
     header: dict[str, dict] = {"__metadata__": metadata} if metadata else {}
     end = 0

@@ -72,7 +72,6 @@ class WeightFiles:
         self._stack.close()
 
     def get(self, name: str) -> torch.Tensor:
-        """Return the tensor ``name``."""
         return self._get[name]()
 
     def select_prefix(self, prefix: str) -> "WeightFiles":
@@ -96,7 +95,7 @@ def _list_weight_files(source: Path) -> list[Path]:
 
 
 def _check_complete(index: Path, file_names: set[str], pattern: str) -> None:
-    """Raise UserError if a checkpoint's index lists a shard that ends as ``pattern`` and is not in ``file_names``."""
+    """Raise UserError if ``index`` lists a shard with the suffix of ``pattern`` that is not in ``file_names``."""
     with refuse_unreadable(index, f"{index} is damaged", "download it again", KeyError, AttributeError):
         listed_shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     missing = sorted(name for name in listed_shards - file_names if Path(name).suffix == Path(pattern).suffix)
@@ -136,7 +135,8 @@ def write_json(path: Path, content: dict) -> None:
 
 
 def fill_module(part: torch.nn.Module, weights: WeightFiles, where: str, name_of: Callable[[str], str] = str) -> None:
-    """Load a module's tensors one at a time. ``name_of`` gives the name in the files. Raises UserError for a misfit."""
+    """Load a module's tensors one at a time. ``name_of`` converts a tensor's name to its name in the files. Raises
+    UserError about ``where``, a description of the files, if names or shapes differ."""
     module_tensors = part.state_dict()
     expected_shapes = {name_of(name): tuple(tensor.shape) for name, tensor in module_tensors.items()}
     if fault := describe_misfit(expected_shapes, weights.shapes):

@@ -12,6 +12,6 @@ findings, here only for the reports that the rules engine hands over."""
 
 
 def load(options) -> Structure:
-    """Return the function that converts a section's sentences to finding tuples with the language model's answers. It
-    may be used only for reports that the rules engine hands over."""
+    """Return the function that converts a section's sentences to finding tuples with the language model's answers. Use
+    this function only for reports that the rules engine hands over. ``options``: an ``EngineOptions``."""
     return vllm.load(options)

@@ -152,7 +152,6 @@ def _from_markup(text: str) -> str:
 
 
 def _from_rtf(text: str) -> str:
-    """Extract the visible text of an RTF file, with its line breaks, tabs and special characters."""
     parts: list[str] = []
     stack: list[tuple[bool, int]] = []
     unseen, skip, after = False, 1, 0

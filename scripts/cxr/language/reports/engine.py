@@ -12,7 +12,7 @@ Structure = Callable[[list[str]], list[dict]]
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Options of an engine: a setting of the reports stage, and ``files``, {key of the engine's ``INPUTS``: path}."""
+    """Options of an engine: ``reports.effusion_without_side``, and ``files``, {key of its ``INPUTS``: path}."""
 
     effusion_without_side: str
     files: dict[str, str] = field(default_factory=dict)

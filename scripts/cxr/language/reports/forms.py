@@ -193,7 +193,7 @@ def read_lines(form: Form, words: Words, phrases: Phrases) -> Form:
     """Return a form in which each line with a finding and a value is a sentence ("Edema: no" becomes "No edema."). A
     text that is no form stays unchanged. Raises UnreadForm if a line has a finding, but a value that is unclear."""
     if _MARKED_COLUMNS.search(form.text) and _LONE_MARK.search(form.text):
-        raise UnreadForm("the columns of the form differ only by the position of a mark")
+        raise UnreadForm("the form states a value only by the column in which a mark stands")
     reader = _LineReader(words, phrases, form.kinds)
     values = words.absent | words.present
     text = _ANSWER_BELOW.sub(
@@ -214,7 +214,6 @@ def read_lines(form: Form, words: Words, phrases: Phrases) -> Form:
 
 
 def _cells(line: str) -> list[str]:
-    """Return the cells of a table's line, which bars or tabs separate."""
     mark = "|" if "|" in line else "\t"
     return [cell.strip() for cell in line.strip().strip("|").split(mark)] if mark in line.strip() else [line]
 

@@ -4,12 +4,12 @@ This module serves the engine ``both``. A report is handed over if the rules eng
 it incompletely (``find_gap``). The model's findings then replace those of the rules engine, but its denials are
 limited:
 
-* In a report that the rules engine refuses, no denial counts, because no second reading can confirm it.
-* In all other reports, a denial counts only if the rules engine denies the same lesion type at the same location, and
-  denies this type nowhere with doubt. Findings that the rules engine affirms still prevent negative pairs.
+* In a report that the rules engine refuses, no second reading can confirm a denial. Thus, a denial counts only if the
+  setting ``dataset.denials`` is ``all``. Its other values, ``explicit`` and ``witnessed``, need both engines.
+* In all other reports, a denial counts only if the rules engine denies the lesion type at least at this location, and
+  denies the type nowhere with doubt. Findings that the rules engine affirms still prevent negative pairs.
 
-A negative pair is a training pair that denies a lesion. If the setting ``dataset.denials`` is ``explicit`` or
-``witnessed``, it needs evidence from both engines.
+A negative pair is a training pair that denies a lesion.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ UNKNOWN_WORDS, DENIAL, MENTION = "unknown_words", "denial_not_understood", "neit
 @dataclass(frozen=True)
 class HandOver:
     """A report for the language model: the section to read and the reason why the rules engine hands the report over.
-    ``rules_line`` is the study's output line by the rules engine. It is None if the rules engine refuses the report."""
+    ``rules_line`` is the output line that the rules engine gives, or None if the rules engine refuses the report."""
 
     section: reading.Section
     reason: str
@@ -77,8 +77,8 @@ def find_gap(line: Mapping) -> str | None:
 
 
 def limit_denials(line: dict, hand_over: HandOver) -> dict:
-    """Return the model's output line of a study, in which all denials that the rules engine does not confirm have
-    ``denies = False``. Further evidence for denying a lesion stays only if both engines found it."""
+    """Return the model's ``line`` of a study, with ``denies`` false in denials that the rules engine does not confirm.
+    Its ``witnesses`` keep evidence only if both engines found it, and none if the rules engine refuses the report."""
     line = line | {"handed_over": hand_over.reason}
     rules_line = hand_over.rules_line
     if rules_line is None:
@@ -114,8 +114,8 @@ def _denies(item: Mapping) -> bool:
 
 
 def _is_shared(denial: Mapping, rules_tuples: Sequence[Mapping]) -> bool:
-    """Return whether the rules engine denies the lesion type of the model's ``denial`` at the same location, and denies
-    this type nowhere in ``rules_tuples`` with doubt or only as a change ("no new edema")."""
+    """Return whether the rules engine denies the lesion type of the model's ``denial`` at least at its location, and
+    denies this type nowhere in ``rules_tuples`` with doubt or only as a change ("no new edema")."""
     negatives = [
         item for item in rules_tuples if item["presence"] == "negative" and item["lesion_type"] == denial["lesion_type"]
     ]

@@ -23,9 +23,9 @@ from cxr.language.reports.decoding import normalize_text
 
 RESOURCE_FILES = ("reading/headings.yaml",)
 _NARROWEST = 60
-"""Minimum result of :func:`line_width`, in characters, unless most lines have no room for another word."""
+"""Minimum line width, in characters, that :func:`line_width` returns for a text that is not visibly wrapped."""
 _FEWEST = 3
-"""Minimum number of pairs of consecutive lines from which :func:`line_width` can tell that a text is wrapped."""
+"""Minimum number of pairs of consecutive lines with which :func:`line_width` regards a text as wrapped."""
 _LABEL = re.compile(r"\s*[A-Z][\w /&,-]{0,40}:(?:\s|$)")
 _ITEM = re.compile(r"\(?\d{1,2}[.)]|[-*•·]\s")
 _GOES_ON = re.compile(r"(?:[,/-]|\b(?:and|or|of|the|a|an|with|without|in|at|to|for|no|is|are|by|from|on))$", re.I)
@@ -33,8 +33,8 @@ _HYPHEN = re.compile(r"([^\W\d_]+)-$")
 
 
 def line_width(text: str) -> int:
-    """Return the line width, in characters, at which a text is wrapped. It is the length of the longest line, but at
-    least ``_NARROWEST``, unless most lines have no room for the next word."""
+    """Return the line width, in characters, at which a text is wrapped. It is the length of the longest line if the
+    next line's first word would exceed this length on at least 60 % of the lines, and else at least ``_NARROWEST``."""
     lines = [line.rstrip() for line in text.split("\n")]
     longest = max(map(len, lines))
     pairs = [(line, after.split()[0]) for line, after in pairwise(lines) if line and after.strip()]
@@ -74,7 +74,7 @@ def _joined(before: str, line: str, hyphenated: Set[str]) -> str:
 
 
 def _wrapped(line: str, following: str, width: int, small: bool) -> bool:
-    """Return whether a line continues on the following line. ``small``: whether the text begins in lower case."""
+    """Return whether a line continues on the following line. ``small``: whether the report begins in lower case."""
     if not following.strip():
         return False
     if line[-1] in ".!?:;" or _GOES_ON.search(line) or (following.lstrip()[0].islower() and not small):
@@ -87,7 +87,7 @@ def _wrapped(line: str, following: str, width: int, small: bool) -> bool:
 UNUSED = frozenset(
     ("indication", "history", "technique", "comparison", "examination", "patient", "recommendation", "notification")
 )
-"""Sections from which no findings are read, unless the report has no other text than their last paragraph."""
+"""Sections from which findings are read only if findings and impression are missing (:func:`_assign_loose_text`)."""
 _NEVER_LAST = frozenset(("patient", "recommendation", "notification"))  # their last paragraph is not read either
 _ONE_SENTENCE = frozenset(("comparison", "technique", "examination"))
 """Sections that should have only one sentence. Text after this sentence may be findings whose heading is missing."""
@@ -147,8 +147,8 @@ def load_headings() -> Headings:
 
 def split_layout(text: str, column: str = "") -> dict[str, str]:
     """Return {section name: text} of a report. Texts of sections with the same name are joined. ``column`` is the
-    manifest's column ("findings" or "impression") that the text is from. Text before the first heading belongs to this
-    section. For a report file, ``column`` is empty, and such text may be a letterhead."""
+    manifest's column ("findings" or "impression") that the text is from. Text before the first heading belongs to the
+    section of this name. For a report file, ``column`` is empty, and text before a heading may be a letterhead."""
     headings = load_headings()
     text = _RULE.sub("", _EMPHASIS.sub("", normalize_text(text)))
     found_headings = list(_headings(text, headings))
@@ -181,9 +181,9 @@ def remaining_text(section_texts: dict[str, str], section_name: str) -> str:
 
 
 def _assign_loose_text(sections: dict[str, str], order: list[str], short: Set[str]) -> dict[str, str]:
-    """Fill empty findings with the text under a title or before the first heading. If the impression is empty, too, add
-    a section "last_paragraph" with the first of these texts that is not empty: the comment, the end of the last
-    section, and the text after the first sentence of a section in ``short``. ``order``: sections in text order."""
+    """Fill empty findings with the text under a title, else with prose before the first heading. If findings and
+    impression are empty, add "last_paragraph". It is the comment, else the last section after its first paragraph, else
+    a section of ``short`` after its first sentence. ``order``: section names in text order."""
     title = sections.pop("title", "")
     if not sections.get("findings") and title:
         sections["findings"] = title
@@ -271,7 +271,8 @@ def _is_after_break(text: str, position: int) -> bool:
 
 
 def _heading_before_colon(text: str, plain: str, colon: int, headings: Headings, shouted: bool) -> int | None:
-    """Return the start of the heading that ends at a colon inside a line, or None if there is no heading."""
+    """Return the start of the heading that ends at a colon inside a line, or None if there is no heading. The arguments
+    ``plain`` and ``shouted`` are those of :func:`_is_heading_of_line`. ``colon``: position of the colon."""
     line = max(plain.rfind("\n", 0, colon) + 1, colon - 120)
     before = _MORE.sub("", plain[line:colon])
     words = list(_WORD.finditer(before))
@@ -288,7 +289,7 @@ def _heading_before_colon(text: str, plain: str, colon: int, headings: Headings,
 
 
 def _is_heading_in_line(name: str, phrase: str, before: str, headings: Headings, shouted: bool) -> bool:
-    """Return whether a phrase before a colon is a heading. ``before`` is the text before the phrase on its line."""
+    """Return whether ``phrase`` before a colon is a heading. ``name``: its text. ``before``: the text before it."""
     capitals = name.isupper() and not shouted and len(name) >= _SHORTEST_IN_CAPITALS
     is_plain = phrase in headings.plain
     end = before.rstrip()[-1]

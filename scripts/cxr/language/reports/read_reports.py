@@ -61,8 +61,8 @@ def run_shard(
 
     Write ``output`` (JSON Lines, one line per study, sorted by study_id) and ``excluded`` (one row for each image of a
     study without a usable report). Write the sizes, times and checksums of the report files to the table
-    ``files_read``, if given. ``files`` are the engine's input files by the keys of its ``INPUTS``. ``threads`` is
-    ignored, because one core reads hundreds of reports per second. Raises UserError for an unknown engine.
+    ``files_read``, if given. ``files`` is {key of the engine's ``INPUTS``: path}. ``attrs`` has the ``code_digest``.
+    ``threads`` is ignored, because one core is fast enough. Raises UserError for an unknown engine.
     """
     del threads
     reader = make_reader(options, str(attrs.get("code_digest", "")), **files)
@@ -141,7 +141,7 @@ def read_study(row: dict, section: reading.Section | tuple[str, str], reader: _R
 
 def find_hand_over(row: dict, reader: _Reader) -> hand_over.HandOver | None:
     """Return the part of a study's report that a language model must read, or None if it need not read the report.
-    ``reader.options.engine`` must be ``rules``."""
+    ``reader`` must be that of the engine ``rules`` or ``both``, with which the rules engine reads every report."""
     section = reading.read_section(row, reader.options)
     return hand_over.find_hand_over(row, section, section_line(row, section, reader), reader.options)
 

@@ -22,8 +22,8 @@ _BYTES_A_CHARACTER = 64
 
 
 class ReadingOptions(Protocol):
-    """Options of all stages that read reports. ``scrub``: whether to remove identifiers. ``sections``: the method
-    that finds sections, ``mimic`` or ``tolerant``. The other two are the reports stage's settings of the same names."""
+    """Options of all stages that read reports. ``scrub``: whether to remove identifiers. ``sections``: the method that
+    finds sections, ``mimic`` or ``tolerant``. :mod:`cxr.language.reports.settings` explains the other two."""
 
     scrub: bool
     sections: str
@@ -35,8 +35,8 @@ class ReadingOptions(Protocol):
 class Section:
     """The section of a report to read. ``spans`` has the characters [start, end) of each sentence.
 
-    ``beside`` is (name, text) of the impression if this section is the findings, and the reverse. Findings in it can
-    only keep the dataset from denying a lesion. ``removed`` has the number of removed identifiers by kind.
+    ``beside`` is (name, text) of a second section, such as the impression beside the findings. Findings in ``beside``
+    can only keep the dataset from denying a lesion. ``removed`` has the number of removed identifiers by kind.
     ``corrected``: whether a heading that the official table names wrongly was renamed.
     """
 
@@ -109,8 +109,8 @@ def read_whole_report(row: dict, options: ReadingOptions) -> Section | tuple[str
 
 
 def report_row(images: Sequence[dict]) -> dict:
-    """Return the row with the report among the rows of a study's images, because a manifest may name the report only
-    once. It is the first row with a text or a file, else the first whose file is missing, else the first of all."""
+    """Return the row with the report among the rows of a study's images, of which the manifest may give only one a
+    report. It is the first row with a text or a file, else the first whose file is missing, else the first of all."""
     rows_with_report = (
         row for row in images if row.get("report_path") or any((row.get(name) or "").strip() for name in COLUMNS)
     )
@@ -172,8 +172,8 @@ def _split_official(text: str, study_id: str, options: ReadingOptions) -> tuple[
 
 
 def _read_form(text: str, *, scrubbed: Callable[[str], str], written: set[str], is_checked: bool) -> str:
-    """Return a report's text without identifiers, with the lines of forms converted to sentences. Add the kinds of form
-    to ``written``. If ``is_checked``, raise _Unusable for a form or correction that is not understood."""
+    """Return a report's text without identifiers, which ``scrubbed`` removes, and with form lines as sentences. Add the
+    kinds of form to ``written``. If ``is_checked``, raise _Unusable for a form or correction that is not understood."""
     from cxr.language.reports.witnesses import load_second_reader  # imports spaCy, which planning does not need
 
     words, reader = forms.load_words(), load_second_reader()

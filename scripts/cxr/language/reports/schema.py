@@ -9,7 +9,7 @@ from cxr.base.vocabulary import LESIONS
 RESOURCE_FILES = ("reading/line.schema.json",)
 HEDGES = ("definite", "strong", "weak")
 """Certainty grades of a statement, from most to least certain. A positive finding is ``definitive`` if its ``hedge``
-is definite, and its ``predicted_hedge``, too, unless this is null."""
+is "definite" and its ``predicted_hedge`` is "definite" or null."""
 
 
 class Quarantined(Exception):

@@ -98,9 +98,9 @@ def choose_section(sections: dict[str, str]) -> tuple[str, str] | None:
 
 
 def other_section(sections: dict[str, str], section_name: str) -> tuple[str, str] | None:
-    """Return (name, text) of a second section to read besides ``section_name``, or None. Besides the findings, it is
-    the impression, and besides the impression the findings, with the addendum appended. If this section is blank, it is
-    the addendum. Findings in it can only keep the dataset from denying a lesion."""
+    """Return (name, text) of a second section to read besides ``section_name``, or None. For the findings, it is the
+    impression. For the impression, it is the findings. The addendum is appended, or returned alone if that section is
+    blank or ``section_name`` is "last_paragraph". Findings in it can only keep the dataset from denying a lesion."""
     names = () if section_name == "last_paragraph" else ("findings", "impression")
     other_names = [name for name in (*names, "addendum") if name != section_name and (sections.get(name) or "").strip()]
     return (other_names[0], "\n\n".join(sections[name] for name in other_names)) if other_names else None

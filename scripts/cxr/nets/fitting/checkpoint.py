@@ -18,14 +18,16 @@ from cxr.nets import tensors
 FILE_NAME = "checkpoint.safetensors"
 WEIGHT, MOMENTS = "weight", ("exp_avg", "exp_avg_sq")  # parts of a tensor; the moments are named as in AdamW
 Gather = Callable[[str, str], torch.Tensor]
-"""Function of (name, part) that returns a whole float32 tensor. All processes must call it in the same order."""
+"""Function of (name, part) that returns a whole float32 tensor. ``part`` is ``WEIGHT`` or one of ``MOMENTS``. All
+processes must call the function for the same tensors in the same order."""
 
 
 def write_checkpoint(
     folder: Path, shapes: dict[str, tuple[int, ...]], gather: Gather, state: dict, steps: int, is_writer: bool
 ) -> None:
     """Write a checkpoint into ``folder`` atomically. All processes must call this, but only the one with ``is_writer``
-    writes. ``shapes``: {name: shape of the tensor}. ``steps``: AdamW's number of steps, 0 if it has no moments yet."""
+    writes. ``shapes``: {name: shape of the tensor}, of the tensors that ``gather`` returns. ``state``: the training's
+    progress, for the header. ``steps``: AdamW's number of steps, 0 if it has no moments yet."""
     parts = (WEIGHT, *MOMENTS) if steps else (WEIGHT,)
     kinds = {f"{part}/{name}": (shape, torch.float32) for part in parts for name, shape in shapes.items()}
 

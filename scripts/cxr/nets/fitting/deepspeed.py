@@ -166,7 +166,7 @@ class Runner:
             self.parameters[name].data.copy_(full_tensor)
 
     def _set_partitioned_tensor(self, parameter: nn.Parameter, part: str, full_tensor: torch.Tensor) -> None:
-        """Copy this rank's slice of a whole tensor. All slices have the same size, so the last one is padded."""
+        """Do :meth:`_set_tensor` with ZeRO-3. All slices have the same size, so the last one is padded."""
         count = parameter.ds_tensor.ds_numel
         flat = torch.nn.functional.pad(full_tensor.flatten(), (0, count * self.ranks - full_tensor.numel()))
         rank_part = flat.narrow(0, count * self.rank, count)
@@ -178,7 +178,7 @@ class Runner:
             parameter.data.copy_(full_tensor)
 
     def _find_piece(self, name: str, part: str) -> tuple[slice, torch.Tensor] | None:
-        """Return (this rank's slice of a flat tensor, the float32 memory that holds it), or None if it has none."""
+        """Return (this rank's slice of the flat tensor, its float32 memory), or None if the rank has no slice."""
         mapping = self.parameters[name]._hp_mapping
         if mapping is None:
             return None

@@ -47,8 +47,8 @@ READ_SUFFIXES = (".jsonl", ".tsv", ".parquet")
 @dataclass(frozen=True)
 class TrainingJob:
     """A training described by built-in types only, so that it can be passed to other processes. ``inputs``,
-    ``outputs``: {name: path or paths}. ``compute``: settings without effect on results. ``folder``: folder of
-    checkpoints."""
+    ``outputs``: {name: path or paths}. ``attrs``: facts such as ``code_digest``. ``compute``: settings without effect
+    on results. ``folder``: folder of checkpoints."""
 
     inputs: dict
     outputs: dict
@@ -70,7 +70,7 @@ class TrainingJob:
         prepare_folder(Path(self.folder), digest.hexdigest(), pattern="checkpoint.*", warning=warning)
 
     def run(self, worker: str, recipe: SharedBatch, train: Train) -> None:
-        """Run ``train`` in this process or, with the runner ``deepspeed``, the module ``worker`` on each GPU."""
+        """Run ``train`` here or, if the options ``recipe`` say ``deepspeed``, the module ``worker`` on each GPU."""
         if recipe.runner == "deepspeed":
             num_requested = self.compute.get("asked", self.compute["gpus"])
             processes = max(1, count_gpus(self.compute["device"], num_requested))

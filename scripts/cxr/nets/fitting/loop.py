@@ -61,7 +61,7 @@ class TrainingLoop:
         raise NotImplementedError
 
     def row(self, update: int, values: list[float]) -> dict:
-        """Return the columns of a step's log row. ``values``: sums of the values of :meth:`losses` over all ranks."""
+        """Return the log row of the step ``update``. ``values``: values of :meth:`losses`, summed over all ranks."""
         raise NotImplementedError
 
     def after_update(self) -> None:

@@ -41,7 +41,7 @@ class Runner:
         return nullcontext()
 
     def forward(self, work: Callable[[nn.Module], dict]) -> dict:
-        """Return the result of ``work(model)``, computed in the recipe's dtype."""
+        """Return the result of ``work(model)``, computed with the type ``dtype`` of the training's options."""
         is_bfloat16 = self.recipe.dtype == "bfloat16"
         with torch.autocast(self.device.type, torch.bfloat16) if is_bfloat16 else nullcontext():
             return work(self.model)

@@ -25,8 +25,8 @@ _STEM = 5
 @dataclass(frozen=True)
 class Joiner:
     """A converter of the model's findings to finding tuples. ``places`` is {(location, entity): (category, zone
-    labels)} of all mapped pairs. ``rules`` is the rules engine's function. ``unsided_effusion``: whether an effusion
-    without a side gets both lung bases."""
+    labels)} of all mapped pairs. ``rules`` is the function of the rules engine that converts sentences to tuples.
+    ``unsided_effusion``: whether an effusion without a side gets both lung bases."""
 
     places: Mapping[Term, tuple[str | None, list[str]]]
     lexicon: Lexicon
@@ -117,8 +117,8 @@ class Joiner:
         }
 
     def _place(self, finding: dict, entity: Entity) -> tuple[str | None, list[str]]:
-        """Return (category, zone labels) of a finding by the mapping of its locations, corrected as the rules engine
-        does for the heart and for effusions."""
+        """Return (category, zone labels) of a finding by the mapping of its locations. A heart finding keeps the
+        category "heart", and an effusion gets lung bases. If a location is not mapped, there are no labels."""
         mapped_places = [self.places.get(term) for term in finding_terms(finding)]
         if None in mapped_places:
             return entity.category, []  # an unmapped location could be anywhere, so nothing may be denied

@@ -97,7 +97,7 @@ def structure_texts(
         }
         for key, answer in ask_each(question_by_key, generate, options, compute).items()
     ]
-    log.info("structuring: %d answers, %d quarantined", len(lines), sum(line["problem"] is not None for line in lines))
+    log.info("structuring: %d answers, %d unusable", len(lines), sum(line["problem"] is not None for line in lines))
     return lines
 
 

@@ -83,7 +83,7 @@ class Word:
 
     @property
     def is_surname(self) -> bool:
-        """Whether the word can be a name in a context that suggests a name."""
+        """Whether the word is in a list of names or is not a common word."""
         return self.is_listed or not self.is_common
 
 

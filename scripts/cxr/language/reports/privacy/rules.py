@@ -1,7 +1,7 @@
 """Word lists for the detection of identifiers: common words, names of people, and ``identifiers.yaml``.
 
 As in Philter (Norgeot et al. 2020, doi:10.1038/s41746-020-0258-y), words in a list of harmless words are kept. The
-lists of harmless words and of names are from the package ``philter_ucsf``. The words of the reports stage are added.
+lists of harmless words and of names are from the package ``philter_ucsf``. Words that reports use are harmless, too.
 """
 
 import json

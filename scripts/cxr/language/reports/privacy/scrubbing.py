@@ -190,7 +190,8 @@ def _signature_patterns() -> dict[str, re.Pattern]:
 
 
 def _spans(text: str, rules: Rules) -> list[tuple[int, int, str]]:
-    """Return (start, end, kind) of the identifiers, in text order. Of overlapping candidates, the first one counts."""
+    """Return (start, end, kind) of the identifiers, in text order. If two overlap, a web address counts before an
+    identifier with digits, and both count before a name."""
     taken, spans = bytearray(len(text)), []
     for start, end, kind in _candidates(text, rules):
         if end > start and not any(taken[start:end]):

@@ -59,8 +59,8 @@ class Day:
     day_first: bool = False
 
     def at(self, target: date) -> date:
-        """Return this date with the year, month and day of ``target``, except for the parts that the text lacks. A day
-        above 28 becomes 28."""
+        """Return the date ``target``, but with this date's year, month or day if the text lacks this part. If the day
+        is from ``target``, it is at most 28."""
         return date(
             target.year if self.has_year else self.value.year,
             target.month if self.has_month else self.value.month,

@@ -22,8 +22,7 @@ def carry_places(
     places_by_finding: dict,
     lexicon: Lexicon,
 ):
-    """Assign earlier locations to the findings of a sentence that lack one, and return the sentence's affirmed
-    findings.
+    """Assign earlier locations to a sentence's findings without one, and return the sentence's affirmed findings.
 
     ``last`` has the affirmed findings of the previous sentence. ``places_by_finding``, which is updated, is {name of a
     finding: its last locations in the text}. Its key None has the last locations of any finding.
@@ -55,7 +54,7 @@ def carry_places(
 
 
 def place_after(words: list[str], hits: list[Hit], last: list[Mention], lexicon: Lexicon) -> None:
-    """Add a location to the previous sentence's finding, as in "There is an opacity. It is in the right base."."""
+    """Add a location to the last finding of the previous sentence, ``last`` ("An opacity. It is in the base.")."""
     places = [hit for hit in hits if hit[0] in SIDED]
     if last and not last[-1].places and places and words[0] in ("it", "this", "these", "they"):
         last[-1].places = resolve_places(words, places, lexicon)
@@ -96,7 +95,7 @@ def _in_this_region(words: list[str], hits: list[Hit], mentions: list[Mention], 
 
 
 def _inherit(words: list[str], mention: Mention, earlier: list[Mention], last: list[Mention], lexicon: Lexicon) -> None:
-    """Assign an earlier finding's location to a possible disease ("LLL opacity, but pneumonia is not excluded")."""
+    """Assign a location of ``earlier`` findings, else of ``last``, to a disease ("LLL opacity, possible pneumonia")."""
     doubtful = mention.hedge != "definite" and mention.entity.name in lexicon.possible_diseases
     if mention.places or mention.consumed or not doubtful:
         return

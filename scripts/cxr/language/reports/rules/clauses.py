@@ -114,8 +114,7 @@ def longest_spans(hits: list[Hit], tag: str, *longer_tags: str) -> list[tuple[in
 def find_refutations(
     words: list[str], hits: list[Hit], mentions: list[Mention], lexicon: Lexicon
 ) -> list[tuple[int, list[Mention]]]:
-    """Return (first token, denied diseases) of each phrase that denies an explanation ("opacity *unlikely to be*
-    pneumonia")."""
+    """Return (first token, denied diseases) of each phrase that denies an explanation ("*unlikely to be* edema")."""
     refutations = []
     sided, inside = tokens_of(hits, "side", "level", "fused"), lexicon.refuted_inside | lexicon.quantities
     for start, end in longest_spans(hits, "refuted", "deny_not"):

@@ -109,7 +109,8 @@ def _with_level(hit: Hit, noun_hits: list[Hit], lexicon: Lexicon) -> Hit:
 
 
 def _split_tail(words, hits, mention: Mention, following: int, sided: set[int], lexicon: Lexicon) -> list[Mention]:
-    """Return mentions for the locations after a noun that is not repeated ("no left effusion, *small right*")."""
+    """Return mentions for the locations after a noun that is not repeated ("no left effusion, *small right*").
+    ``following``: first token of the next mention. ``sided``: tokens that name a side or a part of a lung."""
     classes = _classes(words, mention.end, following, sided, lexicon)
     head = words[max(0, mention.start - 5) : mention.start]
     denied = "no" in head or "without" in head
@@ -153,7 +154,7 @@ def _exceptions(words, hits, mention: Mention, following: int, sided: set[int], 
 
 
 def _resolved_there(words, hits: list[Hit], mention: Mention, following: int, lexicon: Lexicon) -> list[Mention]:
-    """Return a denied mention for a second location, as in "RUL opacity, no longer seen in the left"."""
+    """Affirm ``mention`` and return a denied one for a second location ("RUL opacity, no longer seen in the left")."""
     for s, e in spans_of(hits, "deny_after"):
         is_joined = mention.end < s < following and words[s - 1] in (",", "but", "and")
         if not is_joined or words[s] in lexicon.stand_ins or _LEADS.isdisjoint(words[e : e + 1]):
@@ -219,7 +220,7 @@ def _bare(
 
 
 def _is_amount(words: list[str], at: int, lexicon: Lexicon) -> bool:
-    """Return whether an amount ("a trace", "a small amount") means an effusion that was named earlier."""
+    """Return whether the amount at token ``at`` ("a trace", "a small amount") means an effusion named earlier."""
     led = at > 0 and (words[at - 1] in lexicon.one_sizes or (words[at] == "trace" and words[at - 1] == "a"))
     following = words[at + 1 : at + 2]
     return led and (not following or following[0] in _LEADS | _ENDS | _HAS | _DOUBTS | {"persists"})
@@ -248,8 +249,7 @@ def _leads_to_place(words: list[str], at: int, sided: set[int], bare: bool) -> b
 
 
 def _elided(words, at: int, mentions: list[Mention], sided: set[int], lexicon: Lexicon) -> bool:
-    """Return whether the side at token ``at`` stands for a finding ("larger on the left, but *the right* has
-    resolved")."""
+    """Return whether the side at token ``at`` stands for a finding ("left larger, but *the right* has resolved")."""
     lead = at - (words[at - 1 : at] == ["the"])
     if words[at] not in ("right", "left") or lead < 1:
         return False

@@ -131,7 +131,7 @@ class Lexicon:
     Each phrase has a value and a tag, the kind of phrase: entity (finding), cancel (look-alike of a finding), device,
     subject and state (parts of a :class:`Composite`), side, level ("base"), fused (side and level, "RUL"), half
     ("upper" before a later noun), place (location outside the lungs), link ("suggesting", before a disease), reversed
-    ("explains", after a disease), or a tag of ``_add_cues``. The sets of words (``SETS``) are attributes.
+    ("explains", after a disease), or "deny" and more in ``_add_cues``. The sets of words (``SETS``) are attributes.
     """
 
     if TYPE_CHECKING:

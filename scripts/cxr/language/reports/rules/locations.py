@@ -145,7 +145,7 @@ def _led_by(words, start: int, earlier: Mention, lexicon: Lexicon) -> bool:
 
 
 def _share_forward(words, part: _Part, following: _Part, mentions, adjectives: set[int], lexicon: Lexicon) -> None:
-    """Assign ``part`` to the finding of the location ``following``, as in "right upper and lower lobe opacities"."""
+    """Assign the location ``part`` to the finding of the next one, as in "right upper and lower lobe opacities"."""
     if part.owner is not None or following.owner is None or following.owner.end <= part.end:
         return
     if not _joint(words, part.end, following.start, adjectives, lexicon) or words[part.start - 1] in ("than", ">"):
@@ -164,7 +164,8 @@ def _joint(words, start: int, end: int, adjectives: set[int], lexicon: Lexicon) 
 
 
 def _placed(words, part: _Part, before: _Part | None, mentions, adjectives, lexicon: Lexicon) -> Mention | None:
-    """Return the finding before a location ("opacity in the left base and the right mid lung"), or None."""
+    """Return the finding before a location ("opacity in the left base and the right mid lung"), or None.
+    ``before``: the previous location in the sentence."""
     earlier = [m for m in mentions if m.end <= part.start]
     if not earlier:
         return None
@@ -221,8 +222,8 @@ def _led(
 def share_places(
     words: list[str], mentions: list[Mention], parts: list, adjectives: set[int], lexicon: Lexicon
 ) -> None:
-    """Copy a location between adjacent findings that share it. Examples are "left effusion and atelectasis" and
-    "effusion and atelectasis at the left base"."""
+    """Copy a location between adjacent findings, as in "left effusion and atelectasis". ``parts``: the groups of
+    location words in the sentence, each with its finding. ``adjectives``: tokens of adjectives of findings."""
     for first, second in pairwise(mentions):
         if first.entity is None or second.entity is None:
             continue
@@ -291,7 +292,7 @@ def _adjacent_places(placed_mention: Mention, finding: Mention, lexicon: Lexicon
 
 
 def _on_the_side_of(side_places: list[Place], level_places: list[Place], lexicon: Lexicon) -> list[Place]:
-    """Add a side to levels without a side ("elevated right hemidiaphragm with adjacent basilar atelectasis")."""
+    """Add the side to levels that lack one ("right effusion with basilar atelectasis": the right base)."""
     sides = {place.sides for place in side_places}
     if len(sides) != 1 or any(place.sides or place.level is None for place in level_places):
         return level_places

@@ -30,7 +30,7 @@ def find_lesion(entity: Entity, category: str | None) -> str | None:
 
 
 def join_neighbours(lesion_types: Iterable[str | None]) -> str | list[str] | None:
-    """Return the distinct lesion types of ``lesion_types``: None if there are none, one type, or a list of several."""
+    """Return the lesion type in ``lesion_types``, a list of them if there are several, or None if there is none."""
     distinct_types = [lesion_type for lesion_type in dict.fromkeys(lesion_types) if lesion_type]
     return distinct_types if len(distinct_types) > 1 else next(iter(distinct_types), None)
 
@@ -68,7 +68,7 @@ def find_labels(
 
 
 def sort_labels(zone_labels: set[str]) -> list[str]:
-    """Return the labels in the order of ``ZONE_LABELS``, without a lung of which a zone is labelled (Figure 10)."""
+    """Return the labels in the order of ``ZONE_LABELS``. A zone's label removes the label of its lung (Figure 10)."""
     lungs = {f"{side_of(label)} lung" for label in zone_labels if label not in LUNGS}
     return [label for label in ZONE_LABELS if label in zone_labels - lungs]
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from cxr.language.reports.rules.lexicon import Composite, Entity, Lexicon
 
 Hit = tuple[str, object, int, int]
-"""A phrase of the lexicon in a sentence, as (tag, value, start, end) in tokens [start, end). The tag is the kind of
-phrase."""
+"""A phrase of the lexicon in a sentence, as (tag, value, start, end) in tokens [start, end). The tag is its kind."""
 SIDED = ("side", "level", "fused", "half")
 """Tags of the phrases that name a side or a part of a lung."""
 PLACED = (*SIDED, "place")
@@ -100,8 +99,7 @@ def _with_composites(words: list[str], hits: list[Hit], mentions: list[Mention],
 
 
 def _same(mention: Mention, composite: Composite) -> bool:
-    """Return whether a mention without a state of its own names the finding of ``composite`` ("borderline
-    cardiomegaly")."""
+    """Return whether a mention without a state of its own names the finding of ``composite`` ("cardiomegaly")."""
     entity = mention.entity
     if entity is None or "composite" in mention.flags:
         return False
@@ -132,7 +130,7 @@ def _joined(words, subject, state, composite: Composite, nouns: set[int], lexico
 
 def _continued(gap: list[str], after: list[str], lexicon: Lexicon) -> list[str]:
     """Return the words between a subject and its state (``gap``), without words that only connect the two, as in "The
-    heart is not small *but* rather enlarged" and "*stable in size,* mildly enlarged"."""
+    heart is *not small but rather* enlarged" and "*stable in size,* enlarged". ``after``: word after the state."""
     if "but" in gap and "not" in gap[: gap.index("but")]:
         return []
     closed = not after or after[0] in (".", ",", ";", "but", "with", "without")

@@ -131,8 +131,8 @@ def _denied_that(words, hits: list[Hit], mentions: list[Mention]) -> None:
 
 
 def _contrasted(words, hits: list[Hit], mentions: list[Mention]) -> None:
-    """Set or undo the denials of contrasted findings ("the edema but not the effusion has resolved"). Other examples
-    are "neither the opacity nor the edema has changed" and contrasts with "unlike"."""
+    """Set or undo the denials of contrasted findings, as in "the edema but not the effusion has resolved", "neither the
+    opacity nor the edema has changed" and "the edema, unlike the effusion, has resolved"."""
     changes = [start for start, _ in spans_of(hits, "changes")]
     neither = words.index("neither") if "neither" in words else len(words)
     under = [m for m in mentions if m.start > neither]

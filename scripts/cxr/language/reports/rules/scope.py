@@ -40,7 +40,7 @@ def apply_scope(
 
 
 def deny_adjacent(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], lexicon: Lexicon) -> None:
-    """Deny findings after "resolved" or a similar word. Only locations and adjectives may be between the two."""
+    """Deny findings directly after "resolved" or a similar word. ``cut``: tokens that start a clause."""
     sided = tokens_of(hits, *SIDED)
     for mention in mentions:
         start = mention.start
