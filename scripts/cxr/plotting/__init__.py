@@ -1,1 +1,1 @@
-"""Shared drawing: colours, overlays, numbered boxes, image encoding, replay pages."""
+"""Shared drawing: colours, overlays, numbered boxes, encoding of images, pages that replay conversations."""

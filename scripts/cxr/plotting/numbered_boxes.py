@@ -18,8 +18,8 @@ def draw_numbered_boxes(
     *,
     show_numbers: bool,
 ) -> np.ndarray:
-    """Resize an image, uint8 (H, W, 3), to a longer side of ``side`` px, and draw ``boxes`` on it, {number: (x1, y1,
-    x2, y2) in px before resizing}. ``colours`` is {number: colour} of marked boxes, which have thick lines, on top."""
+    """Resize an image, uint8 (H, W, 3), to a longer side of ``side`` px, and draw ``boxes`` on it. These are {number:
+    (x1, y1, x2, y2)}, px before resizing. Boxes in ``colours``, {number: colour}, get thick lines and are on top."""
     height, width = image.shape[:2]
     scale = side / max(height, width)
     size = (round(width * scale), round(height * scale))

@@ -20,7 +20,7 @@ Boxes = Sequence[Sequence[float]]
 @dataclass(frozen=True)
 class Turn:
     """A question with the model's answer, or with the reason why there is none (``failure``), and the expected answer.
-    Boxes are x1, y1, x2, y2 as fractions of the image. ``mask`` is the answer's, bool (H, W) as large as the image."""
+    Boxes are x1, y1, x2, y2 as fractions of the image. ``mask`` is the mask of the answer, bool (H, W) as the image."""
 
     question: str
     answer: str
@@ -43,8 +43,8 @@ class Conversation:
 
 
 def write_replay(path: str | Path, title: str, conversations: Sequence[Conversation], quality: int) -> None:
-    """Write the page. ``quality``: JPEG quality of its images; 0 writes lossless PNG. Raises ValueError if there is no
-    conversation, or if a conversation has no turn."""
+    """Write a page that replays ``conversations``. ``quality``: JPEG quality of its images, 0 for lossless PNG. Raises
+    ValueError if there is no conversation, or if a conversation has no turn."""
     if not conversations or not all(conversation.turns for conversation in conversations):
         raise ValueError("a replay needs at least one conversation, and each needs at least one turn")
     cases = {"cases": [_conversation_data(conversation, quality) for conversation in conversations]}

@@ -1,1 +1,1 @@
-"""Present and publish the results: tables, figures, the page, comparisons, review and release."""
+"""Present and publish the results: tables, figures, a page, expert review, and packages for release."""

@@ -23,7 +23,7 @@ class PageSettings(Section):
     gallery: int = key(
         3,
         "Number of findings per lesion type and threshold set that the page shows with their boxes. The page also "
-        "compares the masks of all built threshold sets on twice as many images.",
+        "compares the masks of all threshold sets on twice this number of images.",
         ge=0,
         le=50,
     )
@@ -42,12 +42,12 @@ class PrivacySettings(Section):
         "black_out",
         "Treatment of text burned into images. black_out: the text is blackened. exclude: the image is excluded. "
         "keep: images are not searched for text, which saves 0.6 s per image and core. Markers such as L, AP or ERECT "
-        "always stay. The embedded cohort is never searched.",
+        "always stay. The project's synthetic cohort is never searched.",
     )
     least_subjects: int = key(
         5,
-        "Minimum number of subjects in whose reports an unknown word must occur to be listed on pages and in tables. A "
-        "higher value hides more words. If release.withhold does not name report_text, all unknown words are listed.",
+        "Words that the rules do not know are listed on pages and in tables if reports of at least this many subjects "
+        "contain them. A higher value hides more words. If release.withhold lacks report_text, all words are listed.",
         unit="subjects",
         ge=1,
     )

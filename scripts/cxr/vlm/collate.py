@@ -50,7 +50,7 @@ class Batch:
 
 
 class Collator:
-    """Encoder of conversations in a chat template and a box format. With ``marks``, the loss also covers turn marks."""
+    """Encoder of conversations in a chat template and a box format. With ``marks``, the loss covers turn marks too."""
 
     def __init__(self, family: Family, tokens: Tokens, convention: Convention, marks: bool = False):
         self.family, self.tokens, self.convention, self.marks = family, tokens, convention, marks
@@ -83,7 +83,7 @@ class Collator:
         return Encoded(sample.sample_id, ids, labels, pictures)
 
     def ask(self, sample: Sample, picture: np.ndarray | EncodedImages, earlier_answers: Sequence[str] = ()) -> Encoded:
-        """Encode the prompt of the turn that follows ``earlier_answers``. ``picture`` may already be encoded."""
+        """Encode the prompt of the turn after ``earlier_answers``. ``picture``: pixels, uint8 (H, W, 3), or encoded."""
         pictures = picture if isinstance(picture, EncodedImages) else self.family.pictures([picture])
         earlier_questions = (sample.question(turn, self.convention) for turn in range(len(earlier_answers)))
         earlier_turns = zip(earlier_questions, earlier_answers, strict=True)

@@ -32,7 +32,7 @@ class Convention:
 
     If ``scale`` is None, coordinates are pixels of the image as the model sees it. ``decimals`` is the number of
     decimals. If ``y_first``, boxes are y1, x1, y2, x2. ``key`` is the name of a box in JSON. ``sentence_decimals`` is
-    the number of decimals inside a sentence, 0 for as many as in JSON. If ``short``, 0.50 is 0.5 inside a sentence.
+    the number of decimals inside a sentence, 0 for as many as in JSON. If ``short``, 0.50 is written 0.5 in sentences.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Convention:
         return np.array([*sides, *sides], np.float64)
 
     def write(self, box: Sequence[float], size: InputSize) -> str:
-        """Format a box as four numbers in brackets."""
+        """Format a box, in fractions of an image of ``size``, as four numbers in brackets."""
         return f"[{', '.join(self._numbers(box, size, self.decimals))}]"
 
     def _numbers(self, box: Sequence[float], size: InputSize, decimals: int) -> list[str]:
@@ -69,7 +69,7 @@ class Convention:
         return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
     def answer(self, boxes: Sequence[Sequence[float]], size: InputSize) -> str:
-        """Format boxes as a JSON answer: one object, or a list of several."""
+        """Format boxes as a JSON answer: one object for a single box, otherwise a list of objects."""
         texts = [f'{{"{self.key}": {self.write(box, size)}}}' for box in boxes]
         return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
@@ -93,7 +93,7 @@ CONVENTIONS = {
 }
 """Conventions by name. A new convention needs an entry here and a sentence in ``resources/vlm/wording.yaml``."""
 PROBED_CONVENTIONS = tuple(name for name, one in CONVENTIONS.items() if not one.short)
-"""Conventions that are compared on validation samples. Answers in a ``short`` one are read as in its long form."""
+"""Conventions that are compared on validation samples. A ``short`` one is left out, as it differs only in writing."""
 PALIGEMMA = Convention("loc1024", 1024, y_first=True)  # convention of ``<loc0123>`` tokens in any answer
 
 

@@ -1,8 +1,8 @@
 """Loading and writing models and runs in folders, including image tiling, tiny random models and adapters.
 
-A run is a folder with a model, or an adapter of a base model, and the settings for its use in run.json. The image
-tiling of a recipe (``tiles`` and ``grid``) is written into the model's files, so that every program uses the same
-tiling. Only families with ``has_tiling`` and ``write_tiling`` have these settings.
+A run is a folder with a model, or an adapter of a base model, and the settings for its use in run.json. The
+settings of how images are cut into tiles (``tiles`` and ``grid``) are written into the model's files, so that every
+program does it in the same way. Only families with ``has_tiling`` and ``write_tiling`` have these settings.
 """
 
 import json
@@ -91,7 +91,7 @@ def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, se
 
 
 def base_folder(base: str | list[str], model: str, revision: str) -> str:
-    """Return the folder ``base``, or of the downloaded ``model``, or "". Raises UserError if it is not downloaded."""
+    """Return ``base``, else the folder of the downloaded ``model``, else "". Raises UserError without a download."""
     if base:
         return base if isinstance(base, str) else base[0]
     if not model:
@@ -117,7 +117,7 @@ def _write_json(path: Path, content: dict) -> None:
 
 def read_run(folder: str | Path) -> dict:
     """Return the settings that :func:`write_run` wrote. Raises UserError if the folder does not have them."""
-    path, remedy = Path(folder, RUN), "tune a run, or name another in vlm.tuning.runs"
+    path, remedy = Path(folder, RUN), "tune this run first, or name a tuned run"
     with refuse_unreadable(path, f"{folder} holds no run of vlm_tuning", remedy):
         return json.loads(path.read_text(encoding="utf-8"))
 
@@ -141,7 +141,7 @@ def run_model(run: str | Path, base: str | Path = "") -> Iterator[Path]:
 
 
 def needs_tiling(name: str, folder: str | Path, tiling: Mapping) -> bool:
-    """Return whether the tiling of a model of the family ``name`` differs from ``tiling``. {} equals any tiling."""
+    """Return whether a model of the family ``name`` cuts images in another way than ``tiling``; {} allows any way."""
     return bool(tiling) and not engine_module(FAMILIES, name).has_tiling(Path(folder), **tiling)
 
 
@@ -162,7 +162,7 @@ def link_model(name: str, source: str | Path, folder: Path, tiling: Mapping) -> 
 
 
 def load_run(folder: str | Path, base: str | Path = "", dtype: torch.dtype = torch.float32) -> Loaded:
-    """Load the model of a run with its adapter. ``base`` is as in :func:`run_model`. Raises UserError if incomplete."""
+    """Load a run's model with its adapter. ``base`` replaces the run's base model. Raises UserError for bad files."""
     facts, adapters = read_run(folder), Path(folder, ADAPTERS)
     with run_model(folder, base) as model:
         loaded = load_model(facts["family"], model, dtype)
@@ -183,7 +183,7 @@ def has_segmenter(folder: str | Path) -> bool:
 
 
 def write_model(loaded: Loaded, name: str, folder: Path, published: bool = True) -> None:
-    """Write a whole model of the family ``name``. If ``published``, tensors are named as in published checkpoints."""
+    """Write a whole model of the family ``name``. If ``published``, its tensors are named as in published files."""
     loaded.model.save_pretrained(str(folder))
     loaded.family.processor.save_pretrained(str(folder))
     loaded.tokens.tokenizer.save_pretrained(str(folder))

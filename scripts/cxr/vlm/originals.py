@@ -26,7 +26,7 @@ class Originals:
 
     @classmethod
     def for_samples(cls, tables: Iterable[str], decoding: Mapping, samples: Iterable[Sample]) -> "Originals | None":
-        """Return the samples' files in ``tables``, None if ``decoding`` is {}. Raises UserError if one is unlisted."""
+        """Return the samples' files in ``tables``, None if ``decoding`` is {}. Raises UserError if one is missing."""
         if not decoding:
             return None
         sample_images = {(sample.source, sample.image_id) for sample in samples}
@@ -37,7 +37,7 @@ class Originals:
             source, image_id = missing[0]
             raise UserError(
                 f"no table names the original file of the image {image_id!r} of {source!r}, which a run with pictures: "
-                "original needs: add the table of images of that source"
+                "original needs: add the table of images of that source to its inputs"
             )
         return cls(paths, decoding)
 

@@ -50,7 +50,7 @@ _NO_BOX = re.compile(r"\s*(?:\[\s*(?:\[\s*\])?\s*\]|null\b|none\b)", re.IGNORECA
 
 @dataclass(frozen=True)
 class Reading:
-    """The boxes of an answer. ``outcome`` is boxes, none or unreadable, and ``reason`` explains a missing box.
+    """The boxes of an answer. ``outcome`` is ``boxes``, ``none`` or ``unreadable``. ``reason`` explains a missing box.
 
     ``boxes`` are clipped fractions of the image, float64 (N, 4: x1, y1, x2, y2). ``notes`` are codes of the repairs,
     sorted. ``swapped`` (N,) says whether corners were in the wrong order. ``beyond`` (N,) says whether the centre was
@@ -66,7 +66,8 @@ class Reading:
 
 
 def read_boxes(text: str, convention: Convention, size: InputSize) -> Reading:
-    """Return the boxes in a text, or why there are none: nothing, non_finite, zero_area, too_many, count (not four)."""
+    """Return the boxes in a text, or why it has none: ``nothing`` (no numbers), ``count`` (not four numbers in a box),
+    ``non_finite``, ``zero_area`` or ``too_many``."""
     notes: set[str] = set()
     if len(text) > MOST_CHARACTERS:
         text, _ = text[:MOST_CHARACTERS], notes.add("cut")
@@ -120,7 +121,7 @@ def _parse_box(numbers: list[float], convention: Convention, size: InputSize, no
 
 
 def _to_units(numbers: list[float], convention: Convention, size: InputSize) -> list[float]:
-    """Convert the numbers of a box to the convention's units. A percentage is relative to the image's side."""
+    """Convert the percentages among the numbers of a box to the convention's units. Other numbers stay."""
     width, height = convention.sides(size)[:2]
     sides = (height, width) * 2 if convention.y_first else (width, height) * 2
     number_sides = zip(numbers, sides, strict=True)

@@ -2,7 +2,7 @@
 
 A line is a grounding query or a conversation. A query has ``query_id, image_id, query, boxes``, with boxes on a grid of
 1000, and its answer is JSON. A conversation has ``sample_id, image_id, turns: [{question, answer}], boxes: {name:
-fractions}``. Its answers may contain slots ``<box:name>`` for boxes in a sentence. The boxes in prompts and answers are
+fractions}``. In an answer, ``<box:name>`` stands for the boxes of that name. The boxes in prompts and answers are
 written in the run's convention of coordinates.
 """
 
@@ -31,7 +31,7 @@ _SLOT = re.compile(r"<box:([^<>]+)>")
 
 @dataclass(frozen=True)
 class Sample:
-    """One image with its turns. ``boxes`` is {name in a slot ``<box:name>``: fractions (x1, y1, x2, y2) of the image}.
+    """One image with its turns. ``boxes`` is {name in ``<box:name>``: [x1, y1, x2, y2 as fractions of the image]}.
 
     ``asks_boxes`` marks a grounding query. ``mask_ids`` has an id for each [SEG] in the answers, in order, "" for an
     empty mask.
@@ -54,12 +54,12 @@ class Sample:
         return localization_question(text, convention) if self.asks_boxes else text
 
     def answer(self, turn: int, convention: Convention, size: InputSize) -> str:
-        """Return the expected answer of a turn, with its slots filled. Raises UserError for a slot without boxes."""
+        """Return a turn's expected answer with boxes in place of ``<box:name>``. Raises UserError if one is missing."""
         return _SLOT.sub(lambda slot: self._written(slot[1], convention, size), self.turns[turn].answer)
 
     def _written(self, name: str, convention: Convention, size: InputSize) -> str:
         if name not in self.boxes:
-            raise UserError(f"{self.sample_id}: the answer has the slot {name!r} but no boxes of that name: add them")
+            raise UserError(f"{self.sample_id}: an answer has <box:{name}>, but `boxes` lacks {name!r}: add its boxes")
         boxes = self.boxes[name]
         return convention.answer(boxes, size) if self.asks_boxes else convention.write_list(boxes, size)
 
@@ -82,12 +82,12 @@ def parse_sample(line: Mapping) -> Sample:
 
 
 def read_samples(path: str | Path, tasks: Sequence[str] = ()) -> list[Sample]:
-    """Return the samples in a file, or those of ``tasks``. Raises UserError if no task fits or an id occurs twice."""
+    """Return a file's samples, only those of ``tasks`` if given. Raises UserError if none fits or an id is repeated."""
     samples, sample_ids = [], set()
     for line in read_lines(path):
         sample = parse_sample(line)
         if sample.sample_id in sample_ids:
-            raise UserError(f"{path} has the sample {sample.sample_id!r} twice: remove one")
+            raise UserError(f"{path} has the sample {sample.sample_id!r} twice: remove one of them")
         sample_ids.add(sample.sample_id)
         samples.append(sample)
     if not tasks:
@@ -152,7 +152,7 @@ class ImageStore:
         return fit_size([part.stop - part.start for part in self.covered(sample)], self.side)
 
     def covered(self, sample: Sample) -> tuple[slice, slice]:
-        """Return the rows and columns of a frame without its padding. Boxes refer to them. Raises like :meth:`get`."""
+        """Return the rows and columns of a frame inside its padding, to which boxes refer. Raises like :meth:`get`."""
         shard, name = self._at(sample)
         rows, columns = shard.shape(name)[:2]
         if name != FRAME_FIELD or AFFINE not in shard.fields:

@@ -35,7 +35,7 @@ class MaskStore(Shards):
 
 @dataclass(frozen=True)
 class MaskTargets:
-    """Target masks of a sample's [SEG] tokens, ``masks``, uint8 (n, T, T) of 0 and 1, in order.
+    """Targets of a sample's n [SEG] tokens. ``masks``, uint8 (n, T, T) of 0 and 1, are in the order of the tokens.
 
     ``view`` identifies the image, and is the same for all samples about it. ``levels`` is the input image of SAM, uint8
     (S, S).

@@ -13,7 +13,7 @@ class Prediction(Section):
 
     path: str = key("", "File of the answers, JSON Lines of {sample_id, text} or {sample_id, failure}.")
     set: RunName = key("medground_test", "Name in vlm.answers.sets of the test set that the model answered.")
-    convention: Convention = key("grid1000", "Format of coordinates in the answers.")
+    convention: Convention = key("grid1000", "Format of box coordinates in the answers.")
 
 
 class VlmAnswers(Section):
@@ -29,9 +29,10 @@ class VlmAnswers(Section):
             "radvlm_test": "radvlm:all/test",
             "radvlm_exchanged": "radvlm:all/exchanged",
         },
-        "Test sets by name: medground:<file>, radvlm:<mix>/<file>, or a path. Runs answer the sets of their system.",
+        "Test sets by name: medground:<file>, radvlm:<mix>/<file>, or a path. A run on medground samples answers "
+        "medground sets and paths, a run on radvlm samples radvlm sets and paths.",
     )
-    most: int = key(0, "Maximum samples per task that are asked, drawn by a hash; 0: all.", unit="samples", ge=0)
+    most: int = key(0, "Maximum number of samples per task to ask, drawn by a hash; 0: all.", unit="samples", ge=0)
     max_new_tokens: int = key(
         2048, "Maximum answer length. The settings of a run may lower it.", unit="tokens", ge=1, le=100_000
     )
@@ -43,7 +44,7 @@ class VlmAnswers(Section):
 
 
 class Vlm(Section):
-    """Vision-language models of every system."""
+    """Vision-language models, for the samples of MedGround and RadVLM."""
 
     tuning: VlmTuning = key(VlmTuning, "Fine-tuning.")
     answers: VlmAnswers = key(VlmAnswers, "Answers of the models.")

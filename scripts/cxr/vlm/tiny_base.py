@@ -1,4 +1,4 @@
-"""Loading the trained weights of RadVLM's small model from resources/vlm/onevision_tiny."""
+"""Loading trained weights into RadVLM's small model, from resources/vlm/onevision_tiny."""
 
 import json
 from pathlib import Path

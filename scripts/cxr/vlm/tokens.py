@@ -19,12 +19,12 @@ _PIECE = r"\d| ?[A-Za-z]+|[^A-Za-z0-9]"  # a digit, a word with the space before
 
 
 class ReservedTokenError(UserError):
-    """Error for a text that contains a token of the chat template."""
+    """Error for a question or answer that contains a token of the chat template."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A tokenizer with a chat template, and ids of its tokens: image, end, padding and [SEG] (None without masks)."""
+    """A tokenizer with a chat template (``frame``), and the ids of its tokens. ``seg`` is None without masks."""
 
     tokenizer: PreTrainedTokenizerBase
     frame: ChatTemplate
@@ -57,11 +57,11 @@ class Tokens:
         return replace(self, frame=self.frame.with_system(prompt))
 
     def encode_piece(self, text: str) -> list[int]:
-        """Return the token ids of a piece of the template, or of a text."""
+        """Return the token ids of a text, such as a piece of the template. "" gives none."""
         return self.tokenizer(text, add_special_tokens=False).input_ids if text else []
 
     def encode_text(self, text: str) -> list[int]:
-        """Return the token ids of a question or an answer. Raises ReservedTokenError if it has a template token."""
+        """Return the token ids of a question or an answer. Raises ReservedTokenError for a template token."""
         for mark in self.frame.reserved:
             if mark in text:
                 raise ReservedTokenError(f"the text contains {mark!r}, a special token of the model: leave it out")
@@ -95,7 +95,7 @@ class Tokens:
         return ids, labels
 
     def with_marks(self, ids: Sequence[int], labels: Sequence[int]) -> list[int]:
-        """Return labels that also cover turn marks, line breaks and the openings of answers, as in RadVLM's code."""
+        """Return ``labels`` that also cover turn marks, line breaks and answers' openings, as in RadVLM's code."""
         marks = {mark for mark in special_tokens(self.frame) if mark != self.frame.picture} | {"\n"}
         mark_ids = {token for mark in marks for token in self.encode_piece(mark)}
         marked_labels = [token if token in mark_ids else label for token, label in zip(ids, labels, strict=True)]

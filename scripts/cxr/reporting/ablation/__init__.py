@@ -1,1 +1,1 @@
-"""The effect of the thresholds on recall and on the number of grounded masks (Tables 7 and 8)."""
+"""The effect of mask thresholds on recall and on the number of masks in reported locations (Tables 7 and 8)."""

@@ -29,7 +29,7 @@ YIELD_STYLE = {"color": ORANGE, "marker": "s", "markersize": 3.5}
 STATED_STYLE = {"color": GREY, "linestyle": "--", "linewidth": 1}
 BASE_STYLE = {"color": GREY, "linestyle": ":", "linewidth": 1}
 MAX_LABELLED_CELLS = 100
-"""Maximum number of cells of a map in which each cell shows its value."""
+"""A map of recall prints the value in each cell if it has at most this number of cells."""
 MAX_TICKS = 7
 """Maximum number of labelled values on the axis of a varied threshold."""
 NOTHING_VARIED_TEXT = "There is nothing to draw, because no threshold has two or more values in thresholds.grid."
@@ -37,7 +37,8 @@ ONE_VARIED_TEXT = "There is no map, because only {} has two or more values in th
 
 
 class Axis(NamedTuple):
-    """A varied threshold: its column of :data:`POINTS`, sorted values, reference value, and value in the base set."""
+    """A threshold with several ``values``. ``column`` is its column of :data:`POINTS`. ``base``: value in the base set.
+    ``reference``, the listed value nearest to ``base``, stays fixed while other thresholds vary."""
 
     column: str
     values: list[float]
@@ -70,7 +71,8 @@ def run_charts(*, table: str, curves: str, recall_map: str, axes: list[dict], ba
 
 
 def find_varied(axes: Sequence[Mapping], base: Mapping) -> tuple[list[Axis], dict[str, float]]:
-    """Return the varied thresholds in the order of the grid, and {column: reference value} of every threshold."""
+    """Return (thresholds with several values in the grid ``axes``, {column: reference value of each threshold}).
+    The reference value is the value in the set ``base``, or the nearest one if the grid lists other values."""
     reference = {threshold_column(part, tau): base[part][tau] for part in PARTS for tau in TAUS}
     varied = []
     for grid_axis in axes:
@@ -84,13 +86,13 @@ def find_varied(axes: Sequence[Mapping], base: Mapping) -> tuple[list[Axis], dic
 
 
 def points_along(points: pl.DataFrame, names: Sequence[str], reference: Mapping[str, float]) -> pl.DataFrame:
-    """Return the distinct rows in which all thresholds but ``names`` have reference values, sorted by ``names``."""
+    """Return the distinct rows in which all thresholds except ``names`` have reference values, sorted by ``names``."""
     fixed = [pl.col(name) == reference[name] for name in COLUMNS if name not in names]
     return points.filter(fixed).unique([*names, "lesion"], keep="first", maintain_order=True).sort(*names)
 
 
 def draw_curves(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[str, float]) -> Figure:
-    """Draw recall (with its interval) and yield of each lesion type against each varied threshold."""
+    """Draw curves of recall (with its interval) and of the number of grounded masks over each threshold of ``axes``."""
     if not axes:
         return draw_note(NOTHING_VARIED_TEXT)
     lesions = _affected_lesions(axes)
@@ -148,7 +150,7 @@ def _draw_curve(panel: Axes, rows: pl.DataFrame, axis: Axis, measure: str) -> No
 
 
 def draw_map(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[str, float]) -> Figure:
-    """Draw recall over the first two varied thresholds, with one panel per lesion type that they affect."""
+    """Draw recall over the first two thresholds of ``axes``, with one panel per lesion type that they affect."""
     if not axes:
         return draw_note(NOTHING_VARIED_TEXT)
     if len(axes) < 2:
@@ -191,7 +193,7 @@ def _draw_cells(panel: Axes, rows: pl.DataFrame, down: Axis, across: Axis):
 
 
 def _describe_fixed(axes: Sequence[Axis]) -> str:
-    """Return "as in the base set", with the thresholds of ``axes`` whose reference value differs from this set."""
+    """Describe the values of the fixed thresholds, such as "as in the base set, but tau_conf at 0.2"."""
     shifted_axes = [axis for axis in axes if axis.reference != axis.base]
     if not shifted_axes:
         return "as in the base set"

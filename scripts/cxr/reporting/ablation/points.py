@@ -58,13 +58,13 @@ SWEEP_COLUMNS = ("thresholds", "study_id", "lesion", "findings", "masks", "groun
 
 
 def run_table(*, sweep: list[str], table: str, sets: dict, grid: list[str]) -> None:
-    """Write the table of recall and yield (:func:`tabulate_points`), reading one shard of the sweep at a time."""
+    """Write the rows of :func:`tabulate_points` to ``table``. ``sweep``: results of all sets, a file per shard."""
     counts = count_sweep(read_table(path).select(SWEEP_COLUMNS) for path in sweep)
     write_table(table, tabulate_points(counts, sets, grid), POINTS)
 
 
 def count_sweep(sweeps: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Return the counts :data:`SUMS` per point and lesion type, summed over the shards; no study is in two shards.
+    """Return the counts :data:`SUMS` per threshold set and lesion type, summed over shards, which share no study.
     ``mask_px`` lists, for each image with grounded masks of the lesion type, the area of their union in pixels."""
     pixels = pl.col("mask_px").list.explode(keep_nulls=False, empty_as_null=False)
     parts = pl.concat(map(_count_shard, sweeps))
@@ -85,13 +85,13 @@ def _count_shard(sweep: pl.DataFrame) -> pl.DataFrame:
 
 
 def tabulate_points(counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Sequence[str]) -> pl.DataFrame:
-    """Return the rows of :data:`POINTS`: for each point, in the order of ``sets``, all lesion types and the average.
+    """Return the rows of :data:`POINTS`: for each threshold set of ``sets``, all lesion types and the average.
 
-    ``sets`` is {point: {"general": {tau: value}, "edema": {tau: value}}}, and ``grid`` names its points that are from
-    the grid. The row ``average`` has the unweighted mean recall of the lesion types that occur, and the sums of the
-    counts. Lesion types have Wilson intervals with the coverage :data:`COVERAGE`. The interval of the average combines
-    the types' half-widths by the root of the sum of squares, separately below and above (Newcombe 1998, Zou and Donner
-    2008). Both kinds of interval assume independent studies and lesion types.
+    ``sets`` is {name: {"general": {tau: value}, "edema": {tau: value}}}, and ``grid`` has the names of the sets that
+    combine values of thresholds.grid. The row ``average`` has the unweighted mean recall of the lesion types that
+    occur, and the sums of the counts. Lesion types have Wilson intervals with the coverage :data:`COVERAGE`. The
+    interval of the average combines the types' half-widths by the root of the sum of squares, separately below and
+    above (Newcombe 1998, Zou and Donner 2008). Both intervals assume independent studies and lesion types.
     """
     pixels = pl.col("mask_px").list
     medians = counts.with_columns(pixels.median())
@@ -114,7 +114,7 @@ def tabulate_points(counts: pl.DataFrame, sets: Mapping[str, Mapping], grid: Seq
 
 
 def mean_rate(rates: Sequence[Rate]) -> Rate | None:
-    """Return the mean of rates and its interval, computed as :func:`tabulate_points` says, or None without rates."""
+    """Return the mean of rates, with an interval from the root of the sum of squared half-widths, or None if empty."""
     if not rates:
         return None
     rate = sum(value for value, _, _ in rates) / len(rates)

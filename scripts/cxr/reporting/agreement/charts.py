@@ -31,8 +31,8 @@ def run_charts(*, scores: str, bars: str, curves: str, dpi: int) -> None:
 
 
 def draw_bars(table: pl.DataFrame) -> Figure:
-    """Draw a row of bar charts per reference: scores of the masks of each threshold set, and the pointing game (how
-    often the maximum of the anomaly map is in the annotated region)."""
+    """Draw a row of bar charts per reference (file of human annotations): scores of each threshold set's masks, and the
+    pointing game (how often the maximum of the anomaly map is in the annotated region)."""
     references = table["reference"].unique(maintain_order=True).to_list()
     columns = [*BAR_TITLES, "pointing"]
     figure = Figure(figsize=(3.1 * len(columns), 1 + 3 * len(references)), layout="constrained")
@@ -81,8 +81,8 @@ def _draw_bars(axes: Axes, rows: pl.DataFrame, by: str, names: Sequence[str]) ->
 
 
 def draw_curves(table: pl.DataFrame, iou: float) -> Figure:
-    """Draw a row of charts per reference: scores of the anomaly map against its threshold tau_ano, then, against the
-    minimum confidence, the recall of annotated boxes at ``iou`` and the number of false boxes."""
+    """Draw charts per reference (file of human annotations): scores of the anomaly map over its threshold tau_ano, and
+    the recall of annotated boxes at ``iou`` and the number of false boxes over the minimum confidence of boxes."""
     references = table["reference"].unique(maintain_order=True).to_list()
     boxes = {f"recall_iou{iou:g}": f"recall of boxes, IoU {iou:g}", f"false_iou{iou:g}": "false boxes per image"}
     columns = [*(("anomaly map", *item) for item in MAP_TITLES.items()), *(("boxes", *item) for item in boxes.items())]

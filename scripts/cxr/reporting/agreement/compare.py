@@ -122,9 +122,9 @@ def run_images(
     name: str,
     sets: Sequence[str],
 ) -> None:
-    """Write the measures of all images of one reference to ``values``, and the exclusions to ``excluded``.
+    """Compare the results with the annotation file ``reference``. Write ``values`` (measures) and ``excluded``.
 
-    The lists name one file per shard; ``findings``, ``studies`` and ``masks`` do so for each threshold set in ``sets``.
+    The lists have one file per shard; ``findings``, ``studies``, ``masks`` have one per shard and threshold set.
     """
     key = f"agreement.references.{name}.path"
     reference_data = load_reference(key, options.format, reference, options.classes, options.image_id)
@@ -179,7 +179,8 @@ def _read_used_findings(findings: str, studies: str) -> dict[str, list[dict]]:
 def _regions_in_frame(
     image_id: str, reference: Reference, frames: Shard, painted: Shard | None, exclusions: list[tuple]
 ) -> list[Region]:
-    """Return an image's annotated regions in its frame. Append regions that cannot be compared to ``exclusions``."""
+    """Return an image's annotated regions in its frame, or its ground truth if ``painted`` has the synthetic cohort's.
+    Append regions that cannot be compared to ``exclusions``."""
     if painted is not None:
         masks = painted.masks(image_id)
         return [
@@ -205,8 +206,8 @@ def _regions_in_frame(
 def _measure_image(
     image_id: str, regions: Sequence[Region], lesions: Sequence[str], shards: CohortPart
 ) -> Iterator[tuple[str, str, Measure]]:
-    """Yield (output, lesion type, measure) of an image: masks, map and recall of boxes for each lesion type that the
-    reference marks in the image, and false boxes for the type ``any``, even if no lesion is marked."""
+    """Yield ("masks <set>", "anomaly map" or "boxes"; lesion type; measure) for each lesion type marked in an image.
+    The number of false boxes belongs to the lesion type ``any`` and is yielded even if no lesion is marked."""
     chest = [lesion for lesion in lesions if lesion != HEART]
     masks = {lesion: union_mask(regions, lesion, FRAME_SIZE) for lesion in (*lesions, *([ANY] if chest else []))}
     region_by_lesion = {lesion: region for lesion, region in masks.items() if region.any()}
@@ -244,7 +245,7 @@ def _reference_boxes(regions: Sequence[Region], lesion: str) -> np.ndarray:
 def run_scores(
     *, values: list[str], excluded_parts: list[str], scores: str, excluded: str, population: str, seed: int
 ) -> None:
-    """Write the tables of scores, of exclusions, and of counts (``population``). Raises UserError without any score."""
+    """Write the tables of scores, exclusions and counts (``population``). Raises UserError if no image was compared."""
     table = pl.concat([read_table(path) for path in values])
     exclusions = pl.concat([read_table(path) for path in excluded_parts])
     if table.is_empty():

@@ -11,7 +11,7 @@ from cxr.metrics import masks
 
 
 class Measure(NamedTuple):
-    """One image's numerator and denominator of the score ``name``. ``at`` is its threshold, None if it has none."""
+    """One image's numerator and denominator of the score ``name``. ``at`` is the score's threshold, if it has one."""
 
     name: str
     numerator: float
@@ -70,10 +70,11 @@ def measure_boxes(
     ious: Sequence[float],
     steps: Sequence[float],
 ) -> Iterator[Measure]:
-    """Yield how many annotated boxes (M, 4) are found by detected boxes (N, 4) with confidences (N,), of any class.
+    """Yield how many annotated boxes (M, 4) are found by detected boxes (N, 4) with confidences (N,).
 
     There is a measure for each IoU in ``ious`` and each minimum confidence in ``steps``. An annotated box is found if
-    a detected box of at least this confidence has at least this IoU with it. One detected box may match several.
+    a detected box, of any class and at least this confidence, has at least this IoU with it. One detected box may
+    match several.
     """
     overlaps = box_iou(boxes, reference_boxes)
     for iou in ious:

@@ -19,7 +19,7 @@ from cxr.geometry.masks import component_boxes
 from cxr.metrics.edits import mask_from_boxes
 
 PAINTED = "painted"
-"""Format of the ground truth of the embedded (synthetic) cohort, which has one mask per lesion type in the frame."""
+"""Format of the ground truth of the project's own synthetic cohort: one mask per lesion type, in the frame."""
 ANY = "any"
 """Name of the union of all lesion types except cardiomegaly."""
 MAX_ASPECT_DIFFERENCE = 0.02
@@ -33,7 +33,7 @@ EXCLUSION_REASONS = tomllib.loads((RESOURCES / RESOURCE_FILES[0]).read_text(enco
 
 @dataclass
 class Region:
-    """An annotated region in the frame: mask, bool (H, W), and boxes, float (N, 4) as x1, y1, x2, y2 in pixels."""
+    """A region that ``reader`` annotated: mask, bool (H, W), and boxes (N, 4: x1, y1, x2, y2) in frame pixels."""
 
     lesion: str
     mask: np.ndarray

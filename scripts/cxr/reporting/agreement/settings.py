@@ -31,8 +31,8 @@ class AgreementSettings(Section):
 
     references: dict[ReferenceName, ReferenceSettings] = key(
         dict,
-        "Files of human annotations, each under a name of your choice. If empty and cohort.source is embedded, the "
-        "ground truth of the embedded cohort is used.",
+        "Files of human annotations, each under a name of your choice. If empty and cohort.source is `embedded`, the "
+        "ground truth of this synthetic cohort is used.",
     )
 
     @constraint

@@ -26,8 +26,8 @@ MASK_COLOURS = (YELLOW, SKY, VERMILION, GREEN, PURPLE, ORANGE, BLUE)
 
 
 def draw_maps(arrays: Mapping, *, unedited: bool = False) -> dict[str, Figure]:
-    """Draw the image with organs, the edited image (without lesions) with zones, and the anomaly map, as far as
-    ``arrays`` has them. Return {title: figure}. ``unedited``: the edited image equals the image."""
+    """Return {title: figure} with the image and its organs, the edited image (without lesions) and its zones, and the
+    anomaly map. Arrays that ``arrays`` lacks are omitted. ``unedited``: whether the image needed no editing."""
     figure_by_title = {}
     for name in [name for name in ("image", "edited", "anomaly") if name in arrays]:
         figure = Figure(figsize=(4.2, 4.5), layout="constrained")
@@ -50,7 +50,7 @@ def draw_maps(arrays: Mapping, *, unedited: bool = False) -> dict[str, Figure]:
 
 
 def draw_outcome(image: np.ndarray, boxes: Sequence[tuple], masks: Mapping[str, np.ndarray]) -> Figure:
-    """Draw an image twice, with ``boxes`` (x1, y1, x2, y2, number, whether productive) and with ``masks`` by name."""
+    """Draw an image with ``boxes`` (x1, y1, x2, y2, number, whether it met all conditions), and with ``masks``."""
     figure = Figure(figsize=(8.8, 4.7), layout="constrained")
     box_axes, mask_axes = figure.subplots(1, 2)
     _draw_frame_with_sides(box_axes, image, "boxes")

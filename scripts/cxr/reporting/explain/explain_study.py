@@ -37,7 +37,7 @@ UNEDITED = (
     "anomaly.images: with_findings). Its anomaly map is empty, and its zones come from the image itself."
 )
 MAX_BOXES = 12
-"""Maximum number of boxes listed per finding, those that fail the fewest conditions. Other boxes are only counted."""
+"""Maximum number of boxes listed per finding, fewest failed conditions first. Boxes beyond it are only counted."""
 
 RESULT_HEAD = ["finding", "what", "target", "reported location", "result", "not confirmed", "boxes", "outside"]
 FINDING_HEAD = ["finding", "sentence", "what", "presence", "certainty", "location", "labels", "lesion type"]
@@ -55,7 +55,7 @@ def explain(results: str | Path, study: str, thresholds: Sequence[str], dpi: int
 
 def run(*, page: str, text: str, study: str, results_digest: str, dpi: int, results: str = "results") -> None:
     """Write the page and the text that explain a study under every threshold set with masks, and print the text.
-    ``results_digest`` is a digest of the results. It is "" if no study was requested, which raises UserError."""
+    Raises UserError if ``results_digest``, a digest of the results, is "", because then no study was requested."""
     if not results_digest:
         raise UserError("explain needs a study: snakemake explain --config study=<study_id>")
     text_content, page_content = explain(results, study, (), dpi)
@@ -307,7 +307,6 @@ def _draw_result(image: Image, outcome: Outcome) -> drawing.Figure:
 
 
 def _add_boxes(document: Document, row: dict, image: Image, settings: dict) -> None:
-    """Add a table with each box's measures, thresholds and verdict for one finding."""
     rows, names = box_rows(row, image, settings), (BOX_MEASURES[tau] for tau in MEASURED_CONDITIONS)
     document.add_heading(f"Boxes for finding {row['finding']}, {row['entity']} in {_join_labels(row['reported'])}", 3)
     document.add_table(["box", "class", *names, "verdict"], rows[:MAX_BOXES], "boxes of one finding")

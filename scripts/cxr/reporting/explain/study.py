@@ -58,8 +58,8 @@ class Image:
 
 @dataclass
 class Outcome:
-    """The result of one image under one threshold set: its rows of the tables of the stages masks and dataset.
-    ``units``: positive instructions; ``evidence``: its row of ``studies``; ``dropped``: pairs that were not made."""
+    """The rows of one image under one threshold set in the tables of the stages masks and dataset. ``units``: positive
+    instructions. ``evidence``: the image's row of the table ``studies``. ``dropped``: pairs that were not made."""
 
     steps: list[Step]
     findings: list[dict]
@@ -107,7 +107,7 @@ SMALL_TABLES = (
     "cohort/*.parquet", "*/*.excluded.parquet", "frames/*.corrected.parquet", "masks/*/*.excluded.parquet",
     "dataset/*/*.parquet",
 )  # fmt: skip
-"""Patterns of small tables, of which at least one is rewritten when results that a study's page shows change."""
+"""Patterns of small tables. If results on a study's page change, at least one of these tables is rewritten too."""
 
 
 def results_digest(results: Path) -> str:
@@ -148,7 +148,6 @@ def read_study(results: Path, study_id: str, thresholds: Sequence[str]) -> Study
 
 
 def _read_rows(path: Path, image_id: str) -> list[dict] | None:
-    """Return an image's rows of a table, or None if the table does not exist."""
     if not path.is_file():
         return None
     return read_table(path).filter(pl.col("image_id") == image_id).to_dicts()

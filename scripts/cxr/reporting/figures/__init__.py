@@ -1,1 +1,1 @@
-"""Draw the figures of a run: a panel of each of some images, and charts of the pairs per lesion type."""
+"""Draw figures: panels with all results of an image, and charts of instruction-answer pairs per lesion type."""

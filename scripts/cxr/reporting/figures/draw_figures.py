@@ -1,4 +1,4 @@
-"""The figures stage: draw panels (all results of one image each), and charts of the pairs per lesion type."""
+"""The figures stage: draw panels with all results of an image, and charts of instruction-answer pairs by lesion."""
 
 import textwrap
 from collections import Counter
@@ -52,8 +52,8 @@ def run_panels(
     quality: int,
     seed: int,
 ) -> None:
-    """Draw panels of ``options.studies`` images into the folder ``panels``. ``lines`` has one file per split; the other
-    lists have one file per shard, in the same order."""
+    """Draw panels of ``options.studies`` images into the folder ``panels``. ``lines`` (the dataset) has one file per
+    split; all other lists have one file per shard, in the same order."""
     tables = [read_table(path) for path in findings]
     selected_images = choose_images(tables, options.studies, seed)
     image_ids = {image_id for _, image_id in selected_images}
@@ -71,7 +71,6 @@ def run_panels(
 
 
 def _read_panel(image_id: str, findings: pl.DataFrame, boxes: str, masks: str, maps: list[str]) -> dict:
-    """Return the arguments of :func:`draw_panel` for an image, except the pairs."""
     rows = findings.filter(pl.col("image_id") == image_id).to_dicts()
     mask_ids = sorted({row["mask_id"] for row in rows} - {None})
     with ExitStack() as stack:
@@ -131,9 +130,9 @@ def draw_panel(
 
 
 def _draw_boxes(axes: Axes, boxes: list[dict], judged: list[list[int]]) -> list[str]:
-    """Draw up to eight numbered boxes, productive and confident ones first. Return a line of text on each.
+    """Draw up to eight numbered boxes, first those that meet all conditions. Return a line of text on each.
 
-    ``judged`` has, for each finding, a verdict on each box: 0 if it is productive, else bits of the failed conditions.
+    ``judged`` has, for each finding, a verdict on each box: 0 if it meets all, else bits of the failed conditions.
     """
     best = [min((verdicts[i] for verdicts in judged), key=int.bit_count, default=None) for i in range(len(boxes))]
     box_indices = sorted(range(len(boxes)), key=lambda i: (best[i] != 0, -boxes[i]["confidence"]))[:8]
@@ -204,7 +203,7 @@ def choose_images(findings: list[pl.DataFrame], number: int, seed: int) -> list[
 
 
 def draw_distribution(splits: pl.DataFrame) -> Figure:
-    """Draw the numbers of positive and negative pairs per lesion type, as in Fig. 4.
+    """Draw the numbers of positive and negative pairs per lesion type, as in the paper's Fig. 4.
 
     ``splits`` has the rows of :data:`cxr.reporting.tables.paper.PAIRS_BY_SPLIT` for one threshold set. All splits and
     types of instruction are summed.
@@ -246,6 +245,5 @@ def draw_shares(splits: pl.DataFrame) -> Figure:
 
 
 def _pairs_per_lesion(splits: pl.DataFrame, ending: str) -> list[int]:
-    """Return the number of pairs per lesion type of :data:`LESIONS`, summed over the columns that end in ``ending``."""
     sums = dict(splits.group_by("lesion").agg(pl.sum_horizontal(f"^.*_{ending}$").sum().alias("pairs")).iter_rows())
     return [sums.get(lesion, 0) for lesion in LESIONS]

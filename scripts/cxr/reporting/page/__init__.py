@@ -1,1 +1,1 @@
-"""Show the results on one page: cases with reasons, values next to the paper's, and costs."""
+"""Show the results on one page: example findings, values next to the paper's, and the time of the jobs."""

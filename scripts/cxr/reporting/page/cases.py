@@ -22,7 +22,7 @@ QUANTITY_NAMES, OUTCOMES = WORDS["boxes"], WORDS["outcomes"]
 
 
 def choose_cases(findings: Sequence[pl.DataFrame], number: int, seed: int) -> list[tuple[int, dict]]:
-    """Choose ``number`` findings per lesion type, each on another image. Return (index of the shard, row) of each.
+    """Choose ``number`` findings per lesion type, all on different images. Return (index of the shard, row) of each.
 
     If possible, a third of them (at least one if ``number`` is 2 or more) have no mask, because all boxes were dropped.
     The choice depends only on the seed and the ids, not on the number of shards.

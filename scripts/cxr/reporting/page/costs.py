@@ -75,8 +75,8 @@ def run(
 ) -> None:  # fmt: skip
     """Write the time and memory of the jobs as a table by stage, a table by job, and a page.
 
-    The jobs are read from the folder ``results/benchmarks``, which has every job of this run and earlier ones.
-    ``index`` and ``figures`` are inputs only so that this job runs after all others.
+    The jobs of this run and of earlier runs are read from the folder ``benchmarks`` beside the file ``index``.
+    ``figures`` are inputs only so that this job runs after all others.
     """
     del figures
     jobs = read_benchmarks(Path(index).parent / "benchmarks")

@@ -37,8 +37,8 @@ def run(
 ) -> None:  # fmt: skip
     """Draw the gallery of each threshold set and the calibration view, from the stored results only.
 
-    Inputs are lists in the order of the shards. The folder of ``findings`` and ``masks`` is named after the threshold
-    set, the folder of ``maps`` (of :data:`cxr.base.exclusions.MAP_STAGES`) after the stage. Images are written to the
+    Inputs are lists in the order of the shards. ``findings`` and ``masks`` are in folders named after threshold sets,
+    ``maps`` in folders named after the stages :data:`cxr.base.exclusions.MAP_STAGES`. Images are written to the
     folder ``parts``, and the page's texts to ``cases_lines`` (JSON Lines, one line per case or calibration image).
     ``withheld`` is whether sentences of reports are omitted.
     """
@@ -47,7 +47,6 @@ def run(
     lines = []
 
     def save_part(picture: np.ndarray, name: str) -> str:
-        """Save an image for the page in the folder ``parts``, and return ``name``."""
         with atomic_file(Path(parts, name)) as temporary:
             temporary.write_bytes(drawing.encode_jpeg(picture, quality))
         return name

@@ -25,7 +25,7 @@ CASES = "gallery.jsonl"
 
 
 def find_section(extras: Collection[str]) -> dict | None:
-    """Return RadVLM's section for the page of all results, or None if ``extras`` lacks one of the section's files."""
+    """Return RadVLM's section for the page, or None if one of its files is not among the existing files ``extras``."""
     names = ("comparison.tsv", "judge_check.tsv", "conservation.tsv", f"gallery/{CASES}", *CHARTS)
     comparison, check, conservation, cases, *charts = paths = [f"{FOLDER}{name}" for name in names]
     is_complete = all(path in extras for path in paths)
@@ -58,7 +58,7 @@ def build_section(comparison: str, check: str, conservation: str, gallery: str |
 
 
 def build_table(cells: Sequence[dict]) -> dict:
-    """Return a table as the paper prints it: ``columns`` are titles, and each of ``rows`` is a model on a source.
+    """Return a table as the paper prints it: ``columns`` are titles; ``rows`` has one per model and data source.
 
     The columns of the paper come first. A row has the texts ``cells``, one per column; an interval is on a second line.
     The scores of one of our models with images of other patients are a separate row, after the model's.

@@ -100,7 +100,6 @@ def run(
 
 
 def _existing(extras: Collection[str], folder: str, *names: str) -> list[str] | None:
-    """Return the paths of the files ``names`` in ``folder``, or None if ``extras`` lacks one of them."""
     paths = [f"{folder}{name}" for name in names]
     return paths if all(path in extras for path in paths) else None
 

@@ -24,9 +24,9 @@ SCORE_TITLES |= {f"text_{rule}": f"text, {rule}" for rule in SHOWN_RULES}
 RECALL_COLUMNS = ("average", *LUNG_LESIONS)
 NONE = "–"
 SYNTHETIC_MARK = " (synthetic)"
-"""Suffix of the caption of every table that shows results on the embedded, synthetic cohort beside the paper's."""
+"""Suffix of a table's caption, if the table shows results on the project's synthetic cohort beside the paper's."""
 MAX_WORDS = 20
-"""Maximum number of unknown words listed on the page."""
+"""Maximum number of words, unknown to the report reader, that the page lists."""
 
 
 def format_number(value: float | str | None, digits: int = 0) -> str:
@@ -83,7 +83,7 @@ def exclusion_details(ledgers: Sequence[pl.DataFrame], most: int) -> list[dict]:
 
 
 def correction_counts(table: pl.DataFrame, most: int) -> tuple[list[tuple[str, int]], int]:
-    """Return up to ``most`` (header correction, images), most images first, and the number of corrected images."""
+    """Return up to ``most`` (header correction, its number of images), and the number of all corrected images."""
     counts = table.group_by("correction").len().sort([-pl.col("len").cast(pl.Int64), "correction"])
     return counts.head(most).rows(), table["image_id"].n_unique()
 
@@ -95,8 +95,8 @@ def rank_losses(table: pl.DataFrame, name: str) -> list[dict]:
 
 
 def lesion_shares(splits: pl.DataFrame, name: str) -> list[dict]:
-    """Return the rows of Fig. 4, one per polarity and lesion type, with the percentages ``ours`` and ``paper``.
-    ``pairs`` and ``paper_pairs`` are the numbers behind them. All splits and types of instruction are summed."""
+    """Return a row per polarity and lesion type (the paper's Fig. 4), with the percentages ``ours`` and ``paper``.
+    They are computed from ``pairs`` and ``paper_pairs``, summed over all splits and types of instruction."""
     of_set = splits.filter(pl.col("thresholds") == name)
     rows = []
     for polarity in POLARITIES:
@@ -116,7 +116,7 @@ def lesion_shares(splits: pl.DataFrame, name: str) -> list[dict]:
 
 
 def split_rows(splits: pl.DataFrame, name: str) -> list[dict]:
-    """Return Tables 10-12: one dict per split, whose rows have cells of (our number, the paper's number)."""
+    """Return the paper's Tables 10-12 of pairs: one dict per split, with cells (our number, the paper's number)."""
     columns = ["total", *(f"{kind}_{polarity}" for kind in KINDS for polarity in POLARITIES)]
     tables = []
     for (split,), part in splits.filter(pl.col("thresholds") == name).group_by("split", maintain_order=True):
@@ -148,7 +148,8 @@ def reading_outcomes(table: pl.DataFrame) -> dict:
 
 
 def unknown_words(table: pl.DataFrame) -> dict:
-    """Return the first unknown words (``rows``), the ``number`` of all, and whether examples are ``withheld``."""
+    """Return words that the report reader does not know: the first ``rows``, and the ``number`` of all words.
+    ``withheld`` is whether example sentences are withheld."""
     first = table.head(MAX_WORDS).to_dicts()
     return {"rows": first, "number": len(table), "withheld": any(row["example"] == "withheld" for row in first)}
 
@@ -185,8 +186,8 @@ def recall_rows(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_pa
 
 
 def truth_rows(table: pl.DataFrame, name: str) -> list[dict]:
-    """Return one row per measure against the ground truth. Its cells, for all and for each lesion type, are (value,
-    number of comparisons), as text."""
+    """Return one row per measure against the ground truth. Its cells are texts (value, number of comparisons), for all
+    lesion types together and for each type."""
     rows = []
     for (measure,), part in table.filter(pl.col("thresholds") == name).group_by("measure", maintain_order=True):
         cell_by_lesion = {

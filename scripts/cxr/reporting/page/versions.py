@@ -69,8 +69,8 @@ def short_digest(text: str) -> str:
 
 
 def shard_versions(stage: str, paths: Iterable[str], key: str = "image_id") -> list[dict]:
-    """Return the distinct versions of a stage's shards: stage, engine, code and settings digests, thresholds.
-    Several rows mean that the shards were made with different code or settings."""
+    """Return one row per version of code and settings that made a stage's shards. ``key`` is the id field of shards.
+    A row has the stage, its engine, the digests of code and settings, and the thresholds."""
     row_by_version: dict[tuple, dict] = {}
     for path in paths:
         with Shard(path, key=key) as shard:

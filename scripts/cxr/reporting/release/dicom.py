@@ -89,7 +89,7 @@ def read_header(path: str) -> Dataset:
     except (OSError, HeaderError) as error:
         if broken_part(error):
             raise
-        raise NoSegmentation("the DICOM cannot be read again") from None
+        raise NoSegmentation("the DICOM file can no longer be read") from None
     header = Dataset()
     for name in HEADER_ELEMENTS:
         if name in whole_header:
@@ -104,7 +104,7 @@ def _build_segmentation(
     image_id = image_units[0]["image_id"]
     shape, _ = read_geometry(frames, image_id)
     if (header.get("Rows"), header.get("Columns")) != shape:
-        raise NoSegmentation("the DICOM's size is not that of its pixels")
+        raise NoSegmentation("Rows and Columns in the header differ from the pixels' shape")
     segments = [
         Segment(
             f"{unit['target']}, {unit['certainty'] or 'stated'}, thresholds {thresholds}",

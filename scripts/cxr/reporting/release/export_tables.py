@@ -85,7 +85,6 @@ def _write_split(
 
 
 def _count_split(study_groups) -> dict:
-    """Return the counts of a split: its studies, subjects, images, masks and pairs, and pairs per type and target."""
     fields = {"studies": "study_id", "subjects": "subject_id", "images": "image_id", "masks": "mask_id"}
     ids: dict[str, set] = {name: set() for name in fields}
     pair_counts: dict[str, Counter] = {"types": Counter(), "positive": Counter(), "negative": Counter()}

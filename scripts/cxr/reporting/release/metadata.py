@@ -19,7 +19,7 @@ FORMATS = {".parquet": "application/x-parquet", ".json": "application/json"}
 
 
 def build_croissant(about: dict, columns: dict[str, dict], files: dict[str, str], description: str) -> dict:
-    """Return the Croissant document. ``columns`` is {table: {column: type}}, ``files`` {path: SHA-256}."""
+    """Return the Croissant document. ``columns`` is {table: {column: type}}, ``files`` is {path: SHA-256}."""
     return {
         "@context": json.loads((RESOURCES / RESOURCE_FILES[0]).read_text(encoding="utf-8")),
         "@type": "sc:Dataset",

@@ -1,4 +1,4 @@
-"""Package an instruction mix of RadVLM: its samples (lines) as Parquet, the images, a card, a datasheet, checksums.
+"""Package an instruction mix of RadVLM: samples as Parquet, images, a dataset card, a datasheet and checksums.
 
 The setting ``withhold`` works as in :mod:`cxr.reporting.release.withheld`. If it names ``report_text``, tasks whose
 turns quote a report or were made from its text are excluded. If it names ``ids``, every identifier becomes a keyed
@@ -85,7 +85,6 @@ def run(
 
 
 def _publish_line(line: Mapping, withheld: Withheld) -> dict:
-    """Return a line as a row of :data:`LINES`, without withheld data."""
     boxes = [(name, box) for name, slot_boxes in line["boxes"].items() for box in slot_boxes]
     row = {name: line[name] for name in LINES if name in line} | {
         "questions": [turn["question"] for turn in line["turns"]],
@@ -139,7 +138,6 @@ def card_text(folder: Path, number: int, mix: str, options: PackageSettings) -> 
 
 
 def _about(mix: str, options: PackageSettings) -> dict[str, str]:
-    """Return what both the card and the datasheet state: the name of the mix, and some settings of the package."""
     return {"mix": mix} | {name: getattr(options, name) for name in ("name", "version", "licence")}
 
 

@@ -33,7 +33,7 @@ ID_LETTERS = LETTERS | {"sample_id": "r", "fact_id": "f"}
 
 
 class Withheld:
-    """The data to withhold. The module describes their ``kinds``; ``salt`` is the file with the secret key for ids."""
+    """The data to withhold. ``kinds`` are some of pixels, report_text and ids. ``salt``: file with the key for ids."""
 
     def __init__(self, kinds: Sequence[str], salt: str | Sequence[str] = ()):
         self.pixels, self.report_text, self.ids = (kind in kinds for kind in (PIXELS, REPORT_TEXT, IDS))
@@ -93,8 +93,8 @@ def iterate_studies(
 
 
 def keep_lines(lines: Iterable[dict], kept_pair_ids: set[str] | None) -> list[dict]:
-    """Return the lines of other splits, and the lines of the test split with a pair id in ``kept_pair_ids``, or all
-    lines if it is None."""
+    """Return the lines without those of the test split whose pair id is not in ``kept_pair_ids``. If it is None, all
+    lines are returned."""
     return [
         line for line in lines if kept_pair_ids is None or line["split"] != "test" or line["pair_id"] in kept_pair_ids
     ]
@@ -102,7 +102,7 @@ def keep_lines(lines: Iterable[dict], kept_pair_ids: set[str] | None) -> list[di
 
 def read_groups(path: str, field: str, publish: Callable[[str, str], str] | None) -> Iterator[tuple[str, list[dict]]]:
     """Yield (value of ``field``, consecutive lines with this value) from a file.
-    The order is that of the file or, with ``publish``, that of ``publish(field, value)``."""
+    Values are in the order of the file or, if ``publish`` is given, sorted by ``publish(field, value)``."""
     if publish is None:
         yield from ((value, list(group)) for value, group in groupby(read_lines(path), key=itemgetter(field)))
         return

@@ -36,7 +36,7 @@ ITEMS_PER_DECOY = 9
 MIN_INSIDE = 0.8
 """Minimum fraction of a moved mask's pixels that are inside the target lung."""
 MAX_DONORS = 20
-"""Maximum number of donor masks that are tried for a host."""
+"""Maximum number of masks of other patients that are tried to make one wrong mask."""
 DECOYS = {
     "unit": Column(pl.Int64, "Number of the decoy in the table of items, above the numbers of all units."),
     "positive": Column(pl.Boolean, "Whether the decoy is a wrong mask; else it is a wrong negative."),
@@ -47,7 +47,7 @@ DECOYS = {
 
 @dataclass(frozen=True)
 class Decoy:
-    """An item that is wrong by construction. ``unit`` is what experts see, and ``host`` is the unit it is made from."""
+    """A deliberately wrong item. ``unit`` is what experts see, and ``host`` is the real unit that it was made from."""
 
     unit: Unit
     host: Unit
@@ -67,7 +67,7 @@ def plant_decoys(
     organs: Shards,
     seed: int,
 ) -> list[Decoy]:
-    """Return the decoys: first the wrong masks, which all experts judge, then wrong negatives for one expert each.
+    """Return decoys (wrong items): first wrong masks, judged by all experts, then wrong negatives, each for one expert.
 
     ``units`` are all units of the split, and ``dealt`` is {expert: units to judge}. ``studies`` and ``mask_units`` are
     tables of the masks stage. Logs a warning if too few units can be hosts.
@@ -101,7 +101,7 @@ def count_decoys(units: Iterable[Unit], *, has_mask: bool) -> int:
 def make_wrong_masks(
     hosts: Iterable[Unit], studies: Iterable[str], mask_units: Iterable[str], masks: Shards, organs: Shards, seed: int
 ) -> Iterator[Decoy]:
-    """Yield a decoy with a wrong mask for each host that allows one, in the order of ``hosts``."""
+    """Yield a decoy with a wrong mask for each of ``hosts`` whose other lung is healthy and fits a donor's mask."""
     # {image_id: sides on which a negative may name the whole lung and the image shows no sign of a lesion}
     quiet_lungs: dict[str, set[str]] = {}
     for image_id, empty, signs in read_tables(studies).select("image_id", "empty", "signs").iter_rows():
@@ -133,7 +133,7 @@ def make_wrong_masks(
 
 
 def _read_donors(mask_units: Iterable[str]) -> dict[str, list[dict]]:
-    """Return {lesion type: rows of ``mask_units`` with a mask and with locations in one lung only}, sorted by mask."""
+    """Return {lesion type: rows of ``mask_units`` with a mask and with locations in one lung only}."""
     columns = ("mask_id", "unit", "image_id", "subject_id", "target", "location")
     is_donor = (pl.col("kind") == "basic") & pl.col("mask_id").is_not_null()
     table = pl.concat([read_table(path).filter(is_donor).select(columns) for path in mask_units])

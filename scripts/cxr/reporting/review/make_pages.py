@@ -1,6 +1,6 @@
-"""The review stage: make a page per expert, and the organiser's tables for :mod:`cxr.reporting.review.merge`.
+"""The review stage: make a page per expert, and tables from which the organiser later reads the sheets.
 
-The tables are :data:`UNITS` with every unit of the split (:mod:`cxr.reporting.review.units`), :data:`ITEMS` with the
+The tables are :data:`UNITS` with every distinct (mask, lesion type, location) of the split, :data:`ITEMS` with the
 items of each expert's page, and :data:`cxr.reporting.review.decoys.DECOYS`. They reveal which items are decoys, so
 experts must not see them.
 """
@@ -97,7 +97,7 @@ def run_pages(
 
 
 def describe_unit(unit: Unit, picture: bytes, mask: bytes | None) -> dict:
-    """Return the content shown to an expert for a unit, as a row of :data:`cxr.base.review_units.REVIEW_UNITS`."""
+    """Return what an expert sees of a mask or negative, as a row of :data:`cxr.base.review_units.REVIEW_UNITS`."""
     return {
         "picture": picture,
         "mask": mask,

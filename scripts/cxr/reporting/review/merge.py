@@ -1,4 +1,4 @@
-"""Merge the experts' completed sheets: write tables of their verdicts, and the split without rejected units.
+"""Merge the experts' completed sheets: write tables of their verdicts, and the split without rejected pairs.
 
 The inputs include the organiser's tables of :mod:`cxr.reporting.review.make_pages`.
 """
@@ -19,7 +19,7 @@ from cxr.reporting.review.sheets import read_answers
 RESOURCE_FILES = ("paper_tables.yaml",)
 
 ACCEPTED = "acceptable"
-"""The verdict that accepts a unit, as a sheet spells it."""
+"""The verdict by which a sheet accepts an item."""
 STATES = ACCEPTED_STATE, REJECTED_STATE, NOT_REVIEWED = "accepted by all who were asked", "rejected", "not reviewed"
 """States of a unit after the review."""
 TEXTS = pl.List(pl.String)
@@ -114,7 +114,7 @@ def run_sheets(
 
 
 def judge_units(units: pl.DataFrame, judgements: pl.DataFrame) -> pl.DataFrame:
-    """Return the units with ``rejected_by`` (experts), ``notes`` (of all experts) and ``state`` (:data:`STATES`)."""
+    """Return ``units`` with ``rejected_by`` (experts), ``notes`` (of all experts) and ``state`` (of :data:`STATES`)."""
     verdicts = judgements.group_by("unit", maintain_order=True).agg(
         rejected_by=pl.col("expert").filter(~pl.col("accepted")),
         notes=pl.format("{}: {}", "expert", "note").filter(pl.col("note") != ""),
@@ -125,7 +125,7 @@ def judge_units(units: pl.DataFrame, judgements: pl.DataFrame) -> pl.DataFrame:
 
 
 def tabulate_rejected(judged_units: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per rejected unit, with the experts who rejected it, all notes, and its pairs."""
+    """Return a row per rejected unit (mask or negative), with the experts who rejected it, all notes, and its pairs."""
     return judged_units.filter(state=REJECTED_STATE).select(
         pl.col(name).list.join(" | " if name == "notes" else ", ") if judged_units.schema[name] == TEXTS else name
         for name in REJECTED

@@ -41,7 +41,7 @@ PNG_MAGIC = b"\x89PNG"
 MAX_BYTES = 400 << 20
 """Maximum total size of a page's images. Chromium cannot load a string of more than 512 MB."""
 PAGE_KEYS = frozenset("ujmocns")
-"""Keyboard keys that the page uses for other purposes than answers."""
+"""Keyboard keys that control the page, so that no answer may use them."""
 CHOICE = dict.fromkeys(("value", "label", "key", "id", "mark"), "")
 """An answer: its value in the sheet, its label, keyboard key and mark on the page, and the HTML id of its button."""
 

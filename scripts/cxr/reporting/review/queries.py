@@ -59,7 +59,7 @@ def run(
 
 
 def is_accepted(good: int, experts: int, rule: str) -> bool:
-    """Return whether ``good`` votes of ``experts`` accept a query. ``rule`` is ``all`` or ``majority`` (over half)."""
+    """Return whether ``good`` votes of ``experts`` experts accept a query. ``rule``: all, or majority (over half)."""
     return good == experts if rule == "all" else 2 * good > experts
 
 

@@ -1,4 +1,4 @@
-"""Compute Tables 3 and 13 beside the paper's, and the experts' agreement and reliability, from their verdicts."""
+"""Compute how often experts accept masks and negatives (Tables 3 and 13), their agreement and their reliability."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -72,7 +72,7 @@ def rate_with_interval(accepted: int, units: int) -> dict:
 
 
 def tabulate_experts(verdicts: pl.DataFrame, experts: Sequence[str], printed: dict) -> pl.DataFrame:
-    """Return Table 3, our rows and then the paper's: the acceptance per expert and overall in each of :data:`GROUPS`.
+    """Return Table 3, our rows and then the paper's: the rate of accepted units per expert and group (:data:`GROUPS`).
     Overall, a unit counts once, as accepted if nobody rejected it. ``printed`` are the values of the paper."""
     rows = [{"source": "ours"} | cells for cells in _rate_experts(verdicts, experts)]
     notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "experts"}
@@ -86,7 +86,7 @@ def tabulate_experts(verdicts: pl.DataFrame, experts: Sequence[str], printed: di
 
 
 def tabulate_lesions(verdicts: pl.DataFrame, experts: Sequence[str], printed: dict) -> pl.DataFrame:
-    """Return Table 13, acceptance per lesion type: our rows, then the paper's, which have no overall rates."""
+    """Return Table 13, the rate of accepted units per lesion type: our rows, then the paper's (no overall rates)."""
     notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "lesions"}
     rows = [
         {"source": "ours", "lesion": lesion, "note": ""} | cells
@@ -149,7 +149,6 @@ def agreement_cells(yes: pl.Series, raters: int, subjects: pl.Series, seed: int)
 
 
 def _rate_experts(verdicts: pl.DataFrame, experts: Iterable[str]) -> Iterator[dict]:
-    """Yield the acceptance rate of each expert, and overall, in each of :data:`GROUPS`."""
     tables = {expert: verdicts.filter(pl.col("expert") == expert) for expert in experts}
     units = verdicts.group_by([name for name in VERDICTS if name not in ("expert", "accepted")])
     tables[OVERALL] = units.agg(pl.col("accepted").all())  # accepted if nobody rejected it

@@ -9,7 +9,7 @@ class ReviewSettings(Section):
     """Review by experts, who judge queries or units. A unit is a distinct (mask, lesion type, location) of an image."""
 
     items: Literal["pairs", "queries"] = key(
-        "pairs", "Items that experts judge. pairs: units of the ILS dataset. queries: test queries of MedGround."
+        "pairs", "Items that experts judge. pairs: masks and negatives of ILS. queries: test queries of MedGround."
     )
     rule: Literal["all", "majority"] = key(
         "all", "How many experts must accept an item: all or, only for queries, the majority (over half).", source=PAPER
@@ -23,13 +23,13 @@ class ReviewSettings(Section):
         0, "Number of masks, or of queries, in the sample that each expert judges. 0: all.", unit="units", ge=0
     )
     negatives: int = key(
-        0, "Number of units without a mask that are sampled and divided among experts. 0: all.", unit="units", ge=0
+        0, "Number of negatives (no mask) in the sample that is divided among experts. 0: all.", unit="units", ge=0
     )
     jpeg_quality: int = key(
         0, "JPEG quality of images on the pages. 0: lossless PNG, three times as large as quality 90.", ge=0, le=100
     )
     sheets: list[str] = key(list, "The experts' completed sheets (CSV), or folders with them, for `review_merge`.")
-    unsampled: Literal["drop", "keep"] = key("drop", "Whether the filtered split drops or keeps unjudged pairs.")
+    unsampled: Literal["drop", "keep"] = key("drop", "drop: pairs without a verdict leave the split; keep: they stay.")
 
     @constraint
     def _experts_are_distinct(self) -> None:

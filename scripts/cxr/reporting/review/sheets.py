@@ -60,7 +60,7 @@ def read_sheets(
         page = first["page"]
         if page not in expert_of:
             raise UserError(
-                f"{path}, line {line}, column page: {page!r} is not a page of this review: give the sheets of its pages"
+                f"{path}, line {line}, column page: {page!r} is not a page of this review: give sheets saved from it"
             )
         expert = expert_of[page]
         if expert in answers_by_expert:

@@ -43,7 +43,7 @@ def run_pages(
     """
     table = read_table(units)
     if not len(table):
-        raise UserError(f"{units} has no unit, so there is nothing to judge: check the inputs of this review")
+        raise UserError(f"{units} has no row, so there is nothing to judge: check the stage that wrote it")
     row_by_unit = {row["unit"]: row for row in table.iter_rows(named=True)}
     items = {expert: order_items(list(row_by_unit), expert, seed, lambda unit: (unit,)) for expert in experts}
     rows = page.write_pages(

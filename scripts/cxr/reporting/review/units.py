@@ -53,12 +53,12 @@ class Unit:
 
 
 def collect_units(lines: Iterable[dict], source: str) -> list[Unit]:
-    """Return the units of a split in the order of their first pairs. Raises UserError for a line that is no pair.
+    """Return the units of a split in the order of their first pairs. Raises UserError for a line that is not a pair.
     ``lines`` are the pairs, and ``source`` is the path that the error names."""
     unit_by_key: dict[Key, Unit] = {}
     for number, line in enumerate(lines, start=1):
         if missing := [name for name in REQUIRED if name not in line]:
-            raise UserError(f"{source}, line {number} has no field {missing[0]!r}: regenerate the dataset")
+            raise UserError(f"{source}, line {number} has no field {missing[0]!r}: run `snakemake dataset` again")
         values = {name: line[name] for name in REQUIRED[1:] if name != "section_content"}
         unit = Unit(**values | {"location": tuple(line["location"]), "report": line["section_content"]})
         unit_by_key.setdefault(unit.key, unit).pair_ids.append(line["pair_id"])

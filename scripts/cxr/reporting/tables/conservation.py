@@ -101,7 +101,7 @@ def _read_image_ids(paths: Iterable[str]) -> frozenset[str]:
 
 
 def read_ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
-    """Return {stage: ledger}. A ledger's folder is named after its stage. Raises StoreError if a ledger is missing."""
+    """Return {stage: table of excluded images} from folders named after stages. Raises StoreError if one is missing."""
     ledger_by_stage = {stage: read_table(path) for stage, (path,) in group_by_folder(paths).items()}
     if missing := [stage for stage in STAGES if stage not in ledger_by_stage]:
         raise StoreError(f"results/{missing[0]}/excluded.parquet is missing: run `snakemake {missing[0]}`")
@@ -109,13 +109,13 @@ def read_ledgers(paths: Iterable[str]) -> dict[str, pl.DataFrame]:
 
 
 def find_reasons(ledger: pl.DataFrame, thresholds: str | None = None) -> dict[str, str]:
-    """Return {image_id: reason} of a ledger, or of its rows for one threshold set if ``thresholds`` names it.
+    """Return {image_id: reason} of a stage's excluded images, only for the threshold set ``thresholds`` if given.
     Raises StoreError for an image that is excluded twice."""
     if thresholds is not None:
         ledger = ledger.filter(pl.col("thresholds") == thresholds)
     reason_by_image = dict(ledger.select("image_id", "reason").iter_rows())
     if len(reason_by_image) != len(ledger):
-        raise StoreError(f"{ledger['stage'][0]}: an image is excluded twice: delete the stage's results and run again")
+        raise StoreError(f"{ledger['stage'][0]}: an image is excluded twice: delete the stage's results and rerun it")
     return reason_by_image
 
 
@@ -124,7 +124,7 @@ def input_image_ids(images: pl.DataFrame) -> frozenset[str]:
     image_ids = frozenset(images["image_id"])
     if len(image_ids) != len(images):
         raise StoreError(
-            "an image_id is repeated in results/cohort/images.parquet: delete results/cohort and run again"
+            "results/cohort/images.parquet has an image_id twice: delete results/cohort and run snakemake again"
         )
     return image_ids
 

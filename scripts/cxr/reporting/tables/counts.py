@@ -27,7 +27,7 @@ INFERENCE_SHARE = "lesion inference among opacity's negatives at a place, %"
 
 @dataclass
 class Tally:
-    """The numbers of pairs of one dataset by (split, lesion type, column), and its ids of images, studies and masks."""
+    """Numbers of a dataset's pairs by (split, lesion type, PAIR_COLUMNS name), and its image, study and mask ids."""
 
     pairs: Counts = field(default_factory=Counter)
     images: set[str] = field(default_factory=set)

@@ -47,7 +47,7 @@ def read_paper_tables(path: Path = RESOURCES / RESOURCE_FILES[0]) -> PaperTables
         for name in path_to:
             holder = holder[name]
         if holder[last] != fault["printed"]:
-            raise ValueError(f"the misprint of {fault['cell']} is {fault['printed']}, but the table has {holder[last]}")
+            raise ValueError(f"{path}: {fault['cell']} is {holder[last]}, not {fault['printed']} as in printed_wrong")
         holder[last] = fault["corrected"]
         notes[fault["table"], *fault["cell"]] = f"printed as {fault['printed']}"
     return PaperTables(splits, data["recall"], data["dataset"], notes)

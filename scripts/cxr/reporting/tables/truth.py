@@ -1,4 +1,4 @@
-"""Compare the results on the embedded cohort with its ground truth: masks, grounded zones, and findings of reports.
+"""Compare results on the project's synthetic cohort with its ground truth: masks, confirmed zones, read findings.
 
 The ground truth of a synthetic X-ray is its painted lesions, one mask per lesion type, in the frame. The ground truth
 of its report is the plan from which the report was written.
@@ -28,7 +28,7 @@ TRUTH = {
     "trials": Column(pl.Int64, "Number of comparisons with the ground truth."),
 }
 Trial = tuple[str, str, float]
-"""(measure, lesion type, value). The value is True for a hit and False for a miss, or it is a Dice."""
+"""(measure, lesion type, value). The value is True for a hit, False for a miss, or a Dice from 0 to 1."""
 MASK_MEASURES = ("mask Dice", "grounding precision", "grounding recall")
 TEXT_MEASURES = (
     "text precision", "text recall", "text labels", "text certainty", "text denial precision", "text denial recall",
@@ -71,7 +71,7 @@ def mask_measures(
 
 
 def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> Iterator[Trial]:
-    """Compare the findings read from each report with the plan of the report. Yield trials of :data:`TEXT_MEASURES`.
+    """Compare findings read from each report with the plan it was written from. Yield trials of :data:`TEXT_MEASURES`.
 
     Text precision and recall compare which lesion types are stated in each study. If both the report and the plan state
     the type, its zone labels and its certainty are hits if they are equal. The denial measures compare which lesion
@@ -144,7 +144,7 @@ def run_truth(
     truth_table: str,
     thresholds: list[str],
 ) -> None:
-    """Compare the results for the embedded (synthetic) cohort with its ground truth, for each threshold set.
+    """Compare the results on the project's synthetic cohort with its ground truth, for each threshold set.
 
     ``findings`` and ``masks`` are files in folders named after the threshold sets. The measures of texts do not depend
     on thresholds and are repeated for each set.

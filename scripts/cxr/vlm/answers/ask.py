@@ -44,9 +44,10 @@ def run_answers(
     """Ask the model of a run about the samples in ``lines``, and write ``answers`` as JSON Lines in the same order.
 
     ``run`` is a folder with a model or an adapter (:mod:`cxr.vlm.models`). ``base`` is the folder of the base
-    model, if the run has only an adapter or no weights. ``masks`` is the output shard for the mask of each token [SEG],
-    if the run has a segmenter. ``originals`` are tables of the original images, if the run sees them. ``folders`` is as
-    in :class:`ImageStore`. A killed job resumes after its last complete part. Raises UserError for invalid input.
+    model, if the run has only an adapter or no weights. ``pictures`` are shards of images, with ``folders`` as in
+    :class:`ImageStore`. ``originals`` are tables of the original images, if the run sees these. If the run has a
+    segmenter, a mask for each token [SEG] is written to the shard ``masks``. A killed job resumes after its last
+    complete part. Raises UserError for invalid input.
     """
     base = base_folder(base, options.model, options.revision)
     samples = read_samples(lines)
@@ -98,7 +99,7 @@ class Asker:
 
     @classmethod
     def from_run(cls, run: str, base: str, options: AnswersOptions, setup: Setup) -> "Asker":
-        """Return an asker with the engine that ``options`` name and the chat template of a run."""
+        """Return an asker for a run, with its chat template and the engine that ``options`` name."""
         collator = load_collator(run, base, options.convention)
         return cls(load_answerer(Path(run), base, options, setup, collator), collator, options)
 

@@ -55,7 +55,7 @@ class ModelAnswer:
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to a turn, the convention of its boxes, and (width, height) of the image as the model sees it."""
+    """The answer to a turn, the format of its boxes (``convention``), and (width, height) of the model's image."""
 
     sample: Sample
     turn: int

@@ -41,7 +41,7 @@ FAILURE_MESSAGES = {
     "too_long": "the conversation is longer than the model may read: ask fewer questions, or raise "
     "vlm.answers.max_length",
     "reserved": "the question contains a token of the model's chat template: reword it",
-    "turn_before": "not asked, as the turn before it failed",
+    "turn_before": "not asked, because the turn before it failed",
 }
 """{reason of a failure in :mod:`cxr.vlm.answers.ask`: message to the user}."""
 
@@ -106,7 +106,8 @@ class SingleImageStore:
 
 
 def make_samples(questions: Sequence[str], referring: bool) -> list[Sample]:
-    """Return one sample of all questions, or one per question if ``referring``. Raises UserError for an empty text."""
+    """Return one sample that has all ``questions`` as turns. If ``referring``, return one sample per question, which
+    asks for the boxes of a phrase. Raises UserError for an empty text."""
     if not questions or not all(isinstance(text, str) and text.strip() for text in questions):
         raise UserError("questions contains an empty text: give questions='[\"Where is the heart?\"]' or similar")
     turns = [Turn(text.strip(), "") for text in questions]
@@ -210,7 +211,7 @@ def run_image(
     compute: dict,
     code: str,
 ) -> dict:
-    """Ask a run about the image in a file. Write the folder ``output`` and return the content of its answers.json.
+    """Ask the model of a run about an image file. Write the folder ``output``; return the content of its answers.json.
 
     ``asking`` has the fields of AnswersOptions. ``cohort`` and ``frames`` are the options of those stages. ``code`` is
     the version in a DICOM segmentation. A run with a segmenter gives masks too. Raises UserError for invalid input.

@@ -1,4 +1,4 @@
-"""Reproducible selection of the samples to ask. A set and its copy with exchanged images get the same samples."""
+"""Reproducible selection of the samples to ask. It is the same for the copy of a set with other patients' images."""
 
 import logging
 from collections import Counter
@@ -23,7 +23,7 @@ def select_samples(lines: Iterable[Mapping], most: int) -> set[str]:
 
 
 def run(*, lines: str, selection: str, counts: str, most: int, among: str | list[str] = "") -> None:
-    """Write the selected lines and the table ``counts``. ``among``: another file whose selection of samples is used."""
+    """Write selected ``lines`` and the table ``counts``. The ids are drawn from the file ``among`` if there is one."""
     selected_names = select_samples(read_lines(among[0] if among else lines), most)
     total_counts, selected_counts = Counter(), Counter()
 

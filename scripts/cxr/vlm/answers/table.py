@@ -1,4 +1,4 @@
-"""Reading answers of external models, JSON Lines {sample_id, turn, text}, or ``failure`` (a reason) without a text."""
+"""Reading answers of external models: JSON Lines of {sample_id, turn, text}, or of {sample_id, turn, failure}."""
 
 import json
 import logging
@@ -20,11 +20,11 @@ Turn = tuple[str, int]  # (sample id, number of the turn)
 
 
 def read_answer_file(path: str) -> tuple[dict[Turn, ModelAnswer], dict[Turn, int], list[tuple[int, str, str]]]:
-    """Return ({turn: its answer}, {turn: number of its line}, [(line number, sample id, reason) of unusable lines])."""
+    """Return ({turn: answer}, {turn: line number}, [(line number, sample id, reason) of lines that are not used])."""
     answers: dict[Turn, ModelAnswer] = {}
     numbers: dict[Turn, int] = {}
     unused_lines: list[tuple[int, str, str]] = []
-    with refuse_unreadable(path, f"{Path(path).name} cannot be read as answers", "give JSON lines in UTF-8"):
+    with refuse_unreadable(path, f"{Path(path).name} cannot be read as answers", "write it as JSON Lines in UTF-8"):
         lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     for number, text in enumerate(lines, 1):
         if not text.strip():
@@ -65,7 +65,8 @@ def run_external(
     convention: str,
     folders: Mapping[str, str] | None = None,
 ) -> None:
-    """Match the answers in the file ``base`` to the samples ``lines``. Write ``answers`` and the ``unused`` lines."""
+    """Match the answers in the file ``base`` to the samples in ``lines``. Write ``answers``, and a table of the lines
+    that are ``unused``. ``convention`` is the answers' box format. ``pictures`` has the samples' images."""
     answer_by_turn, numbers, rows = read_answer_file(base)
     missing, asked_turns = ModelAnswer("", 0, "", "not_given"), set()
     with ImageStore(pictures, folders=folders) as store:

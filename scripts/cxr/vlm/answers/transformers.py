@@ -35,7 +35,7 @@ class ConversationCache:
         return set(names) <= set(self.names)
 
     def resume(self, names: Sequence[str], prompts: Sequence[Sequence[int]], pad: int) -> dict:
-        """Restrict the cache to the conversations ``names``. Return model inputs for the uncached ends of ``prompts``.
+        """Restrict the cache to the sample ids ``names``. Return model inputs for the uncached ends of ``prompts``.
 
         The inputs (N, L) have a position per cached key, then the tokens to read, padded on the left. Positions outside
         a prompt are masked. A prompt is read from its first token that differs from the cache, because its earlier
@@ -116,7 +116,6 @@ class Transformers:
         return decoded_answers
 
     def _whole_prompts(self, requests: Sequence[TurnRequest]) -> dict:
-        """Return the model inputs of prompts that are not cached, with their images."""
         self.cache = None  # frees the memory of the previous batch first
         batch = self.collator.batch([request.encoded for request in requests], pad_left=True).to(self.device)
         if self.reuses_kv_cache:
@@ -128,7 +127,6 @@ class Transformers:
         return {name: value.to(dtype) if value.is_floating_point() else value for name, value in batch.inputs.items()}
 
     def _unread_prompts(self, requests: Sequence[TurnRequest]) -> dict:
-        """Return the model inputs of prompts whose beginnings are cached."""
         names, prompts = zip(*((request.encoded.sample_id, request.encoded.ids) for request in requests), strict=True)
         inputs = self.cache.resume(names, prompts, self.collator.tokens.pad)
         return {name: value.to(self.device) for name, value in inputs.items()} | {"past_key_values": self.cache.cache}

@@ -1,4 +1,4 @@
-"""The engine vllm: vLLM inside the job, with the chat template of the tuning. Prompts about an image share a prefix."""
+"""The engine vllm: vLLM inside the job, with the chat template of the tuning. It caches what prompts have in common."""
 
 import json
 import os
@@ -29,7 +29,6 @@ class Vllm:
         self.model, self.adapter, self.tokens, self.options = model, adapter, tokens, options
 
     def answer(self, requests: Sequence[TurnRequest]) -> list[ModelAnswer]:
-        """Return the answers, in order."""
         from vllm import SamplingParams
 
         sampling = SamplingParams(
@@ -89,7 +88,7 @@ def _check_supported(name: str, family: Family, folder: Path, adapted: bool) -> 
     module = engine_module(FAMILIES, name)
     tiles, reason = getattr(module, "VLLM_TILES", ""), ""
     if not getattr(module, "VLLM", True):
-        reason = f"which does not support {name} here"
+        reason = f"which does not support the engine {name}"
     elif adapted and not getattr(module, "VLLM_ADAPTERS", True):
         reason = f"which does not support adapters of {name}"
     elif tiles and family.tiles != tiles:

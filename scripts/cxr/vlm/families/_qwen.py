@@ -1,4 +1,4 @@
-"""Code of both Qwen families: the chat template, and the encoding of images as patches, at their aspect ratio."""
+"""Code that both Qwen families share: the chat template, and the encoding of images as patches of fixed size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -57,7 +57,7 @@ class ChatTemplate:
         return tuple(sorted({mark.strip() for mark in (self.opening, self.picture, self.closing, self.end)} - {""}))
 
     def with_system(self, prompt: str) -> "ChatTemplate":
-        """Return the template with another system prompt, unchanged for "". Raises ValueError if it has no prompt."""
+        """Return the template with the system prompt ``prompt``. Raises ValueError if it has no system prompt."""
         if not prompt:
             return self
         before, _, after = self.start.partition(self.system)

@@ -61,7 +61,7 @@ class Tiling:
     most: int
 
     def with_limits(self, tiles: str, grid: int) -> "Tiling":
-        """Return the tiling with at most the tiles that ``tiles`` names ("anyres_max_9") and ``grid`` per side."""
+        """Return the tiling with at most 9 tiles in total, if ``tiles`` is "anyres_max_9", and ``grid`` per side."""
         return replace(self, pinpoints=canvases(grid, self.side), most=int(tiles.removeprefix(TILES_PREFIX)))
 
     def canvas(self, height: int, width: int) -> tuple[int, int]:
@@ -126,13 +126,13 @@ def canvases(grid: int, side: int) -> list[list[int]]:
 
 
 def has_tiling(folder: Path, tiles: str, grid: int) -> bool:
-    """Return whether a model has the ``vision_aspect_ratio`` ``tiles`` and at most ``grid`` tiles per side."""
+    """Return whether a model's ``vision_aspect_ratio`` is ``tiles`` and its maximum of tiles per side is ``grid``."""
     tiling = load(folder).tiling
     return tiling == tiling.with_limits(tiles, grid)
 
 
 def write_tiling(folder: Path, tiles: str, grid: int) -> None:
-    """Write a tiling into a model's files. The arguments are as in :func:`has_tiling`."""
+    """Change the ``vision_aspect_ratio`` to ``tiles`` and the maximum tiles per side to ``grid`` in a model's files."""
     tiling_values = {RATIO: tiles, PINPOINTS: load(folder).tiling.with_limits(tiles, grid).pinpoints}
     for name, keys in TILING_KEYS.items():
         path = folder / name

@@ -28,7 +28,7 @@ the masks, and Dice loss of the non-empty masks (both as for ROSALIA)."""
 
 
 class TextLoss:
-    """Mean cross-entropy of the answers' tokens. ``units`` says over what each loss in ``names`` is a mean."""
+    """Mean cross-entropy of the answers' tokens. ``units``: over what each loss in ``names`` is averaged."""
 
     names: Sequence[str] = ("text",)
     units: Sequence[str] = ("tokens",)
@@ -74,7 +74,7 @@ def count_learned(labels: torch.Tensor) -> int:
 
 
 def text_loss(logits: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return the cross-entropy of labelled tokens: "text", the sum, and "each", a sum per sample without gradients."""
+    """Return {"text": summed cross-entropy of labelled tokens, "each": the sum of each sample, without gradients}."""
     targets = labels[:, 1:]
     tokens = functional.cross_entropy(
         logits[:, :-1].flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED, reduction="none"
@@ -126,7 +126,7 @@ class EncodedCache:
 
 
 class TuningLoop(TrainingLoop):
-    """Training loop of a tuning run. ``encode`` encodes the sample of an index. ``collate`` makes a batch of them."""
+    """Loop of a tuning run. ``encode`` encodes the sample of an index. ``collate`` makes a batch of encoded samples."""
 
     log: TuningLog
 
@@ -140,7 +140,7 @@ class TuningLoop(TrainingLoop):
         objective: TextLoss,
         recipe: Recipe,
     ):
-        """``lengths``, ``tasks``: tokens and task of each sample. ``loop``: the arguments of :class:`TrainingLoop`."""
+        """``lengths``, ``tasks``: tokens and task per sample. ``loop``: the arguments of :class:`TrainingLoop`."""
         super().__init__(*loop)
         self.log = TuningLog()
         self.lengths, self.encode, self.collate = lengths, encode, collate
@@ -176,7 +176,8 @@ class TuningLoop(TrainingLoop):
         return self.collate([self.encode(at) for at in part or samples[:1]]), part
 
     def losses(self, micro_batch: tuple[Batch, list[int]], count: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (loss of a micro-batch, values to log): mean losses, then samples, tokens and text loss per task."""
+        """Return (loss of one of ``count`` micro-batches, values to log). These are the mean losses, then for each task
+        the numbers of samples and tokens and the text loss."""
         (batch, part), runner, objective = micro_batch, self.runner, self.objective
         device_batch = batch.to(runner.device)
         sums = runner.forward(lambda model: objective.sums(model, device_batch))
@@ -220,7 +221,8 @@ STAGE = "vlm_tuning"
 
 
 def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Sequence[Mapping]) -> list[CountRow]:
-    """Count a file's lines that are learned, of other tasks, or excluded. Raises AssertionError if a line was lost."""
+    """Return the counts of a file's lines: ``learned``, of tasks not in ``tasks``, and excluded by reason.
+    Raises AssertionError if their sum is not the number of lines."""
     with open(path, "rb") as file:
         number = sum(1 for _ in file)
     num_other_tasks = sum(parse_sample(line).task not in tasks for line in read_lines(path)) if tasks else 0
@@ -230,12 +232,14 @@ def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Se
 
 
 def count_pass(size: int, learned: int, order: Sequence[int]) -> list[CountRow]:
-    """Count the samples of a pass: ``learned`` ones and repeats in ``order``. Raises AssertionError if any is lost."""
+    """Return the counts of a pass: ``learned`` samples, and repeats among the indices ``order``.
+    Raises AssertionError if their sum is not ``size``, the number of samples in the pass."""
     return counted_rows(STAGE, "pass", size, {"learned": learned, "again": len(order) - len(set(order))})
 
 
 def count_passes(fit: TuningLoop, course: TuningLog) -> list[CountRow]:
-    """Count the samples of all passes, and those of all steps by task. Raises AssertionError if a sample was lost."""
+    """Return the counts of samples in all passes of the loop ``fit``, and in all steps that ``course`` logged, by task.
+    Raises AssertionError if a sample was lost."""
     recipe, size = fit.recipe, len(fit.lengths)
     passes = math.ceil(recipe.updates / fit.per_epoch) if recipe.updates else recipe.epochs
     smaller = size % recipe.batch if recipe.drop_last and size >= recipe.batch else 0

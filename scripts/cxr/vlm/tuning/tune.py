@@ -70,7 +70,7 @@ class TuningOptions:
     tiling: dict = field(default_factory=dict)
 
     def facts(self) -> dict:
-        """Return the settings for the file of the run, except for convention and base."""
+        """Return the settings for the run file (run.json), except for convention and base."""
         run_facts = {"family": self.family, "side": self.side, "original": self.original}
         return run_facts | ({"system_prompt": self.system_prompt} if self.system_prompt else {})
 
@@ -83,7 +83,7 @@ SEGMENTER = "segmenter."  # prefix of a segmenter's tensors; without the dot, th
 
 
 def add_adapters(model: nn.Module, family: Family, lora: VlmLora, token: int | None = None) -> PeftModel:
-    """Add adapters, initially without effect, to a model. ``token`` is a new token whose rows are trained too."""
+    """Add adapters, at first without effect, to a model. ``token``: id of a new token, whose rows are trained too."""
     parts = (LANGUAGE,) if lora.target == LANGUAGE else PARTS
     names = [  # not the head, because it may share its weights with the embedding
         name
@@ -112,7 +112,7 @@ def select_trained(model: nn.Module, family: Family, recipe: Recipe) -> dict[str
 
 
 def make_optimizer(parameters: dict[str, nn.Parameter], family: Family, recipe: Recipe) -> torch.optim.AdamW:
-    """Return AdamW with one group per part. ``scale`` is the learning rate of a group divided by the recipe's."""
+    """Return AdamW with a group per part. A group's ``scale``: its learning rate divided by that of ``recipe``."""
     groups: dict[str, list[nn.Parameter]] = {}
     for name, parameter in parameters.items():
         part = SEGMENTER[:-1] if name.startswith(SEGMENTER) else part_of(family, name)
@@ -162,7 +162,6 @@ def run_tuning(
 
 
 def _start_folder(job: TrainingJob) -> Path:
-    """Return the folder of the model with which the tuning starts."""
     start_dir = Path(job.folder, START)
     return start_dir if start_dir.is_dir() else Path(job.inputs["base"])
 
@@ -173,7 +172,7 @@ def _make_start(job: TrainingJob, options: TuningOptions) -> None:
     folder, family, base = Path(job.folder, START), options.family, job.inputs["base"]
     if options.engine != "tiny" or base:
         if models.needs_tiling(family, base, options.tiling):
-            log.info("images are tiled by %s, which differs from %s", options.tiling, base)
+            log.info("images are cut into tiles by %s, which differs from %s", options.tiling, base)
             with atomic_folder(folder) as temporary_dir:
                 models.link_model(family, base, temporary_dir, options.tiling)
     elif not folder.is_dir():
@@ -211,7 +210,7 @@ def select_samples(
 
 
 def balance_domains(samples: list[Sample], seed: int) -> list[int]:
-    """Return all sample indices in order, then repeats, so that each domain has as many samples as the largest."""
+    """Return all sample indices, then repeats, so that every image domain has as many samples as the largest domain."""
     numbers_by_domain: dict[str, list[int]] = {}
     for at, sample in enumerate(samples):
         numbers_by_domain.setdefault(sample.domain, []).append(at)

@@ -1,4 +1,4 @@
-"""Making a run of a model that is not tuned. Its format of boxes is set by the user or measured on validation data."""
+"""Preparing a model that is used untuned. Its format of boxes is set by the user or measured on validation data."""
 
 import logging
 from dataclasses import replace
@@ -39,7 +39,7 @@ def run_untrained(
     """Write the run file for the model ``base`` into the folder ``run``, and the scores of box formats into ``probed``.
 
     If the convention is ``probe``, the model answers validation samples in each convention, and the highest mean IoU
-    decides. Raises UserError if no convention gives a correct box.
+    decides. Raises UserError if no answer in any convention overlaps a true box.
     """
     base = base_folder(base, options.model, options.revision)
     convention, rows = options.convention, []
@@ -51,7 +51,7 @@ def run_untrained(
             scores = probe_conventions(samples, pictures, temporary_dir, base, options, compute)
             convention = max(scores, key=lambda name: (scores[name], name == "grid1000"))
             if not scores[convention]:
-                problem = f"{base} gives no correct box in {len(samples)} samples with any box format"
+                problem = f"{base} gives no box that overlaps the true one in {len(samples)} samples, in any format"
                 raise UserError(f"{problem}: set convention of the run in vlm.tuning.runs")
             rows = [
                 {"convention": name, "queries": len(samples), "iou": iou, "chosen": name == convention}
