@@ -89,5 +89,5 @@ def test_a_batch_without_a_half_is_refused_with_the_settings(name):
 @pytest.mark.parametrize("training_key", [{"lines": "lines.jsonl"}, {"paraphrases": True}])
 def test_what_only_a_training_uses_is_refused_without_one(training_key):
     (name,) = training_key
-    with pytest.raises(SettingsError, match=f"{name} is set, but trained is false"):
+    with pytest.raises(SettingsError, match=f"{name} has no effect if trained is false"):
         read({"training": {"runs": {"asked": {"trained": False, "weights": "lite"} | training_key}}})

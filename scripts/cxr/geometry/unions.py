@@ -1,8 +1,8 @@
 """Exact IoU of the regions that two sets of integer boxes cover, for many pairs of sets at once.
 
-The boxes' horizontal edges divide the image into strips. A strip is a row with one bit per image column. A box sets the
-same bits in a range of strips, which is the union of two ranges of 2^k strips. The bits are set for these two ranges
-and then copied to their single strips.
+The boxes' horizontal edges divide the image into strips. A strip is stored as one bit per image column. A box covers
+the same columns in all its strips, so it is stored as two ranges of 2^k strips that may overlap. Then all ranges are
+halved repeatedly, until each is a single strip.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def union_overlaps(first: BoxSets, second: BoxSets) -> np.ndarray:
     numbers that are not integers.
     """
     if len(first) != len(second):
-        raise ValueError(f"both sides need equal numbers of box sets, not {len(first)} and {len(second)}")
+        raise ValueError(f"first and second must have equal numbers of box sets, not {len(first)} and {len(second)}")
     sides = [_flatten(first), _flatten(second)]
     corners = np.concatenate([boxes for boxes, _ in sides])
     if not len(corners):
@@ -64,7 +64,7 @@ def _flatten(sets: BoxSets) -> BoxesByPair:
 
 
 class _Buffers:
-    """Memory that all chunks reuse: four arrays of (edges + 1) rows. A row has one bit per column, in 64-bit words."""
+    """Memory reused for each chunk of box edges: arrays of a row per edge. A row has one bit per column, as uint64."""
 
     def __init__(self, edges: int, columns: int):
         self.words = -(-columns // 64)

@@ -68,7 +68,7 @@ class MemoryCache:
 def open_disk_caches(
     folder: Path, views: list[View], shapes: dict[str, tuple[int, ...]], dtype: torch.dtype, setting: str
 ) -> dict[str, DiskCache]:
-    """Return {encoder: cache}; ``shapes``: {encoder: shape of one output}. Raises UserError if the disk lacks space."""
+    """Return {encoder: cache}; ``shapes``: {encoder: output shape}. On a full disk, UserError names ``setting``."""
     folder.mkdir(parents=True, exist_ok=True)
     used_bytes = sum(path.stat().st_blocks * 512 for path in folder.glob("*.bin"))
     room, size = shutil.disk_usage(folder).free + used_bytes, len(views) * dtype.itemsize

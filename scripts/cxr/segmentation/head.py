@@ -72,7 +72,7 @@ def resize_logits(logits: torch.Tensor, side: int, resized: tuple[int, int], tar
     """Resize logits (n, h, w) of SAM's decoder to float32 (n, H, W), ``target`` = (H, W), as SAM's postprocessing does.
 
     The logits are resized to (side, side), cropped to ``resized``, and resized to the target, both times bilinearly.
-    ``resized`` is the (rows, columns) of the image in the square. ROSALIA's code passes a wrong ``resized``.
+    ``resized``: (rows, columns) of the square that show the image, or (side, side) for no crop.
     """
     how = {"mode": "bilinear", "align_corners": False}
     square = functional.interpolate(logits[:, None].float(), (side, side), **how)
@@ -87,8 +87,8 @@ def resize_to_frames(
 ) -> list[torch.Tensor]:
     """Resize the mask logits (M, 1, h, w) of B samples to their masks' sizes; return B tensors (n, H, W), float32.
 
-    ``owners``: index of each mask's sample, M ascending numbers. ``frames``: both sizes of each sample; masks of equal
-    sizes are resized together.
+    ``owners``: index of each mask's sample, M ascending numbers. ``frames``: per sample, (rows, columns) of the
+    image in SAM's square of ``side`` pixels, and (rows, columns) of the mask.
     """
     masks = [low_res.new_zeros((0, *target), dtype=torch.float32) for _, target in frames]
     for frame in dict.fromkeys(frames):

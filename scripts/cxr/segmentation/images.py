@@ -17,7 +17,7 @@ CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.261302
 
 
 def fit_shape(shape: tuple[int, int], side: int, fit: str) -> tuple[int, int]:
-    """Return the (rows, columns) of an image of ``shape`` scaled into a square of ``side`` px, which stretch fills."""
+    """Return an image's (rows, columns) in a square of ``side`` px, which it fills if ``fit`` is stretch."""
     if fit == "stretch":
         return side, side
     scale = side / max(shape)

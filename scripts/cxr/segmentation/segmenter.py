@@ -67,10 +67,10 @@ class Segmenter(torch.nn.Module):
     def load(cls, folder: str | Path, dtype: torch.dtype = torch.float32) -> "Segmenter":
         """Load a segmenter from a folder that :meth:`save` wrote. Raises UserError if it is damaged or incomplete."""
         path = Path(folder, CONFIG_FILE)
-        with refuse_unreadable(path, f"{path} is missing or damaged", "rerun this tuning", KeyError, TypeError):
+        with refuse_unreadable(path, f"{path} is missing or damaged", "rerun its tuning", KeyError, TypeError):
             config = json.loads(path.read_text(encoding="utf-8"))
             if config["kind"] != KIND:
-                raise UserError(f"{path} is not the config of a segmenter: rerun this tuning")
+                raise UserError(f"{path} is not the config of a segmenter: rerun the tuning that wrote it")
             segmenter = make_empty_segmenter(SamConfig(**config["sam"]), int(config["hidden"]), dtype)
         with WeightFiles(Path(folder, WEIGHTS_FILE)) as weights:
             fill_module(segmenter, weights, str(folder))

@@ -80,7 +80,7 @@ _study_id = itemgetter("study_id")
 
 
 def _count_denials(images: Images, line: dict, options: PairSettings, seed: int, census: Census) -> None:
-    """Count in ``census`` each lesion type that a study may deny, for the first of its images where this is allowed."""
+    """Count each lesion type once in ``census``, for the study's first image whose pairs may deny it."""
     counted_lesions: set[str] = set()
     for row, units in images:
         study_evidence = gather_evidence(row, line, options.unknown_words_max)

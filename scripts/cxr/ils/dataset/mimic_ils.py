@@ -178,7 +178,7 @@ def _make_lines(folder: Path, split: str, study_id: str, entry: dict) -> Iterato
 
 
 def parse_certainty(pair: dict) -> str | None:
-    """Return the certainty that a positive pair states, or None for cardiomegaly, a basic opacity and unknown texts."""
+    """Return a positive pair's certainty; None for cardiomegaly, a basic pair of target opacity, and other texts."""
     try:
         meaning = templates.parse_pair(pair["instruction"], pair["answer"])
     except ValueError:
@@ -205,10 +205,10 @@ def import_layout(
     pictures: str | None = None,
     images: str = "",
 ) -> None:
-    """Import the release in ``folder``. Write its pairs, the shard ``masks`` and the ``index`` of the masks.
+    """Import the release in ``folder``. Write a file of pairs per split, the shard ``masks`` and its ``index``.
 
-    If ``pictures`` is given, this table (image_id, path) of the release's images in the folder ``images`` is written
-    too. Raises StoreError for a missing or damaged mask, and UserError if masks differ in size or a folder is missing.
+    ``pictures``: table (image_id, path) to write for the release's images in the folder ``images``; None: no table.
+    Raises StoreError for a missing or damaged mask, and UserError if masks differ in size or a folder is missing.
     """
     if pictures:
         write_table(pictures, _list_images(_read_release_json(folder), images), IMAGES)

@@ -4,10 +4,10 @@ A study has at most one negative per lesion type. A *basic* negative names one r
 type may be denied, and a *global* negative names none. A type is never denied at a location where a finding of the type
 or of one of its subtypes lies or may lie. Every type that may be denied gets a negative.
 
-A negative is global or names a location, and it asks for the type of a lesion (lesion inference) or not (basic). If
-both forms are allowed, a random number (draw) below a limit (bar) selects the first. :class:`Census` counts the allowed
-forms of all studies beforehand, and sets the bars so that the dataset comes as close as possible to the fractions of
-Table 10, whatever the order of the studies.
+A negative of opacity with a location may also ask for the type of the opacity (lesion inference). If both forms are
+allowed, a random number (draw) below a limit (bar) selects global over a location, and inference over basic.
+:class:`Census` counts the allowed forms of all studies beforehand, and sets the bars so that the dataset comes as close
+as possible to the fractions of Table 10, whatever the order of the studies.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -37,7 +37,7 @@ class Evidence:
     """Lesion types that must not be denied for the whole image, because of a finding or a related term."""
     standing: frozenset[str] = frozenset()  # Lesion types that a positive finding names, even with a hedge
     elsewhere: frozenset[str] = frozenset()
-    """Types of ``standing`` named only in the unused report section, which can forbid denials but not allow them."""
+    """Lesion types that positive findings name only in the unused report section. They only forbid denials."""
     related: frozenset[str] = frozenset()
     """Lesion types that a related term in the report suggests (vascular congestion: edema), which are never denied."""
     negated: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -183,7 +183,7 @@ class DenialDraws(NamedTuple):
 
 @dataclass(frozen=True)
 class Bars:
-    """Limits for :class:`DenialDraws`. If two forms are allowed, a draw below a bar selects the form of this bar."""
+    """Limits for the numbers in :class:`DenialDraws`. A number below its bar selects global, or lesion inference."""
 
     global_: Mapping[str, float]  # {lesion type: bar of a global negative}
     inference: float  # Bar of a lesion inference, only for opacity
@@ -292,7 +292,7 @@ def gather_evidence(study: dict, line: dict, unknown_words_max: float) -> Eviden
 def find_affirmed(tuples: list[dict]) -> set[str]:
     """Return the lesion types that the positive tuples of a section affirm, hedge or list as a candidate.
 
-    A tentative tuple also affirms an opacity, because its instruction names an opacity.
+    A tuple that is not definitive also affirms opacity, because the instruction of its pair names an opacity.
     """
     affirmed_names: set[str] = set()
     for row in tuples:

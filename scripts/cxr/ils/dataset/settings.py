@@ -17,8 +17,8 @@ class PairSettings(ReportLogic):
     denials: Literal["explicit", "witnessed", "all"] = key(
         "witnessed",
         "Evidence that a negative pair needs. explicit: the report denies the lesion type, and a second check of its "
-        "text confirms this; witnessed: as explicit, or the report does not mention the type at a location where the "
-        "image shows no sign of a lesion; all: only the paper's rules, without the second check and the image.",
+        "text confirms this; witnessed: as explicit, or the report does not mention the type and the image shows no "
+        "sign of a lesion at the location; all: only the paper's rules, without the second check and the image.",
     )
     unknown_words_max: Share = key(
         0.05,

@@ -33,7 +33,7 @@ def draw_mask_scores(scores: Mapping[str, pl.DataFrame]) -> Figure:
 
 
 def draw_text_scores(tables: Mapping[str, pl.DataFrame]) -> Figure:
-    """Return a figure of the accuracy of answers per instruction type, by two rules; ``tables``: {run: table}."""
+    """Return a figure of each run's answer accuracy by instruction type, for the rules ``authors`` and ``strict``."""
     rules = {"authors": "text accuracy, the authors' rule", "strict": "text accuracy, strict"}
     kinds = (OVERALL, *templates.TYPES)
     answering = {run: table for run, table in tables.items() if len(table)}

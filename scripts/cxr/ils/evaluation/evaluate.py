@@ -113,7 +113,7 @@ def run_scores(
     """Score the predictions of one run on one split of the dataset.
 
     ``reviewed``: text file of pair ids that reviewers rejected, one per line, with comments after #; ``model``: model
-    of the paper whose scores are the paper's values in the tables; ``reworded``: whether the model received a persona's
+    of the paper whose printed scores stand beside the run's; ``reworded``: whether the run's model received a persona's
     wordings. The outputs are ``pairs`` (one row per pair), ``scores_table`` and ``text_table`` (with intervals and the
     paper's values), ``excluded`` (one row per unusable pair or line) and ``counts_table``.
     """
@@ -176,7 +176,7 @@ def run_comparison(
 
 
 def count_pairs_and_lines(rows: pl.DataFrame, predictions: Predictions) -> pl.DataFrame:
-    """Return the table ``COUNTS`` of pairs and lines by reason. Raises AssertionError if they do not add up."""
+    """Return the table ``COUNTS`` of pairs and lines by reason. Raises AssertionError if a sum is not its total."""
     reasons = Counter(rows["reason"])
     stray = Counter(reason for reason, _ in predictions.stray)
     table = [("pairs", "in the split", len(rows)), ("pairs", "with a mask", reasons.pop("", 0))]

@@ -124,7 +124,7 @@ class Predictions:
     ):
         """``path``: JSON Lines file; ``masks``: HDF5 file of masks, if any; ``size``: side of the masks to return.
 
-        ``reworded``: whether the model received a persona's wordings. Raises UserError if no line is for these pairs.
+        ``reworded``: whether the model received a persona's wordings. Raises UserError if no line is for ``pair_ids``.
         """
         self.path, self.masks, self.size, self.reworded = Path(path), masks, size, reworded
         self.entry_by_pair: dict[str, dict] = {}
@@ -167,7 +167,7 @@ class Predictions:
             try:
                 self._shard.stored("mask", self._shard.ids[0])
             except KeyError:
-                raise UserError(f"{self.masks} has no packed field mask (docs/systems/evaluation.md): add it") from None
+                raise UserError(f"{self.masks} has no packed `mask` (docs/systems/evaluation.md): add it") from None
             except StoreError as error:
                 if not error.damaged:
                     raise

@@ -14,7 +14,7 @@ class OutputFormat(Section):
 
     adapter: Literal[
         "jsonl", "png", "lisa", "text4seg", "text4seg_sam", "pixellm", "biomedparse", "reclmis", "imisnet", "everything"
-    ] = key("jsonl", "Format of the predictions (docs/systems/evaluation.md). everything: full masks, without a file.")
+    ] = key("jsonl", "Format of the predictions (docs/systems/evaluation.md). everything: all pixels, without a file.")
     grid: int = key(24, "Rows and columns of Text4Seg's text grid: 24 for p24, 16 for p16.", unit="cells", ge=4, le=128)
 
 

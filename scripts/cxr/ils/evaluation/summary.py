@@ -86,7 +86,7 @@ TEXTS = read_columns("evaluation", "texts") | make_measure_columns("accuracy", "
 
 
 def sum_by_patient(pairs: pl.DataFrame, ratios: Iterable[Sequence[np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Sum the terms of K ratios per patient and return (numerators, denominators), float64 (patients, K)."""
+    """Return (numerators, denominators) summed per patient, float64 (patients, K); ``ratios``: K times both, (N,)."""
     names, numbers = np.unique(pairs["subject_id"].to_numpy(), return_inverse=True)
     sides = (np.column_stack(terms).astype(float) for terms in zip(*ratios, strict=True))
     above, below = (sums_by_subject(numbers, len(names), terms) for terms in sides)

@@ -89,7 +89,7 @@ def _read_samples(pairs: Pairs, rows: range) -> list[tuple[str, Sample | str]]:
 
 
 def _replies(asker: Asker, pairs: Pairs, failures: Failures) -> Iterator[tuple[str, Reply]]:
-    """Yield (pair_id, reply) in row order, while a thread reads the next images. A failed image is one failure."""
+    """Yield (pair_id, reply) in row order. A thread reads ahead. All pairs of a failed image count as one failure."""
     last: Exception | None = None
     with ThreadPoolExecutor(1) as reader:
         reading = deque()

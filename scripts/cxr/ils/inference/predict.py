@@ -75,8 +75,8 @@ def write_findings(
     """Write the findings and ``answers.json`` into a folder, and return the content of ``answers.json``.
 
     Each instruction gets ``<n>_mask.png`` (255 inside the lesion) and ``<n>_overlay.png``. If the ``header`` of a DICOM
-    image is given, ``segmentation.dcm`` has a segment for each mask that is not empty. ``version`` (of the code),
-    ``model`` (its name) and ``created_at`` are written into that file.
+    image is given, ``segmentation.dcm`` has a segment for each mask that is not empty. ``version`` (of the code) and
+    ``created_at`` are written into this DICOM file, and ``model`` (its name) into both files.
     """
     notes, is_segmented = picture.list_notes(), False
     if header is not None:
@@ -117,7 +117,7 @@ def run(
 
     ``asking``: values of :class:`InferenceOptions`; ``cohort``, ``frames``, ``compute``: sections of the settings;
     ``code``: version of the code; ``instructions_file``: JSON Lines with the field instruction, in place of
-    ``instructions``. This file may be empty. Raises UserError for a missing or unreadable input.
+    ``instructions``. An empty file gives no findings. Raises UserError for a missing or unreadable input.
     """
     if instructions_file:
         instructions = [line["instruction"] for line in read_lines(instructions_file)]

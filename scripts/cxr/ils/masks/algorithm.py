@@ -14,7 +14,7 @@ from cxr.base.vocabulary import BOX_CONDITIONS
 from cxr.ils.masks.thresholds import Ratio
 
 CONDITION_BITS = {name: 1 << bit for bit, name in enumerate(BOX_CONDITIONS)}
-"""{condition: bit}. A box's verdict is the sum of the bits of its failed conditions. A box with 0 adds to the mask."""
+"""{condition: bit}. A box's verdict is the sum of its failed conditions' bits. A box with verdict 0 adds to masks."""
 
 _CROSS = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
 

@@ -33,7 +33,7 @@ class BoxJudgement(NamedTuple):
     failed: list[str]  # Names of the failed conditions
 
     def agrees(self, verdict: int) -> bool:
-        """Return whether a stored verdict has the same failures of c1 to c4. If not, the stored arrays have changed."""
+        """Return whether a stored verdict lists the ``failed`` conditions among c1 to c4. If not, arrays changed."""
         return self.failed == [name for name in list_failed_conditions(verdict) if name in MEASURED_CONDITIONS]
 
 

@@ -51,7 +51,7 @@ def read_positive_findings(tuples: Iterable[Mapping], rules: Rules) -> list[Find
 
 
 def make_finding(index: int, report_tuple: Mapping, rules: Rules) -> Finding:
-    """Return the finding of one positive statement (tuple) of a report.
+    """Return the finding of one positive statement (tuple) of a report; ``index``: its number in the section.
 
     If the report explains the entity by exactly one of the seven lesion types, that type is the target (paper Fig. 11).
     If the explanation names several types or another disease (infection, scar), the target is the entity's own type.

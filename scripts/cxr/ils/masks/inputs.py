@@ -50,12 +50,12 @@ class Case:
 
     @cached_property
     def related(self) -> list[str]:
-        """Lesion types to which a term hints (vascular congestion: edema). Empty if the rule ``kinds`` is paper."""
+        """Lesion types to which the report hints (vascular congestion: edema). Empty if the rule ``kinds`` is paper."""
         return find_related_lesions(self._line) if self.rules.kinds == STRICT else []
 
     @cached_property
     def zones(self) -> Zones:
-        """Zone masks made on the edited image. Algorithm 1 takes its lungs from the original image instead."""
+        """Zone masks made on the edited image (without lesions). Algorithm 1's lung masks are of the original image."""
         return self._read_zones("anatomy")
 
     @cached_property

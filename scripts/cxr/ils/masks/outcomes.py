@@ -51,7 +51,7 @@ def compute_outcome(finding: Finding, case: Case, thresholds: ThresholdSet) -> O
 
 
 def compute_decision(finding: Finding, case: Case, thresholds: ThresholdSet) -> Decision | None:
-    """Return the boxes and the grey level that thresholds select for a finding; None if no threshold affects it."""
+    """Return the boxes and the grey level that thresholds select for a finding; None if it needs no threshold."""
     reported = finding.reported
     if finding.target is None or finding.heart or all(case.zones.is_empty(label) for label in reported):
         return None

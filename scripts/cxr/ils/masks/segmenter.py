@@ -57,7 +57,7 @@ class AnomalyLevel:
 
     @cached_method
     def find_components_at(self, box: int) -> list[int]:
-        """Return the labels of components of at least ``min_component_px`` pixels that meet the box with an index."""
+        """Return the labels of components of ``min_component_px`` pixels or more that meet the box of index ``box``."""
         touched_labels = self.components.find_touching(self._segmenter.boxes[box])
         smallest = self._segmenter.rules.min_component_px
         return [label for label in touched_labels if self._extent(label)[0] >= smallest]
@@ -283,7 +283,7 @@ class LesionSegmenter:
         )
 
     def _fill_effusion(self, mask: np.ndarray, labels: tuple[str, ...], productive: frozenset[int]) -> np.ndarray:
-        """Add the lowest part of each lung whose base the mask confirms to the mask, and return the result."""
+        """Return the mask plus the lowest part of each lung whose base is in ``labels`` and confirmed by the mask."""
         area = cv2.countNonZero(mask)
         pixels_by_label = self.zones.count_pixels_by_label(self._pack_frame(mask))
         share = exact_fraction(self.rules.effusion_fill_share)

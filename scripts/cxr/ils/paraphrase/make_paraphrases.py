@@ -65,7 +65,7 @@ def run(*, instructions: str, wordings: str, counts_table: str, options: Paraphr
 
 
 def reword_all(rows: Sequence[dict], options: ParaphraseOptions, reword_engine: engine.Engine) -> list[dict]:
-    """Return one output line per instruction and persona. Wordings with another meaning are replaced by the problem."""
+    """Return one output line per instruction and persona. An unusable wording gives a problem and no wordings."""
     meaning_by_text = {
         row["instruction"]: Instruction(row["type"], row["word"], tuple(row["location"]))
         for row in rows

@@ -111,7 +111,7 @@ def find_meaning_problem(text: str, meant: Instruction) -> str | None:
 
 
 def find_problem(wordings: Sequence[str], task: Task) -> str | None:
-    """Return number and fault of the first wording that repeats another or changes the meaning; None without one."""
+    """Return number and fault of the first wording that repeats another or changes the meaning; None if none does."""
     plain_texts = {_normalise(text) for text in (task.text, *task.existing_wordings)}
     for number, text in enumerate(wordings, 1):
         if _normalise(text) in plain_texts:

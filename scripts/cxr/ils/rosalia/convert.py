@@ -171,7 +171,7 @@ def to_published(
     names = {published_name(name): name for name in shapes if with_clip or ".vision_tower." not in name}
     with WeightFiles(source) as weights:
         if fault := describe_misfit(shapes, weights.shapes):
-            raise UserError(f"{source} has other weights than its config.json says ({fault}): delete it and rerun")
+            raise UserError(f"{source} has other weights than its config.json says ({fault}): delete both and rerun")
         kinds = {theirs: (weights.shapes[ours], dtype) for theirs, ours in names.items()}
         # transformers 4.31 stores the rotary frequencies among the weights
         places = torch.arange(0, rope.head_dim, 2, dtype=torch.int64).float()
@@ -212,7 +212,7 @@ def to_sam(model: str | Path, sam: str | Path) -> None:
     names = {_sam_name(name): name for name in shapes if name.startswith("sam.")}
     with WeightFiles(model) as weights:
         if fault := describe_misfit(shapes, weights.shapes):
-            raise UserError(f"{model} has other weights than its config.json says ({fault}): delete it and rerun")
+            raise UserError(f"{model} has other weights than its config.json says ({fault}): delete both and rerun")
         kinds = {theirs: (shapes[ours], torch.float32) for theirs, ours in sorted(names.items())}
         write_weight_file(sam, kinds, lambda name: weights.get(names[name]))
 

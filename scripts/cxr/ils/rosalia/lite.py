@@ -75,7 +75,7 @@ def load_base() -> tuple[Rosalia, Tokens]:
 
 
 def extend_base(sizes: LiteSizes, texts: Iterable[str], seed: int) -> tuple[Rosalia, Tokens]:
-    """Return (model in resources/rosalia in float32, tokenizer). New words in ``texts`` get random weights."""
+    """Return (model of ``sizes`` with the weights in resources/rosalia, tokenizer). New words get random weights."""
     base_vocabulary = Tokens.load(FOLDER).tokenizer.get_vocab()
     tokens = Tokens.prepare(make_word_tokenizer(texts, base_vocabulary))
     model = make_lite(sizes, tokens, seed)

@@ -41,7 +41,7 @@ class PairSampler(Sampler[list[Draw]]):
         rank: int = 0,
         world: int = 1,
     ):
-        """``positive``: True for each positive pair of the file ``where``, (N,); ``reword``: whether wordings vary."""
+        """``positive``: bool (N,), of pairs in the file ``where``; ``equalise``: probability; ``reword``: vary text."""
         self.positives, self.negatives = np.flatnonzero(positive), np.flatnonzero(~positive)
         for name, rows in (("positive", self.positives), ("negative", self.negatives)):
             if not len(rows):

@@ -6,7 +6,7 @@ The setting ``fit`` says how an image that is not square, its mask and the predi
   If the masks have the image's shape, image and mask are padded at the right and bottom.
 * ``stretch``: the sides of image and mask are scaled to equal lengths.
 * ``published``: image and mask are padded, but the prediction is cropped to the image and stretched to the square, as
-  in the authors' code. Masks of stretched images, as in the authors' later code, need this value.
+  in the authors' code. Masks that were stretched to squares, as in their later code, need this value.
 """
 
 import signal
@@ -160,8 +160,8 @@ class Pairs(Dataset):
     """The pairs of the JSONL file ``lines`` as samples with image and mask. The index is a row or a :class:`Draw`.
 
     Images come from ``pictures`` or else from the shards ``frames``. Without ``masks`` samples have no masks.
-    ``wording`` selects the text of an instruction, by default the plain text. Raises UserError if the mask or image of
-    a pair is missing. With masks, the constructor raises it, otherwise the access to this pair.
+    ``wording`` selects the text of an instruction, by default the plain text. Raises UserError for a pair without
+    its mask or image: in the constructor if ``masks`` are given, else when the pair is read.
     """
 
     def __init__(

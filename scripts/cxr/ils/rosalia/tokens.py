@@ -103,12 +103,12 @@ class Tokens:
             if ids[token] in (None, tokenizer.unk_token_id) or not is_one_id:
                 raise UserError(
                     f"{where} turns {text!r} into the ids {token_ids}, but {token} must be a single id: "
-                    "use the tokenizer of LISA-7B-v1 or of its Llama"
+                    "use the tokenizer of LISA-7B-v1 or of its base Llama"
                 )
         special_ids = {"pad": tokenizer.pad_token_id, "bos": tokenizer.bos_token_id, "eos": tokenizer.eos_token_id}
         for name, value in special_ids.items():
             if value is None:
-                raise UserError(f"{where} has no {name} token: use the tokenizer of LISA-7B-v1 or of its Llama")
+                raise UserError(f"{where} has no {name} token: use the tokenizer of LISA-7B-v1 or of its base Llama")
         return cls(tokenizer, ids[SEG], ids[IMAGE], **special_ids)
 
     def __len__(self) -> int:

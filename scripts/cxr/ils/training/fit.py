@@ -76,7 +76,7 @@ class Scores:
 
 
 def score_pairs(model: Rosalia, pairs: Pairs, batch: int, workers: int, runner, device: torch.device) -> Scores:
-    """Predict the masks of all pairs without text, and return their scores. Each process of ``runner`` does a part."""
+    """Return the scores of all pairs' masks, predicted without answers. Each process of ``runner`` predicts a part."""
     # sums over positives: IoU, intersection, union, number; over negatives: empty masks, number
     sums = torch.zeros(6, dtype=torch.float64)
     rows = [list(range(first, min(first + batch, len(pairs)))) for first in range(0, len(pairs), batch)]

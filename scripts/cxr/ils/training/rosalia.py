@@ -40,7 +40,7 @@ def convert_checkpoint(folder: Path, lisa: str | Path, clip: str | Path) -> None
 
 
 def load(options: TrainingOptions, files: Mapping, folder: Path, texts: Iterable[str]) -> None:
-    """Write the initial model and tokenizer into a folder. If ``init`` is paper_code, reset SAM and the projection."""
+    """Write the initial model and tokenizer, from ``files``; ``init`` paper_code: with SAM and the projection reset."""
     del texts
     convert_checkpoint(folder, files["lisa"], files["clip"])
     if options.rosalia.init == "paper_code":
@@ -68,6 +68,6 @@ def run_published(*, model: str | Path, published: str | Path, base: str | Path 
         words = Path(base or model)
         tokenizer_paths = [words / name for name in TOKENIZER if (words / name).is_file()]
         if not tokenizer_paths:
-            raise UserError(f"{words} has no tokenizer ({', '.join(TOKENIZER[:3])}): make or download it again")
+            raise UserError(f"{words} has no tokenizer ({', '.join(TOKENIZER[:3])}): make or download them")
         for path in tokenizer_paths:
             shutil.copyfile(path, making / path.name)

@@ -146,7 +146,7 @@ class TrainingRun(Section):
             raise ValueError("trained is false, but weights names no model: set weights to rosalia, lisa or lite")
         unused = [name for name in ("lines", "paraphrases") if getattr(self, name)]
         if not self.trained and unused:
-            raise ValueError(f"{unused[0]} is set, but trained is false, so it has no effect: remove one of them")
+            raise ValueError(f"{unused[0]} has no effect if trained is false: remove {unused[0]} or trained")
 
 
 class EngineSettings(PromptSettings):
