@@ -4,7 +4,7 @@ The steps find mentions, clauses, denials, locations, hedges, diseases, and cate
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
@@ -50,7 +50,7 @@ def structure_sentences(sentences: Sequence[str], unsided_effusion: bool) -> lis
             findings, _ = _read_alone(sentences[start], unsided_effusion)
         else:
             findings = _find_tuples(_read_sentences(sentences[start:end], lexicon), unsided_effusion, lexicon)
-        tuples += [dict(vars(replace(item, sentence_index=item.sentence_index + start))) for item in findings]
+        tuples += [vars(item) | {"sentence_index": item.sentence_index + start} for item in findings]
         start = end
     return tuples
 
