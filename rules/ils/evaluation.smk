@@ -172,7 +172,7 @@ use rule evaluation_run as evaluation_persona with:
         model="ROSALIA, paraphrased",
         reworded=True,
     message:
-        "Scores of {wildcards.run}, asked as {wildcards.persona}"
+        "Scores of {wildcards.run}, asked in the words of {wildcards.persona}"
 
 
 rule evaluation_paraphrases:

@@ -59,7 +59,7 @@ use rule inference_run as inference_paraphrased with:
         | PLAN.ils.runs[wildcards.run]["asking"]
         | {"persona": wildcards.persona},
     message:
-        "Answers and masks of {wildcards.run} for the split {wildcards.split}, asked as {wildcards.persona}"
+        "Answers and masks of {wildcards.run} for the split {wildcards.split}, in the words of {wildcards.persona}"
 
 
 rule inference_panels:

@@ -23,7 +23,7 @@ rule training_run:
         run="|".join(map(re.escape, PLAN.ils.trained)) or "$^",
     conda:
         PLAN.environments["training"]
-    threads: max(8, 4 * PLAN.gpus["training"]) if PLAN.gpus["training"] else 1  # one computes, all others read pairs
+    threads: max(8, 4 * PLAN.gpus["training"]) if PLAN.gpus["training"] else 1  # one computes, other threads read pairs
     resources:
         gpu=PLAN.gpus["training"],
         nodes=1,  # otherwise SLURM may take GPUs of two nodes
@@ -131,7 +131,7 @@ rule training_base:
     params:
         **job("ils.rosalia.lite.run_base"),
     message:
-        "Base of the engine lite {wildcards.run}, without training"
+        "Base model of the engine lite as {wildcards.run}, without training"
     script:
         "../../scripts/job.py"
 
@@ -180,6 +180,6 @@ rule training_sam:
     params:
         **job("ils.rosalia.convert.to_sam"),
     message:
-        "SAM of the model {wildcards.run} in its own layout"
+        "SAM part of the model {wildcards.run} in the layout of SAM"
     script:
         "../../scripts/job.py"

@@ -103,7 +103,7 @@ rule medground_queries_told:
         **job("medground.queries.ask_model.run"),
         options=partial(PLAN.medground.model_options, "queries"),
     message:
-        "MedGround: the language model words queries, log {log}"
+        "MedGround: the language model writes queries, log {log}"
     script:
         "../../scripts/job.py"
 

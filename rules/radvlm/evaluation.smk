@@ -21,7 +21,7 @@ rule radvlm_evaluation_asked:
         **job("radvlm.evaluation.other_models.run_asked"),
         beyond=PLAN.settings.radvlm.evaluation.beyond,
     message:
-        "RadVLM: questions to other models"
+        "RadVLM: test questions for models that the user runs"
     script:
         "../../scripts/job.py"
 

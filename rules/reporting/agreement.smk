@@ -33,7 +33,7 @@ rule agreement_images:
         **job("reporting.agreement.compare.run_images", *PLAN.reporting.reference_formats),
         options=lambda wildcards: PLAN.options["agreement"] | PLAN.reporting.references[wildcards.reference],
     message:
-        "Masks, maps and boxes against the human annotations {wildcards.reference}"
+        "Masks, maps and boxes compared with the human annotations {wildcards.reference}"
     script:
         "../../scripts/job.py"
 

@@ -53,7 +53,7 @@ rule semisyn_dataset_tables:
         **job("semisyn.dataset.job_tables.run"),
         options=PLAN.options["semisyn_dataset"],
     message:
-        "SemiSynCXR: tables of the dataset, with the outcome of every job"
+        "SemiSynCXR: tables of the dataset, with the outcome of every edit"
     script:
         "../../scripts/job.py"
 

@@ -22,7 +22,7 @@ rule semisyn_placement_plan:
         **job("semisyn.placement.plan_jobs.run_plan"),
         options=PLAN.options["semisyn_placement_plan"],
     message:
-        "Plan of the jobs: image and prompt of each"
+        "Plan of the edits: image and prompt of each"
     script:
         "../../scripts/job.py"
 

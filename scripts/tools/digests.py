@@ -5,7 +5,7 @@
 The content is the arrays of an HDF5 file, the rows of a Parquet file, or the lines of a JSONL, TSV or CSV file, without
 the record of how it was made (code digest, rule, settings). Without a second folder, every digest is printed. With one,
 each file that differs is printed, and the exit status is 1 if there is any. Times of jobs and records of runs are not
-compared.
+compared. ``--renamed`` names a TSV table of renamed columns and files, for the comparison of an older first folder.
 """
 
 import argparse

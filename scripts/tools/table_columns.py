@@ -282,7 +282,7 @@ SAME_COLUMNS = {
 
 
 def path_of(file: str) -> str:
-    """Return the path in :data:`TABLES` that stands for ``file``, a path from ``results`` on, or "" without one."""
+    """Return the path in :data:`TABLES` that matches ``file``, a path from ``results`` on, or "" if none does."""
     paths = [path for path in (*TABLES, *SAME_COLUMNS) if re.fullmatch(_pattern(path), file)]
     nearest = max(paths, key=lambda path: len(re.sub(r"{.*?}|<.*?>", "", path)), default="")
     return SAME_COLUMNS.get(nearest, nearest)

@@ -39,7 +39,7 @@ def test_a_wrong_setting_is_one_sentence(sources, sentence):
         ({"format": "nih", "path": "nowhere.csv"}, ".x.path: there is no file 'nowhere.csv'"),
         ({"format": "vindr", "path": ".", "pictures": "gone"}, ".x.pictures: there is no folder 'gone'"),
         ({"format": "vindr", "path": ".", "subject": "("}, ".x.subject is '(', which is no regular expression"),
-        ({"format": "vindr", "path": ".", "subject": "a"}, ".x.subject is 'a', which has no group"),
+        ({"format": "vindr", "path": ".", "subject": "a"}, ".x.subject is 'a', a regex without a group"),
     ],
 )  # fmt: skip
 def test_a_source_whose_files_are_not_there_stops_before_any_job(tmp_path, source, sentence):

@@ -207,7 +207,7 @@ def test_the_target_plan_prints_on_one_screen_and_runs_nothing(embedded_plan):
     lines = text.strip().splitlines()
     assert len(lines) <= SCREEN[0]
     assert max(map(len, lines)) <= SCREEN[1] + 20
-    assert lines[0] == "Plan of this run, from the embedded cohort's own plan:"
+    assert lines[0] == "Plan of this run, from the plan of the embedded synthetic cohort:"
     assert lines[-1] == "Nothing would be refused."
     for title in (*TITLES.values(), "all"):
         assert title == "other models" or re.search(rf"^  {re.escape(title)} +\d+", text, re.M), title

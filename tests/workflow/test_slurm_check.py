@@ -131,8 +131,8 @@ SHORT = {"known": {"short": {}}, "sinfo": HOUR}
         ({"sinfo": HOUR, "known": KNOWN | {"short": {"max_runtime": 60}}}, FRAMES, ""),
         (
             {"known": {"short": {}, "big": {}}}, ANOMALY,
-            "no partition of partitions.yaml takes it, because of max_gpu, and SLURM's default is short: write "
-            "max_gpu: 1 or more below a partition with GPUs",
+            "no partition of partitions.yaml takes it, because of max_gpu, and SLURM's default partition is short: "
+            "write max_gpu: 1 or more below a partition with GPUs",
         ),
         (SHORT, FRAMES, "set compute.max_runtime: 60, or name a partition that grants more"),
         (SHORT | {"sinfo": NODES.replace("1-00:00:00", "59")}, FRAMES, "grants 0 h 59 min: name a partition that"),
@@ -143,9 +143,9 @@ SHORT = {"known": {"short": {}}, "sinfo": HOUR}
             "set group-components of organs-cpu: 1 and compute.max_runtime: 60, or",
         ),
         (SHORT | {"sinfo": NODES.replace("1-00", "02")}, CHAIN, "grants 2 h 00 min: set compute.max_runtime: 85, or"),
-        ({"known": {"short": {"max_runtime": "2h"}}}, FRAMES, "because of max_runtime, and SLURM's default is short"),
+        ({"known": {"short": {"max_runtime": "2h"}}}, FRAMES, "max_runtime, and SLURM's default partition is short"),
         ({"known": {"short": {"max_runtime": "2h"}}}, FRAMES, ": set compute.max_runtime: 120, or name"),
-        ({"known": {"short": {"max_mem_mb": 2000}}}, FRAMES, "max_mem_mb, and SLURM's default is short: raise max_mem"),
+        ({"known": {"short": {"max_mem_mb": 2000}}}, FRAMES, "mb, and SLURM's default partition is short: raise"),
         ({}, replace(ANOMALY, minutes=4321), "72 h 01 min, 8,000 MB, 2 cores, 1 GPUs; goes to big, which grants 72"),
         ({}, replace(FRAMES, memory_mb=600000), "which grants 192,000 MB: name a partition with larger nodes"),
         ({}, replace(FRAMES, memory_mb=200000), "write max_mem_mb: 192000 below short in partitions"),

@@ -47,9 +47,7 @@ def _installed_modules() -> list[tuple[tuple[str, str, str], str]]:
 
 def with_installed_engines(section: type[Section], stage: str, engine: str = "") -> type[Section]:
     """Return ``section``, the settings class of a stage, extended by the engines that installed packages offer.
-
-    Raises UserError if ``engine`` is neither built in nor offered by a package in this environment.
-    """
+    Raises UserError if ``engine`` is neither built in nor offered by a package in this environment."""
     built_in = get_args(type_hints(section)["engine"])
     engines = [name for name in installed_engines(stage) if name not in built_in]
     if engine and built_in and engine not in (*built_in, *engines):
@@ -95,9 +93,7 @@ class Setup:
 
 def engine_module(package: str, name: str) -> ModuleType:
     """Import the engine ``name`` from a stage's package (``"cxr.imaging.organs"``) or from an installed package.
-
-    Raises UserError if no engine has this name. The message lists the available engines.
-    """
+    Raises UserError if no engine has this name. The message lists the available engines."""
     stage = package.rpartition(".")[2]
     modules = installed_engines(stage) | {engine: f"{package}.{engine}" for engine in engine_names(package)}
     if name not in modules:

@@ -46,7 +46,7 @@ TOO_MANY_FILES = {
 }
 """{error number: message} for the two limits on open files."""
 _NUMBERS = (re.compile(r"(?:errno = |os error )(\d+)"), re.compile(r"\[Errno (\d+)\]"))
-"""Patterns that find an error number in a message. HDF5, polars, safetensors and wrapped errors give it only there."""
+"""Patterns that find an error number in a message. HDF5, polars and safetensors state it only there."""
 INTACT = "though it may be intact"
 _QUOTED = re.compile(r"""(?<!\w)b?(?:(['"`])(.*?)\1(?!\w)|['"`].*\Z)""", re.DOTALL)
 _UID = re.compile(r"(?<![\d.])(?!1\.2\.840\.10008\.)\d+(?:\.\d+){4,}\b")  # a DICOM UID, except those of the standard
@@ -227,10 +227,10 @@ def refuse_unreadable(path: str | Path, problem: str, remedy: str, *kinds: type[
 
 
 def _fault_at(path: str | Path, error: BaseException) -> str:
-    """Return the sentence of :func:`_machine_fault` about ``error``, or if it is "", about opening the file anew."""
+    """Return :func:`_machine_fault` of ``error``, or, if it is "", of the error that opening the file now raises."""
     if fault := _machine_fault(error):
         return fault
-    try:  # errors of safetensors and onnxruntime do not show the fault
+    try:  # errors of safetensors and onnxruntime do not show a fault of the machine
         if stat.S_ISREG(os.stat(path).st_mode):
             with open(path, "rb") as file:
                 file.read(1)

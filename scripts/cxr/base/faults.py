@@ -56,7 +56,7 @@ def is_not_from_input(error: BaseException) -> bool:
 
 
 def job_failure(task: str, error: BaseException) -> Broken:
-    """Return the error that ends a job because of a :func:`broken_part`. ``task``: name of its work, for messages."""
+    """Return the error that ends a job because of a :func:`broken_part`. ``task``: the job's work, for the message."""
     return Broken(
         f"{task}: {broken_part(error)} is broken, not an image ({describe(error)}), on {platform.node()}: "
         "the job fails, and Snakemake retries it if the profile allows retries"
@@ -96,7 +96,7 @@ class Failures:
         self.row = 0
 
     def note(self, kind: str, error: BaseException | None = None) -> None:
-        """Record a failed image. ``kind`` is from :func:`failure_kind`. Raises Broken if a limit is exceeded."""
+        """Record an image that failed with ``error``. ``kind``: its :func:`failure_kind`. Raises Broken at a limit."""
         if kind not in self._shown:
             self._shown.add(kind)
             # messages at level DEBUG, here the traceback, go only to the log file: cxr.base.jobs.start_logging

@@ -64,7 +64,7 @@ Expert = Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]  # an ex
 
 
 def refuse_equal_names(label: str, names: Iterable[str]) -> None:
-    """Raise ValueError if two names differ only in case, as they can be one folder. ``label``: kind of the names."""
+    """Raise ValueError if two names differ only in case, as some disks ignore case. ``label``: what they name."""
     names = list(names)
     counts = Counter(map(str.casefold, names))
     if alike := [name for name in names if counts[name.casefold()] > 1]:

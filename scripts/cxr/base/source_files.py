@@ -74,7 +74,7 @@ def read_state(path: str, head_bytes: int | None = None) -> FileState | None:
 
 
 def state_row(row_id: str, path: str, head_bytes: int | None = None) -> tuple:
-    """Return a row of :data:`COLUMNS` with the current state of a file."""
+    """Return a row of :data:`COLUMNS`: id, path, ``head_bytes`` and the file's present :func:`read_state`."""
     state = read_state(path, head_bytes) or (None, None, None)
     return (row_id, path, head_bytes, *state)
 

@@ -144,7 +144,7 @@ EXCLUDED = {
 CORRECTED = {
     "image_id": Column(pl.String, "Image."),
     "study_id": Column(pl.String, "Study of the image."),
-    "correction": Column(pl.String, "Fault in the header that was corrected or ignored, or the turn to upright."),
+    "correction": Column(pl.String, "Header fault that was corrected or ignored, or rotation of the image to upright."),
 }
 """Columns of the table of images that are used although their headers are wrong, with one row per correction."""
 THRESHOLDS = {"thresholds": Column(pl.String, "Name of the threshold set.")}

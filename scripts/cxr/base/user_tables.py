@@ -2,8 +2,8 @@
 
 Delimiter (comma, semicolon, tab, bar), encoding (UTF-8, UTF-16, Windows-1252), line ends (also CR alone) and headings
 (any case, with spaces) are detected. Identifiers are normalised (:mod:`cxr.base.ids`). A fault that could lose a row or
-join two rows is refused with an error that gives the line. The module uses the standard library only, because
-Snakemake's main process imports it. It loads polars only for Parquet and for whole tables.
+join two rows is refused with an error that gives the line. The module imports the standard library only, because
+Snakemake's main process imports it. Functions for Parquet and for whole tables import polars when they are called.
 """
 
 import csv
@@ -82,7 +82,7 @@ class Sheet:
 
 
 def require_columns(header: list[str], columns: Sequence[str], path: str | Path, key: str, remedy: str = "") -> None:
-    """Raise UserError if a table's header lacks one of the columns. The default ``remedy`` is to add the column."""
+    """Raise UserError if a column is not in ``header``. ``key``: setting for ``path``. Default ``remedy``: add it."""
     if missing := [name for name in columns if name not in header]:
         noun, pronoun = ("columns", "them") if len(missing) > 1 else ("column", "it")
         remedy = remedy or f"add {pronoun} (the table has {', '.join(filter(None, header))})"
@@ -261,7 +261,7 @@ def _text_rows(
 
 
 def _delimiter(first: str, path: Path, names: Sequence[str]) -> str:
-    """Return the delimiter that finds most ``names`` in the header line ``first``. A tie goes to the usual one."""
+    """Return the delimiter that finds most ``names`` in the header ``first``, in doubt a tab for .tsv, else a comma."""
     usual = "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ","
     headings = {fold_name(name) for name in names}
 
@@ -318,7 +318,9 @@ def _rows(
 def _check_swallowed(
     cells: list[str], line: int, mark: str, width: int, word_places: list[int], line_places: list[int]
 ) -> None:
-    """Raise Fault if a multi-line cell seems to contain rows of the table, joined by a stray quotation mark."""
+    """Raise Fault if a multi-line cell seems to contain rows of the table, joined by a stray quotation mark.
+    ``mark``: delimiter. ``width``: number of columns. ``word_places``, ``line_places``: indexes of columns whose cells
+    are single words, or single lines."""
     if any("\n" in cells[place] or "\r" in cells[place] for place in line_places if place < len(cells)):
         raise Fault(_STRAY_MARK.format(line, _CONTINUES))
     for place, cell in enumerate(cells):

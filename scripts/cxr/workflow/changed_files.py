@@ -25,7 +25,7 @@ NOUNS = {"reports": ("report has", "reports have"), "cohort": ("file has", "file
 
 
 class _Comparison(NamedTuple):
-    """Ids of a table's changed files and missing files, and how many of its files existed when a job read them."""
+    """State of the files in a table: ids of changed and of missing files, and number of files that a job has read."""
 
     changed: list[str]
     missing: list[str]

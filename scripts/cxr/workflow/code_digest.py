@@ -255,7 +255,7 @@ def digested_files(script: str, *modules: str) -> set[Path]:
 
 
 def installed_module(name: str) -> str:
-    """Return the installed module of an engine such as "cxr.imaging.organs.mine", "" for an engine in scripts/."""
+    """Return the module that an installed package offers as "cxr.imaging.organs.mine", "" for an engine in scripts/."""
     package, _, engine = name.rpartition(".")
     is_built_in = module_file(name, SCRIPTS) is not None
     return "" if is_built_in else installed_engines(package.rpartition(".")[2]).get(engine, "")

@@ -6,7 +6,7 @@ importing the module, because only the job's environment may have the module's l
 INPUTS: {name: path} of files that the engine reads besides its stage's inputs. Other rules make these files.
 INSTEAD: the name of an engine's setting for a folder. If the user gives this folder, it replaces all ``INPUTS``.
 FILES: names of the engine's settings for files of the user. The given files become inputs of the stage's rule.
-SOURCES: like ``FILES``, but for files that only additional rules of the engine read.
+SOURCES: names of the engine's settings for files of the user that only additional rules of the engine read.
 GPU: whether the engine needs a GPU.
 
 A stage is named by its section of the settings: "organs", "semisyn.editing". Only rule files use this module, so an
@@ -84,8 +84,8 @@ def engine_inputs(stage: str, engine: str, section: Mapping) -> dict[str, str]:
 def users_files(stage: str, engine: str, section: Mapping, constant: str = "FILES") -> dict[str, str]:
     """Return {setting: path} of the files that the user gives to an engine in its settings.
 
-    ``section``: the stage's settings. ``constant``: the declaration that lists the settings for files, FILES or
-    SOURCES. Raises UserError for a missing file.
+    ``section``: the stage's settings. ``constant``: name of the declaration that lists these settings, "FILES"
+    or "SOURCES". Raises UserError for a missing file.
     """
     values = _engine_settings(section, engine)
     names = [name for name in read_declaration(find_package(stage), engine, constant, ()) if values.get(name)]

@@ -39,9 +39,9 @@ def describe_lock(directory: Path, arguments: list[str], python: str) -> str:
         return f"{directory} is in use by the Snakemake process {at_work[0]}: wait until it has ended, or end it"
     command = shlex.join([*snakemake_command(arguments, python), *arguments[1:], "--unlock"])
     advice = (
-        f"{directory} is locked by a run that was killed: no Snakemake on {platform.node()} works in it. If none works "
-        f"in it on another machine either, unlock it with\n\n    {command}\n\nand start again. Finished files stay, "
-        "and unfinished ones are made again"
+        f"{directory} is locked by a run that was killed: no Snakemake on {platform.node()} works in it. If no "
+        f"other machine runs Snakemake in it either, unlock it with\n\n    {command}\n\nand start again. Finished "
+        "files stay, and unfinished ones are made again"
     )
     try:
         refuse_orphans(directory, submits=False)
@@ -51,7 +51,7 @@ def describe_lock(directory: Path, arguments: list[str], python: str) -> str:
 
 
 def snakemake_command(arguments: list[str], python: str) -> list[str]:
-    """Return the words that start Snakemake as it was started: its path, or ``python -m snakemake``."""
+    """Return the first words of Snakemake's command line: the path of the program, or ``python -m snakemake``."""
     return [arguments[0]] if Path(arguments[0]).name == "snakemake" else [python, "-m", "snakemake"]
 
 

@@ -39,9 +39,8 @@ def warning_options(defaults: Mapping | None, seconds: int) -> str:
     """Return the sbatch options that warn a job by SIGURG ``seconds`` before its time limit.
 
     SIGURG goes to all processes of the job and does not end those without a handler. SIGTERM or SIGUSR1 would end the
-    shell that the executor starts, and then SLURM would kill the job's other processes.
-    ``defaults``: the profile's default-resources. Their slurm_extra is added to the options, because a rule's
-    slurm_extra replaces it.
+    shell that the executor starts, and then SLURM would kill the job's other processes. ``defaults``: the profile's
+    default-resources. Their slurm_extra is added to the options, because a rule's slurm_extra replaces it.
     """
     slurm_extra = (defaults or {}).get("slurm_extra")
     raw = "" if slurm_extra is None else str(getattr(slurm_extra, "raw", slurm_extra) or "")
@@ -54,5 +53,5 @@ def warning_options(defaults: Mapping | None, seconds: int) -> str:
 
 def digest_existing(paths: list[str]) -> dict[str, str]:
     """Return {path: digest of its content} of the files in ``paths`` that exist.
-    As a param of a rule, this reruns the rule if a file appears, changes or disappears, although it is not an input."""
+    As a param, the dict reruns a rule if a file appears, changes or disappears, although it is not an input."""
     return {path: sha256(Path(path).read_bytes()).hexdigest()[:16] for path in paths if Path(path).is_file()}

@@ -145,7 +145,7 @@ class Plan:
         return groups
 
     def image_shards(self, system: str) -> list[str]:
-        """Return the files with the images of a system's samples. The system "" uses MedGround's images."""
+        """Return the HDF5 files with the images of a system's samples: RadVLM's frames, else MedGround's images."""
         if system == "radvlm":
             return self.radvlm.all_frames()
         return [
@@ -177,5 +177,5 @@ class Plan:
         return self.shards
 
     def built(self, wildcards: object) -> list[str]:
-        """Return the threshold sets to build. As an input function, it saves half of the time to read the Snakefile."""
+        """Return the threshold sets to build. As an input function, it halves the time to read the Snakefile."""
         return self.build

@@ -92,7 +92,7 @@ class MedgroundPlan:
     def answer_files(self, stage: str, way: str, wildcards: Any) -> list[str]:
         """Return [file of a language model's answers for one shard], or [] if the model is not asked.
 
-        ``way``: "told" (the model writes queries), "confirm" (it judges a query's boxes) or "select" (it chooses them).
+        ``way``: "told" (the model writes queries), "confirm" (it judges the boxes) or "select" (it chooses boxes).
         The model is not asked about sources whose queries are the sentences of their descriptions.
         """
         if way not in self.ways[stage] or wildcards.source in self.stated:

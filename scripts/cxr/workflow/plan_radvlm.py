@@ -81,8 +81,8 @@ class ConversationsPlan:
         return self.options[part] | {"kinds": list(self.kinds[source])}
 
     def model_options(self, wildcards: object) -> dict[str, object]:
-        """Return the options of a job that loads the language model. "works": list of
-        the conversations to make, each a dict of source, part, kinds of conversation and files to read."""
+        """Return the options of a job that loads the language model. The option "works" lists the conversations to
+        make, as dicts with the source, its part, the kinds of conversation and the files to read."""
         values = self.jobs.values(wildcards)
         works = [
             {"source": source, "part": part, "kinds": list(self.kinds[source]), "files": self.inputs(source)}
@@ -247,7 +247,7 @@ def _read_mixes(mixes: Mapping[str, Mapping], formats: Mapping[str, str]) -> dic
                     )
                 if task.startswith("ils_") and source != COHORT:
                     raise UserError(
-                        f"{key} names the source {source!r}, but only {COHORT!r} has an ILS dataset: leave it out"
+                        f"{key} names the source {source!r}, but only {COHORT!r} has an ILS dataset: remove the source"
                     )
     return {name: mix_rows(mix, kind_by_source) for name, mix in mixes.items()}
 
@@ -270,7 +270,7 @@ def _check_source_files(name: str, source: Mapping[str, str]) -> None:
         ) from None
     if source["subject"] and not groups:
         raise UserError(
-            f"{key}.subject is {source['subject']!r}, which has no group: put the part for the subject in parentheses"
+            f"{key}.subject is {source['subject']!r}, a regex without a group: put the subject's part in parentheses"
         )
 
 
@@ -306,8 +306,8 @@ class EvaluationPlan:
     """Models, judge, annotators and files of RadVLM's evaluation."""
 
     def __init__(self, settings: Settings, vlm: VlmPlan):
-        """Derive the plan. If ``vlm`` has no test set, no run is scored, and the samples are those of the first mix.
-        Raises UserError for an unknown run or a missing file."""
+        """Derive the plan. Without RadVLM's test set in ``vlm``, only models of ``predictions`` are scored, on the test
+        samples of the first mix. Raises UserError for an unknown run or a missing file."""
         self.section = section = settings.radvlm.evaluation
         self.seed, self.replicates = settings.seed, settings.replicates
         mixes = settings.radvlm.instructions.mixes
@@ -362,7 +362,7 @@ class EvaluationPlan:
 
     def exchanged_files(self, name: str) -> dict[str, Sequence[str]]:
         """Return {name of an input: files} of the test with exchanged images: samples, answers, counts of samples.
-        All are [] for a model that is not asked about them, such as the models of ``predictions``."""
+        All files are [] for a model that is not asked about exchanged images, as the models of ``predictions``."""
         is_asked = self.exchanged_lines and name in self.runs
         answers = [f"results/vlm/{name}/answers/{EXCHANGED_SET}.jsonl"]
         files = {"lines": self.exchanged_lines, "answers": answers, "draw": self.exchanged_draw}
@@ -383,7 +383,7 @@ class SegmentationPlan:
 
     def __init__(self, settings: Settings, vlm: VlmPlan, ils_runs: Collection[str]):
         """Derive the plan. If a scored run can get masks, add ILS's pairs to the sets of questions of ``vlm``.
-        ``ils_runs``: names of ``training.runs``. Raises UserError for an unknown segmenter or a name used twice."""
+        ``ils_runs``: names of ``training.runs``. Raises UserError for an unknown segmenter or a name in use."""
         segmenter = settings.radvlm.evaluation.segmenter
         # ROSALIA's run, "" without one
         self.tool = tool = segmenter.removeprefix(ROSALIA) if segmenter.startswith(ROSALIA) else ""
@@ -409,7 +409,7 @@ class SegmentationPlan:
         for name in self.masked:
             if name in ils_runs or name in settings.evaluation.predictions:
                 raise UserError(
-                    f"{name!r} in training.runs or evaluation.predictions is also a row of RadVLM's models: rename it"
+                    f"training.runs or evaluation.predictions has {name!r}, which names a RadVLM model: rename one"
                 )
         if asked_runs := [run for run, _ in self.masked.values()]:
             vlm.add_set(ILS_SET, "results/radvlm/evaluation/ils.jsonl", RADVLM, asked_runs)

@@ -1,4 +1,4 @@
-"""The plan of a run for ``rules/reporting``: reviews, references, the page of results, and the release."""
+"""The plan of a run for ``rules/reporting``: reviews, comparisons with annotations, the page, and the release."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -106,7 +106,7 @@ def _healthy_options(section: dict, embedded: bool) -> dict:
 
 
 def _prior_options(system: SemisynSettings, plain: dict) -> dict:
-    """Return the options for fitting the priors of position and size. Their values are empty if nothing is fitted."""
+    """Return the options for the priors of position and size. Without a reference to fit, its options are empty."""
     name = _fitted_reference(system)
     reference = system.references[name].as_dict() if name else {"format": "", "image_id": "", "classes": {}}
     return {
@@ -117,11 +117,12 @@ def _prior_options(system: SemisynSettings, plain: dict) -> dict:
 
 
 def _detector_options(sections: dict, embedded: bool) -> dict:
-    """Return the options of all detector runs. ``embedded``: whether the cohort is the project's synthetic cohort."""
+    """Return the options of all detector runs. ``sections``: the settings ``semisyn`` as a dict.
+    ``embedded``: whether the cohort is the project's synthetic cohort."""
     section, dataset = sections["detectors"], sections["dataset"]
     updates = section["updates"] or (EMBEDDED_UPDATES if embedded else UPDATES)
     return {name: section[name] for name in ("engine", "budget", "epochs")} | {
-        "updates": 0 if section["budget"] == "epochs" else updates,  # the number of images decides
+        "updates": 0 if section["budget"] == "epochs" else updates,  # the number of images and ``epochs`` decide
         "seeds": section["seeds"] or (EMBEDDED_SEEDS if embedded else SEEDS),
         "engine_settings": section[section["engine"]],
         "kind": dataset["boxes"],
@@ -289,7 +290,8 @@ class DetectorsPlan:
 
 
 def _default_runs(system: SemisynSettings, sizes: Sequence[int | str]) -> dict[str, DetectorRun]:
-    """Return the paper's runs and two controls. If no reference has the role train, use synthetic images only."""
+    """Return the paper's runs and the controls ``unedited`` and ``shuffled``. ``sizes``: as for DetectorsPlan.
+    If no reference has the role train, return only ``synthetic`` and ``shuffled``, which need no real images."""
     real = [name for name, reference in system.references.items() if reference.role == TRAIN]
     synthetic_alone = {"synthetic": DetectorRun(synthetic=sizes[-1])}
     if not real:
@@ -338,7 +340,7 @@ class EditingPlan:
         self.groups = {name: _group_configs(name, distinct) for name in self.engines}
 
     def engines_of(self, config: str) -> list[str]:
-        """Return the engines that make a configuration's images: several for ``chosen``, the best of each finding."""
+        """Return the engines that make a configuration's images: several for ``chosen``, the best for each finding."""
         return self.chosen_engines if config == CHOSEN_CONFIG else [self._engine_by_config[config]]
 
     def ungrouped_pattern(self, engine: str) -> str:
@@ -347,7 +349,8 @@ class EditingPlan:
         return (f"(?!(?:{names})/)" if names else "") + r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 
     def options(self, stage_options: dict, engine: str, configs: Sequence[str], choice: dict | str) -> dict:
-        """Return the options for editing images with an engine. ``choice``: {finding: configuration} or "selection"."""
+        """Return the options for making the images of some configurations with an engine. ``choice``: for the
+        configuration ``chosen``, {finding: its configuration}, or "selection" if a stage chooses."""
         return stage_options | {
             "engine_settings": stage_options["engine_settings"].get(engine, {}),
             "choice": choice,

@@ -18,7 +18,7 @@ BASE, BASE_WITH_HEAD = "base", "base_masks"
 DRAW_SHARED_WITH = {"radvlm_exchanged": "radvlm_test"}
 """{set of samples with exchanged images: original set, of which the same samples are asked}."""
 APART = ("model", "tiles", "grid", "system_prompt", "seg_start", "seg_learning_rate")
-"""Keys of an engine's settings that are not in ``recipe``, the settings of a training, in the options of a run."""
+"""Settings of an engine that a run's option ``recipe``, the settings of its training, leaves out."""
 MIX_FILES = ("train", "validate", "test", "exchanged")
 """Names of the JSONL files of a RadVLM mix."""
 
@@ -90,7 +90,7 @@ class VlmPlan:
 
     def draw_files(self, name: str, ending: str) -> list[str]:
         """Return [file about the samples that are drawn from a set], or [] if all samples of the set are asked.
-        ``ending``: "jsonl" for the drawn samples, "tsv" for their numbers."""
+        ``ending``: "jsonl" for the drawn samples, "tsv" for the counts of drawn and of all samples."""
         return [f"results/vlm/sets/{name}.{ending}"] if name in self.drawn_sets else []
 
     def shared_draw_lines(self, name: str) -> list[str]:
@@ -211,8 +211,8 @@ def _plan_run(
 ) -> dict:
     """Return a dict about a run: its options, the files that its rule reads, its system, and options for asking it.
 
-    ``mixes``, ``decoding``: see :class:`VlmPlan`. ``systems``: {set: its system}. Raises UserError for settings that
-    contradict each other.
+    ``mixes``: RadVLM's mixes. ``decoding``: options to decode image files. ``systems``: {set: its system}. Raises
+    UserError for settings that contradict each other.
     """
     key, recipe, answers = f"vlm.tuning.runs.{name}", getattr(settings.tuning, run.engine), settings.answers
     family = recipe.family or run.engine

@@ -316,11 +316,11 @@ def print_message(text: str) -> None:
 
 
 def when_planned(workflow, action: Callable[[], None], target: str, unknown: Callable[[str], str]) -> None:
-    """Call ``action`` once the jobs are known, in runs without ``onstart`` and in runs with the target ``target``.
+    """Call ``action`` once the jobs are known, if ``target`` is requested or Snakemake will not run ``onstart``.
 
-    Dry runs, and workflows that another workflow uses as a module, have no ``onstart``. With --no-hooks, ``action`` is
-    not called. If a requested file is made by no rule, end with the sentence that ``unknown(path)`` returns, unless it
-    is empty.
+    Snakemake runs ``onstart`` neither in dry runs nor for a workflow that another workflow uses as a module. With
+    --no-hooks, ``action`` is not called. If no rule makes a requested file, end with the sentence that
+    ``unknown(path)`` returns, unless the sentence is empty.
     """
     with _guard_internals("a dry run does not refuse what the run would refuse"):
         from snakemake.exceptions import MissingRuleException  # imported here, because only a workflow needs it

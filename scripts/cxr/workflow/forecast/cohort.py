@@ -37,8 +37,8 @@ class CohortForecast:
 
     num_images: images in the tables, including images that will be excluded. num_subjects: {split: subjects with
     an accepted image}. num_xrays: {split: images that become frames}. num_reports: {split: frames whose report can be
-    read}. share_pa: fraction of these images with the view PA. basis: text that names the source of the numbers.
-    sample: some of these images, one row each, with their reports.
+    read}. share_pa: fraction of the frames with the view PA. basis: text that names the source of the numbers.
+    sample: table of some of the frames, one row each, with their reports.
     """
 
     num_images: int
@@ -68,7 +68,8 @@ def forecast_cohort(
 
 
 def _from_results(options: Mapping, shards: Sequence[str], remade: set[str], decoded: float) -> CohortForecast:
-    """Return the counts of the finished cohort. Frames and readable reports are estimated until their stages finish."""
+    """Return the counts of a finished cohort, with estimates for the stages frames and reports if they are unfinished.
+    ``decoded``: expected fraction of studies that get a frame, among studies with an accepted image."""
     num_images = pl.scan_parquet(IMAGES).select(pl.len()).collect().item()
     accepted = pl.concat([read_table(f"results/cohort/{shard}.parquet") for shard in shards])
     without_frame, unread = (_excluded(stage, shards, remade) for stage in ("frames", "reports"))
@@ -106,14 +107,14 @@ def _from_phantom(options: Mapping) -> CohortForecast:
     xrays = pl.DataFrame(rows)
     num_images = sum(len(plan.images) for plan in plans)
     num_reports = _by_split(xrays.filter("has_report"))
-    basis = "the embedded cohort's own plan"
+    basis = "the plan of the embedded synthetic cohort"
     return CohortForecast(
         num_images, _num_subjects(xrays), _by_split(xrays), num_reports, _share_pa(xrays), basis, xrays
     )
 
 
 def _from_tables(options: Mapping, decoded: float) -> CohortForecast:
-    """Return estimates from the user's tables and from the image headers and reports of a sample of studies."""
+    """Return estimates from the user's tables and some studies' files. ``decoded``: as for :func:`forecast_cohort`."""
     values = dict(options["cohort"])
     seed = values.pop("seed")
     cohort = CohortSettings.from_dict(values)
@@ -152,7 +153,7 @@ def _basis(headers: str, sample: pl.DataFrame, xrays: pl.DataFrame) -> str:
 
 
 def _table(rows: Sequence[Row], splits: Mapping[str, str], views: list[str]) -> pl.DataFrame:
-    """Return rows of the cohort stage as a table, with added columns for the split and the rank in the study."""
+    """Return a table of ``rows`` with the subject's split and, by the order of ``views``, the rank in the study."""
     rank = rank_in_study(rows, views)
     columns = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
     columns |= {"split": [splits[row.subject_id] for row in rows], "rank": [rank[row.image_id] for row in rows]}

@@ -38,12 +38,12 @@ def yield_of(name: str) -> float:
 class SystemCounts:
     """Expected output of each system. Estimates may be fractional.
 
-    model_reports: reports that a language model reads. pairs: {threshold set: {split: pairs of ILS}}. num_healthy:
-    healthy X-rays for SemiSynCXR, estimated unless is_healthy_counted. num_asked: edited images per finding. edits:
-    edits for all findings together. exported_images: {size of a SemiSynCXR dataset: images}. queries: {split: queries
-    of MedGround}. mix_lines: {mix of RadVLM: {split: lines}}. training_pairs, test_pairs: {run of ROSALIA: pairs}.
-    tuning_updates: {run of a vision-language model: optimizer updates}. questions: {set of samples: questions}.
-    detector_updates: optimizer updates in one training of a detector.
+    model_reports: reports that a language model reads. pairs: {threshold set: {split: instruction-answer pairs
+    of ILS}}. num_healthy: healthy X-rays for SemiSynCXR, estimated unless is_healthy_counted. num_asked: edited images
+    that the settings request for each finding. edits: edits for all findings together. exported_images: {size of a
+    SemiSynCXR dataset: images}. queries: {split: queries of MedGround}. mix_lines: {mix of RadVLM: {split: lines}}.
+    training_pairs, test_pairs: {run of ROSALIA: pairs}. tuning_updates: {run of a vision-language model: optimizer
+    updates}. questions: {set of samples: questions}. detector_updates: updates in one training of a detector.
     """
 
     model_reports: float = 0.0
@@ -111,7 +111,7 @@ def _model_reports(plan: Plan, cohort: CohortForecast, remade: set[str]) -> floa
 
 
 def _of_splits(folder: str, remade: set[str], estimate: Callable[[str], float]) -> dict[str, float]:
-    """Return {split: number of lines of its JSONL file in ``folder``}, ``estimate(split)`` for an unfinished file."""
+    """Return {split: lines of its JSONL file in ``folder``}, ``estimate(split)`` if the file is absent or remade."""
     paths = {split: Path(f"{folder}/{split}.jsonl") for split in SPLITS}
     return {
         split: num_lines(path) if str(path) not in remade and path.is_file() else estimate(split)
@@ -129,7 +129,7 @@ def num_lines(path: Path) -> int:
 
 
 def _healthy(plan: Plan, cohort: CohortForecast, remade: set[str]) -> float:
-    """Return the number of healthy X-rays, from the finished table, the reports, or a typical fraction."""
+    """Return the number of healthy X-rays, counted in their table or estimated from reports or typical yields."""
     if is_finished(HEALTHY, remade):
         return float(pl.scan_parquet(HEALTHY).select(pl.len()).collect().item())
     options = plan.options["semisyn_healthy"]

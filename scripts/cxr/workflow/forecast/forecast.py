@@ -70,7 +70,7 @@ def cost_of(job: Planned, counts: Mapping[str, float | Mapping[str, float]], pla
 
 
 def _of_engine(units: Mapping, stage: str, plan: Plan) -> tuple[float, float, bool]:
-    """Return (core seconds, GPU seconds, whether they are unknown) per image for the engine of a stage."""
+    """Return (core s, GPU s, whether these are unknown) per image of a stage's engine. ``units``: its unit costs."""
     engine = plan.engines.get(stage, "")
     if engine == "lite":
         return units["lite"][stage]["core_s"], 0.0, False
@@ -128,8 +128,8 @@ class Forecast:
             per_1000 = 1000 * counts.model_reports / num_xrays
             yield ""
             yield (
-                f"  A language model reads about {counts.model_reports:,.0f} of {num_xrays:,.0f} reports: "
-                f"{per_1000:,.0f} of 1,000 reports, in {duration(per_1000 * gpu_s)} of GPU time (calculated)"
+                f"  A language model reads about {counts.model_reports:,.0f} of {num_xrays:,.0f} reports. "
+                f"Of 1,000 reports it reads {per_1000:,.0f}, which take about {duration(per_1000 * gpu_s)} of GPU time"
             )
         if "semisyn" in self.costs:
             about = "" if counts.is_healthy_counted else "about "
@@ -148,7 +148,7 @@ class Forecast:
             size = f"{cost.num_bytes / 1e9:,.2f} GB"
             yield f"  {title:16}{cost.num_jobs:>10,}{duration(cost.core_s):>14}{gpu:>14}{size:>12}"
         if self.cost.num_unknown:
-            yield f"  ?: nobody has measured {self.cost.num_unknown} of these jobs (resources/costs.yaml)"
+            yield f"  ?: no costs are known for {self.cost.num_unknown} of these jobs (resources/costs.yaml)"
         yield from (f"  {sentence}" for sentence in self.absent_models)
 
 

@@ -137,7 +137,6 @@ def reference_rows() -> Iterator[tuple[str, ...]]:
 
 
 def _table_line(cells: Iterable[str]) -> str:
-    """Return a line of a Markdown table, without the empty cells at its end."""
     line = "|" + "".join(f" {cell} |" if cell else "|" for cell in cells)
     return line.rstrip("|") + "|"
 

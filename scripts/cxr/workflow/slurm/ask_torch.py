@@ -1,4 +1,4 @@
-"""Job of `make slurm-check` that tries the GPUs of a node as the job of an engine does (profiles/slurm/check.smk)."""
+"""Job of `make slurm-check` that tests a node's GPUs in the environment of an engine (profiles/slurm/check.smk)."""
 
 import os
 import platform

@@ -147,7 +147,7 @@ def _partition(name: str, limits: PartitionLimits, cluster: dict[str, ClusterPar
     if has.cancels:
         remedy = "name another partition, or restart a run that makes no progress"
         return Finding(
-            subject, False, f"{summary}: it cancels jobs for other jobs, and Snakemake waits for ever: {remedy}"
+            subject, False, f"{summary}: it cancels jobs in favour of others, and Snakemake waits for ever: {remedy}"
         )
     return Finding(subject, True, summary)
 

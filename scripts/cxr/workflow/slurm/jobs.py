@@ -178,7 +178,7 @@ class Cluster:
         if name is None:
             default = next((place.name for place in self.by_name.values() if place.default), "none")
             reason = f"no partition of partitions.yaml takes it, because of {LIMITS[demand]}"
-            return f"{reason}, and SLURM's default is {default}: {_wider(job, demand, self.listed, again)}"
+            return f"{reason}, and SLURM's default partition is {default}: {_wider(job, demand, self.listed, again)}"
         if demand == TOGETHER:
             return f"goes to {name}, where no node has all that it asks for together: name another partition"
         most = self.by_name[name].most(demand)
@@ -205,7 +205,7 @@ class Cluster:
 
 
 def _wider(job: JobRequest, demand: str, partitions: list[Partition], again: bool) -> str:
-    """Return the remedy if ``demand`` fits no partition of partitions.yaml. ``again``: see :meth:`Cluster.refusal`."""
+    """Return the remedy if the request ``demand`` fits no partition. ``again``: see :meth:`Cluster.refusal`."""
     if demand == "gpus":
         return f"write max_gpu: {job.gpus} or more below a partition with GPUs"
     candidates = [partition for partition in partitions if partition_of(replace(job, **{demand: 0}), [partition])]

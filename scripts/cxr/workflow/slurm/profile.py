@@ -15,7 +15,7 @@ from cxr.base.errors import UserError
 
 FIRST_LOOK = "slurm-init-seconds-before-status-checks"
 FIRST_LOOK_S = ExecutorSettings().init_seconds_before_status_checks
-"""The executor's default of :data:`FIRST_LOOK`, in seconds."""
+"""Default number of seconds until the executor first asks SLURM for a job's state (the option FIRST_LOOK)."""
 CLUSTERS = ("slurm_cluster", "cluster", "clusters")
 """Keys of a partition in partitions.yaml that are not limits."""
 
