@@ -26,7 +26,7 @@ BIN := $(VENV)/bin
 # one thread a process: parallelism is Snakemake's, and results must not depend on it
 export OMP_NUM_THREADS := 1
 
-.PHONY: demo openi accuracy slurm-check test test-quick test-slow test-all test-setup lint clarity format lock containers clean docs
+.PHONY: demo openi accuracy slurm-check test test-quick test-slow test-all test-setup lint lint-types lint-style clarity format lock containers clean docs
 
 demo: $(VENV)/run.stamp
 	$(BIN)/snakemake --cores $(CORES) --quiet rules -- semisyn medground radvlm_instructions
@@ -69,11 +69,16 @@ test-all: test-setup
 	$(BIN)/python scripts/tools/run_suites.py $(SUITES)
 
 lint: test-setup
+	@$(MAKE) --no-print-directory -j 2 lint-types lint-style
+
+lint-types:
+	$(BIN)/mypy
+
+lint-style:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/snakefmt --check Snakefile rules
 	PYTHONPATH=scripts $(BIN)/lint-imports
-	$(BIN)/mypy
 	$(BIN)/snakemake --lint
 	$(BIN)/python scripts/tools/clarity.py --names
 
