@@ -16,6 +16,7 @@ import reports_clinical as clinical
 import reports_labelled as labelled
 from cxr.base.vocabulary import kinds_under
 from cxr.language.reports import read_reports
+from cxr.language.reports.rules.structure import structure_sentences, undecided_lesions
 
 FILE = Path(__file__).resolve().parents[1] / "support" / "report_denials.yaml"
 LISTS = yaml.safe_load(FILE.read_text(encoding="utf-8"))
@@ -96,3 +97,24 @@ def test_lines_that_nobody_looked_at():
     denied = [{lesion for lesion, _ in falsely_denied(case, 12)} for case in cases]
     assert len(cases) >= 200
     assert sum(map(len, denied)) <= 0.03 * sum(len(case.affirmed_or_possible) for case in cases)
+
+
+@pytest.mark.parametrize(
+    ("text", "denied", "undecided"),
+    [
+        ("no pneumothorax left pleural effusion heart is enlarged", set(), {"effusion", "cardiomegaly"}),
+        ("no focal consolidation small left effusion is seen", {"consolidation"}, {"effusion"}),
+        ("no effusion or pneumothorax right lower lobe consolidation", {"effusion"}, {"consolidation"}),
+        ("no effusion the lungs show right upper lobe pneumonia", {"effusion"}, {"pneumonia"}),
+        ("no pneumothorax left effusion and basal atelectasis", set(), {"effusion", "atelectasis"}),
+        ("no consolidation large effusion or pneumothorax", {"consolidation", "effusion"}, set()),
+        ("no left effusion and no right pneumothorax", {"effusion"}, set()),
+        ("no pneumothorax left effusion no edema", {"edema"}, {"effusion"}),
+        ("no opacity to suggest left atelectasis", {"opacity", "atelectasis"}, set()),
+    ],
+)
+def test_a_finding_right_after_a_denied_one_is_undecided_without_punctuation(text, denied, undecided):
+    tuples = structure_sentences([text], unsided_effusion=True)
+    assert {item["lesion_type"] for item in tuples if item["lesion_type"]} == denied
+    assert all(item["presence"] == "negative" and item["denies"] for item in tuples)
+    assert undecided_lesions([text]) == undecided

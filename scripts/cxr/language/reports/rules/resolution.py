@@ -53,6 +53,7 @@ def settle_denials(
         if before and after and after[0].start - end <= 8:
             _deny(after[0], "negation" in before[-1].flags)
     _resumed(words, hits, mentions, cut, last, lexicon)
+    _run_on(words, hits, mentions, cut, lexicon)
     ends = [start for start, _ in clauses.longest_spans(hits, "deny_after", "deny_not")]
     for mention in mentions:
         after = words[mention.end : mention.end + 3]
@@ -60,6 +61,27 @@ def settle_denials(
             mention.flags.discard("elsewhere")  # "status post drainage of the effusion, which is now small"
         if {"elsewhere", "negation"} <= mention.flags and any(mention.end <= s for s in ends):
             mention.flags.discard("elsewhere")  # "pneumonia on outside CT is not apparent" describes this image
+
+
+def _run_on(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set[int], lexicon: Lexicon) -> None:
+    """Flag a denied finding as "elsewhere", neither affirmed nor denied, if only a place or size is between it and the
+    last denied finding ("no pneumothorax left effusion"), because punctuation may be missing. The flag extends to the
+    following findings. A list that ends with "or" is denied ("no consolidation large effusion or pneumothorax")."""
+    denials = clauses.longest_spans(hits, "deny", "deny_not")
+    ends = [start for start, _ in clauses.longest_spans(hits, "deny_after", "deny_not")]
+    fillers = tokens_of(hits, *PLACED) | {i for i, word in enumerate(words) if word in lexicon.quantities}
+    verbs, has_run_on = tokens_of(hits, "verb"), False
+    for first, second in pairwise(mentions):
+        gap = set(range(first.end, second.start))
+        is_next = fillers >= gap and (gap or "composite" in second.flags)
+        is_next = is_next or (words[first.end] == "the" and verbs & gap)
+        if not cut.isdisjoint(gap | {second.start}) or any(start in gap for start, _ in denials):
+            has_run_on = False
+        elif is_next and "or" not in words[second.end :] and any(end <= first.start for _, end in denials):
+            has_run_on = True
+        is_denied = "negation" in first.flags & second.flags and second.denied is None
+        if has_run_on and is_denied and not any(second.end <= end for end in ends):
+            second.flags.add("elsewhere")
 
 
 def _deny(mention: Mention, denied: bool) -> None:
