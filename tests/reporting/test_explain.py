@@ -142,20 +142,20 @@ def test_what_is_not_made_yet_is_said_to_be_missing(results):
     study = with_finding(results)["study_id"]
     (image_id,) = {line["image_id"] for line in pairs(results, with_finding(results)["image_id"])}
     shutil.rmtree(results / "dataset")
-    assert f"{image_id} under default: dataset has no results of it yet." in explain(results, study, (), 40)[0]
+    assert f"{image_id} under default: dataset has no results of this image yet." in explain(results, study, (), 40)[0]
     shutil.rmtree(results / "masks")
     text = squeezed(explain(results, study, (), 40)[0])
     assert f"{image_id} passed every stage before masks; no threshold set has masks yet." in text
     shutil.rmtree(results / "organs")
     text = explain(results, study, (), 40)[0]
-    assert f"{image_id} is accepted so far; organs has no results of it yet." in text
+    assert f"{image_id} is accepted so far; organs has no results of this image yet." in text
     steps = {step.stage: step.state for step in read_study(results, study, ()).images[0].steps}
     assert steps["anomaly"] == "no results yet"
     assert steps["boxes"] == "passed"
     for stage in ("frames", "reports", "anomaly", "anatomy", "boxes"):
         shutil.rmtree(results / stage)
     text = explain(results, study, (), 40)[0]
-    assert f"{image_id} is accepted so far; frames has no results of it yet." in text
+    assert f"{image_id} is accepted so far; frames has no results of this image yet." in text
     assert "No report of this study was read." in text
 
 

@@ -48,14 +48,14 @@ def draw_outline(axes: Axes, mask: np.ndarray, colour: str, fill: float = 0.0) -
 
 
 def draw_masks(axes: Axes, masks: Mapping[str, np.ndarray], colours: Mapping[str, str], fill: float = 0.0) -> None:
-    """Draw the outlines of masks, {name: mask}, and a legend."""
+    """Draw the outlines of masks, shade them with opacity ``fill``, and draw a legend of the names."""
     for name, mask in masks.items():
         draw_outline(axes, mask, colours[name], fill)
     draw_legend(axes, {name: colours[name] for name in masks})
 
 
 def draw_zones(axes: Axes, zones: Mapping[str, np.ndarray], fill: float = 0.0) -> None:
-    """Draw the outlines of the lung zones in ``zones``, {name: mask}, and a legend unless there are none."""
+    """Draw the lung zones {name: mask}, if there are any, with a legend. ``fill``: opacity of the shading inside."""
     for side in SIDES:
         for zone, colour in zip(zones_of(side), LEVELS, strict=True):
             if zone in zones:

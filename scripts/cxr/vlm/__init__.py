@@ -1,1 +1,1 @@
-"""Vision-language models: fine-tuning and inference, for the questions of any system."""
+"""Vision-language models: fine-tuning and inference, for questions of MedGround, RadVLM or the user."""

@@ -44,13 +44,12 @@ class Batch:
     segs: SegBatch | None = None
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the batch on another device."""
         inputs = {name: value.to(device) for name, value in self.inputs.items()}
         return Batch(self.sample_ids, inputs, self.labels.to(device), self.segs and self.segs.to(device))
 
 
 class Collator:
-    """Encoder of conversations in a chat template and a box format. With ``marks``, the loss covers turn marks too."""
+    """Encoder of conversations. ``marks``: whether the loss covers the chat template's marks between turns too."""
 
     def __init__(self, family: Family, tokens: Tokens, convention: Convention, marks: bool = False):
         self.family, self.tokens, self.convention, self.marks = family, tokens, convention, marks

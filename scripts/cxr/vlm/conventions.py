@@ -93,7 +93,7 @@ CONVENTIONS = {
 }
 """Conventions by name. A new convention needs an entry here and a sentence in ``resources/vlm/wording.yaml``."""
 PROBED_CONVENTIONS = tuple(name for name, one in CONVENTIONS.items() if not one.short)
-"""Conventions that are compared on validation samples. A ``short`` one is left out, as it differs only in writing."""
+"""Conventions that are compared on validation samples. ``unit_short`` differs from ``unit`` only in final zeros."""
 PALIGEMMA = Convention("loc1024", 1024, y_first=True)  # convention of ``<loc0123>`` tokens in any answer
 
 

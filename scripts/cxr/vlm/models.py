@@ -68,7 +68,7 @@ def add_seg_token(loaded: Loaded, seed: int) -> Loaded:
 
 
 def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, seed: int) -> None:
-    """Write a small random model of a family into a folder, with a tokenizer built from the words in ``texts``."""
+    """Write a small random model for images of ``side`` px, with a tokenizer built from the words in ``texts``."""
     module = engine_module(FAMILIES, name)
     frame = module.TEMPLATE
     tokenizer = small_tokenizer(texts, frame)
@@ -91,7 +91,8 @@ def make_tiny(name: str, folder: str | Path, texts: Iterable[str], side: int, se
 
 
 def base_folder(base: str | list[str], model: str, revision: str) -> str:
-    """Return ``base``, else the folder of the downloaded ``model``, else "". Raises UserError without a download."""
+    """Return ``base``, or without it the folder of the downloaded ``model``, or "" if neither is named.
+    Raises UserError if ``model`` is not downloaded."""
     if base:
         return base if isinstance(base, str) else base[0]
     if not model:
@@ -152,7 +153,7 @@ def apply_tiling(name: str, folder: Path, tiling: Mapping) -> None:
 
 
 def link_model(name: str, source: str | Path, folder: Path, tiling: Mapping) -> None:
-    """Fill a folder with links to a model's weights and copies of its other files, and change the tiling there."""
+    """Fill ``folder`` with links to the weights of the model in ``source`` and copies of its files; set the tiling."""
     for path in sorted(Path(source).iterdir()):
         if path.suffix in SIDE_FILE_SUFFIXES:
             (folder / path.name).write_bytes(path.read_bytes())

@@ -26,7 +26,7 @@ class Originals:
 
     @classmethod
     def for_samples(cls, tables: Iterable[str], decoding: Mapping, samples: Iterable[Sample]) -> "Originals | None":
-        """Return the samples' files in ``tables``, None if ``decoding`` is {}. Raises UserError if one is missing."""
+        """Return the samples' files in ``tables``, or None if ``decoding`` is {}. UserError if a file is missing."""
         if not decoding:
             return None
         sample_images = {(sample.source, sample.image_id) for sample in samples}

@@ -82,7 +82,7 @@ def parse_sample(line: Mapping) -> Sample:
 
 
 def read_samples(path: str | Path, tasks: Sequence[str] = ()) -> list[Sample]:
-    """Return a file's samples, only those of ``tasks`` if given. Raises UserError if none fits or an id is repeated."""
+    """Return a file's samples, only those of ``tasks`` if given. Raises UserError for a repeated id or no such task."""
     samples, sample_ids = [], set()
     for line in read_lines(path):
         sample = parse_sample(line)

@@ -63,7 +63,6 @@ class SegBatch:
     masks: torch.Tensor
 
     def to(self, device: torch.device) -> "SegBatch":
-        """Return the tokens moved to a device."""
         tensor_names = ("rows", "places", "image_of", "levels", "masks")
         return replace(self, **{name: getattr(self, name).to(device) for name in tensor_names})
 
@@ -91,7 +90,7 @@ def mask_targets(sample: Sample, pictures: ImageStore, masks: MaskStore, side: i
 
 
 def sam_image(frame: np.ndarray, side: int) -> torch.Tensor:
-    """Convert a frame, uint8 (H, W), to SAM's image, uint8 (S, S). A non-square frame is padded to a centred square."""
+    """Convert a frame, uint8 (H, W), to SAM's image, uint8 (side, side). The frame is first padded to a square."""
     return make_sam_levels(pad_to_square(frame), side)[0]
 
 

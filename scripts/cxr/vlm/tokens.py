@@ -95,7 +95,7 @@ class Tokens:
         return ids, labels
 
     def with_marks(self, ids: Sequence[int], labels: Sequence[int]) -> list[int]:
-        """Return ``labels`` that also cover turn marks, line breaks and answers' openings, as in RadVLM's code."""
+        """Return ``labels`` that also cover the template's tokens, line breaks and openings of answers (RadVLM)."""
         marks = {mark for mark in special_tokens(self.frame) if mark != self.frame.picture} | {"\n"}
         mark_ids = {token for mark in marks for token in self.encode_piece(mark)}
         marked_labels = [token if token in mark_ids else label for token, label in zip(ids, labels, strict=True)]

@@ -37,8 +37,8 @@ ONE_VARIED_TEXT = "There is no map, because only {} has two or more values in th
 
 
 class Axis(NamedTuple):
-    """A threshold with several ``values``. ``column`` is its column of :data:`POINTS`. ``base``: value in the base set.
-    ``reference``, the listed value nearest to ``base``, stays fixed while other thresholds vary."""
+    """A threshold with several ``values``, and its ``column`` in :data:`POINTS`. ``base`` is its value in the set that
+    thresholds.grid.base names. ``reference``, the value nearest to ``base``, is used while other thresholds vary."""
 
     column: str
     values: list[float]
@@ -60,7 +60,7 @@ def run_charts(*, table: str, curves: str, recall_map: str, axes: list[dict], ba
     """Draw the figures ``curves`` and ``recall_map`` from ``table`` (:data:`cxr.reporting.ablation.points.POINTS`).
 
     ``axes`` has {"part": ``general`` or ``edema``, "tau": name, "values": list} for each threshold of the grid.
-    ``base`` is the base set, {part: {tau: value}}.
+    ``base`` is the threshold set that thresholds.grid.base names, {part: {tau: value}}.
     """
     points = read_table(table).with_columns(
         pl.col(*MEASURES, "recall_low", "recall_high").cast(pl.Float64, strict=False)
@@ -92,7 +92,7 @@ def points_along(points: pl.DataFrame, names: Sequence[str], reference: Mapping[
 
 
 def draw_curves(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[str, float]) -> Figure:
-    """Draw curves of recall (with its interval) and of the number of grounded masks over each threshold of ``axes``."""
+    """Draw curves of recall, with its confidence interval, and of yield over each threshold of ``axes``."""
     if not axes:
         return draw_note(NOTHING_VARIED_TEXT)
     lesions = _affected_lesions(axes)

@@ -58,7 +58,7 @@ SWEEP_COLUMNS = ("thresholds", "study_id", "lesion", "findings", "masks", "groun
 
 
 def run_table(*, sweep: list[str], table: str, sets: dict, grid: list[str]) -> None:
-    """Write the rows of :func:`tabulate_points` to ``table``. ``sweep``: results of all sets, a file per shard."""
+    """Write to ``table`` what :func:`tabulate_points` returns for the results in the files ``sweep``, one per shard."""
     counts = count_sweep(read_table(path).select(SWEEP_COLUMNS) for path in sweep)
     write_table(table, tabulate_points(counts, sets, grid), POINTS)
 

@@ -122,9 +122,10 @@ def run_images(
     name: str,
     sets: Sequence[str],
 ) -> None:
-    """Compare the results with the annotation file ``reference``. Write ``values`` (measures) and ``excluded``.
+    """Compare the results with the annotation file ``reference``. Write tables of ``values`` and ``excluded``.
 
-    The lists have one file per shard; ``findings``, ``studies``, ``masks`` have one per shard and threshold set.
+    ``name`` and ``options`` are the name and the settings of the reference. ``sets`` are the threshold sets to compare.
+    Lists have one file per shard, but ``findings``, ``studies`` and ``masks`` have one per shard and threshold set.
     """
     key = f"agreement.references.{name}.path"
     reference_data = load_reference(key, options.format, reference, options.classes, options.image_id)
@@ -179,7 +180,7 @@ def _read_used_findings(findings: str, studies: str) -> dict[str, list[dict]]:
 def _regions_in_frame(
     image_id: str, reference: Reference, frames: Shard, painted: Shard | None, exclusions: list[tuple]
 ) -> list[Region]:
-    """Return an image's annotated regions in its frame, or its ground truth if ``painted`` has the synthetic cohort's.
+    """Return an image's annotated regions in its frame, or its ground truth from the shard ``painted`` if there is one.
     Append regions that cannot be compared to ``exclusions``."""
     if painted is not None:
         masks = painted.masks(image_id)

@@ -50,7 +50,6 @@ class Document:
         self._elements: list[str] = []
 
     def add_heading(self, text: str, level: int = 2) -> None:
-        """Add a heading of level 1 to 3."""
         self._lines += ["", text, *(sign * len(text) for sign in {1: "=", 2: "-"}.get(level, ""))]
         self._elements.append(f"<h{level}>{escape(text)}</h{level}>")
 

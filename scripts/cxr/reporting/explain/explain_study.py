@@ -102,7 +102,7 @@ def summarize_images(study: Study) -> list[str]:
         if stop := image.stop:
             sentences.append(f"{image.image_id} {describe_stop(stop)}")
         elif waits := next((step for step in image.steps if step.state == NO_RESULTS), None):
-            sentences.append(f"{image.image_id} is accepted so far; {waits.stage} has no results of it yet.")
+            sentences.append(f"{image.image_id} is accepted so far; {waits.stage} has no results of this image yet.")
         elif not study.outcomes:
             sentences.append(f"{image.image_id} passed every stage before masks; no threshold set has masks yet.")
         else:
@@ -125,7 +125,7 @@ def describe_result(outcome: Outcome) -> str:
         if step.state == STOPPED:
             return describe_stop(step)
         if step.state != ACCEPTED:
-            return f"{step.stage} has no results of it yet."
+            return f"{step.stage} has no results of this image yet."
     positive = sum(pair["seg"] for pair in outcome.pairs)
     number = len(outcome.pairs)
     return f"{number} pair{'s' * (number != 1)}, {positive} positive and {number - positive} negative."
@@ -140,7 +140,7 @@ def _add_report(document: Document, study: Study) -> None:
         document.add_paragraph(f"The study {describe_stop(stop)}" if stop else "No report of this study was read.")
         return
     reason = line["handed_over"]
-    because = f"; the rules handed it over ({reason})" if reason else ""
+    because = f"; the rules passed the report to a language model ({reason})" if reason else ""
     document.add_paragraph(f"Section {line['section_name']}, read by the engine {line['engine']}{because}.")
     marks = []
     for number, finding in enumerate(line["tuples"]):
@@ -220,7 +220,7 @@ def _describe_distances(organs: dict[str, np.ndarray], zones: dict[str, np.ndarr
     parts = []
     for name, axis, end in ((LUNGS[0], 0, 0), (LUNGS[1], 0, -1), (HEART, 1, -1)):
         ends = [np.flatnonzero(masks[name].any(axis=axis)) for masks in (organs, zones)]
-        text = "not in both"
+        text = "not visible in both images"
         if all(len(positions) for positions in ends):
             distance = abs(int(ends[0][end]) - int(ends[1][end])) / organs[name].shape[1]
             text = f"{distance:.3f} of the frame's width"

@@ -14,7 +14,7 @@ _REPETITION = re.compile(r"(.+?)\1{17,}$", re.DOTALL)
 def page_name(study: str) -> str:
     """Return the file name of a study's page: its id, in which special characters, such as "/", are written as %XX.
 
-    If this is too long for a file name, or so repetitive that Snakemake refuses it, the name is a digest of the id.
+    The name is a digest of the id if it would be too long, or repeat one part so often that Snakemake refuses it.
     """
     name = re.sub(r"[^\w.-]", lambda match: quote(match.group(), safe=""), study)
     if len(name.encode()) > MAX_NAME_BYTES or _REPETITION.search(name):

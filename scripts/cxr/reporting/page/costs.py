@@ -76,7 +76,7 @@ def run(
     """Write the time and memory of the jobs as a table by stage, a table by job, and a page.
 
     The jobs of this run and of earlier runs are read from the folder ``benchmarks`` beside the file ``index``.
-    ``figures`` are inputs only so that this job runs after all others.
+    ``conservation_table`` has the numbers of input images. ``figures`` only make this job run after all others.
     """
     del figures
     jobs = read_benchmarks(Path(index).parent / "benchmarks")

@@ -39,8 +39,8 @@ def run(
 
     Inputs are lists in the order of the shards. ``findings`` and ``masks`` are in folders named after threshold sets,
     ``maps`` in folders named after the stages :data:`cxr.base.exclusions.MAP_STAGES`. Images are written to the
-    folder ``parts``, and the page's texts to ``cases_lines`` (JSON Lines, one line per case or calibration image).
-    ``withheld`` is whether sentences of reports are omitted.
+    folder ``parts``, and the page's texts to ``cases_lines`` (JSON Lines, one line per gallery finding or calibration
+    image). If ``withheld``, sentences of reports are omitted.
     """
     tables = {name: list(map(read_table, paths)) for name, paths in group_by_folder(findings).items()}
     stores, map_paths = group_by_folder(masks), group_by_folder(maps)

@@ -58,10 +58,10 @@ def build_section(comparison: str, check: str, conservation: str, gallery: str |
 
 
 def build_table(cells: Sequence[dict]) -> dict:
-    """Return a table as the paper prints it: ``columns`` are titles; ``rows`` has one per model and data source.
+    """Return a table as the paper prints it, from ``cells``, which are rows of the comparison with one score each.
 
-    The columns of the paper come first. A row has the texts ``cells``, one per column; an interval is on a second line.
-    The scores of one of our models with images of other patients are a separate row, after the model's.
+    The result has the titles ``columns``, those of the paper first, and ``rows``, one per model and data source. A row
+    has ``cells``, a text per column. Our models' scores on images of other patients are in additional rows.
     """
     columns = list(dict.fromkeys(cell["column"] for cell in sorted(cells, key=lambda cell: cell["by"] != "paper")))
     rows: dict[tuple, dict] = {}
@@ -95,8 +95,8 @@ def _format_score(cell: dict) -> str:
 def describe_result(scores: Sequence[dict], blind: Sequence[dict]) -> str:
     """Return a sentence on how many scores of the first run show that the model uses the images.
 
-    ``scores`` are the table cells of our runs, ``blind`` those of baselines that ignore the image. A score counts if
-    its whole interval is above the score without the image, or with another patient's image.
+    The sentence counts the scores whose whole interval is above the score without the image (from ``blind``), and
+    those whose interval is above the score with another patient's image. ``scores`` are the scores of our runs.
     """
     scores = [cell for cell in scores if cell["table"] not in ("table2", "table6")]
     if not scores:

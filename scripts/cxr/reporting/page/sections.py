@@ -157,8 +157,8 @@ def unknown_words(table: pl.DataFrame) -> dict:
 def recall_rows(table: pl.DataFrame, ablation: pl.DataFrame | None, *, beside_paper: bool) -> list[dict]:
     """Return one row per threshold set: its ``name``, and ``cells`` with recall, counts, paper, shade (%) and interval.
 
-    The first cell is the average, so that a phone shows it. A cell for each lesion type except cardiomegaly follows.
-    The intervals are from the table ``ablation``. The paper's values are "" unless ``beside_paper``.
+    The first cell is the average, which even a narrow screen shows. The others are for each lesion type except
+    cardiomegaly. The intervals are from the table ``ablation``. The paper's values are "" unless ``beside_paper``.
     """
     intervals = {}
     for row in [] if ablation is None else ablation.iter_rows(named=True):

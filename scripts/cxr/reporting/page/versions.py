@@ -29,7 +29,7 @@ def collect_versions(
     engines: dict[str, str],
 ) -> dict:
     """Return the versions of ``stages``, ``weights`` and packages (``pins``), and the ``thresholds`` of each set.
-    ``maps`` is {stage: shards}. ``masks`` are the shards of all threshold sets."""
+    ``maps`` is {stage: shards}. ``masks`` are shards of all sets. ``manifests`` describe the weights of ``engines``."""
     rows: dict[tuple, dict] = {}
     # the first line is enough: the same code made all lines of a shard of reports
     for line in (line for path in reports if (line := next(read_lines(path), None))):

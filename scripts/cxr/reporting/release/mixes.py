@@ -55,9 +55,9 @@ def run(
     """Write the package of a mix into the folder ``package``, which appears only when complete.
 
     ``lines`` has the samples of the mix, one file per split. ``frames`` are the shards of all sources, which are read
-    only if pixels are published. ``mix`` is the name of the mix. ``terms`` maps each source to a key of TERMS, and
-    ``folders`` maps it to the folder of its frames. Raises UserError if ``salt``, the file with the secret key for
-    withheld ids, is unusable.
+    only if pixels are published. ``mix`` is the mix's name. ``terms`` maps each source to a key of TERMS (terms of
+    use), and ``folders`` maps it to the folder of its frames. Raises UserError if ``salt``, the file with the secret
+    key for withheld ids, is unusable.
     """
     withheld = Withheld(options.withhold, salt)
     hidden_tasks = TEXT_TASKS if withheld.report_text else ()
@@ -121,7 +121,7 @@ def _write_images(
 
 
 def card_text(folder: Path, number: int, mix: str, options: PackageSettings) -> str:
-    """Return README.md, which has a header for Hugging Face's ``datasets`` and explains the columns."""
+    """Return README.md, with a header for Hugging Face's ``datasets`` and a text. ``number`` is the number of lines."""
     files = [path.relative_to(folder).as_posix() for path in folder.rglob("*.parquet")]
     configs = describe_configs({"lines": "data", "images": "images"}, files, "lines")
     head = {"configs": [config for config in configs if config["data_files"]]}

@@ -62,7 +62,8 @@ def run_package(
     ``layout`` has the folder with our dataset in the format of the paper's authors. It is empty if studies have several
     images, which that format cannot represent. ``lines`` has the dataset, one file per split. ``excluded`` are the
     tables of excluded images in the order of the stages. ``maps``, ``masks`` and ``reports`` are read only for their
-    code digests. ``codes`` has the code digests of the stages whose files do not contain them.
+    code digests. ``codes`` has the digests of the stages whose files do not contain them, and ``attrs`` that of the
+    release. ``taus`` are the values of the threshold set ``thresholds``.
     """
     withheld, kept_pair_ids = Withheld(options.withhold, salt), read_kept_pairs(filtered)
     field_names = ("name", "version", "date", "licence", "creator", "cite", "url", "withhold")

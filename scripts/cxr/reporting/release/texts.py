@@ -38,7 +38,7 @@ def markdown_list(items: Sequence[str]) -> str:
 
 
 def describe_configs(folders: Mapping[str, str], files: Collection[str], default: str) -> list[dict]:
-    """Return the entry ``configs`` of a card: each table in ``folders``, {table: folder}, with its splits and files."""
+    """Return a card's entry ``configs``: files per table of ``folders``, {table: folder}. ``default``: main table."""
     configs = []
     for config, folder in folders.items():
         splits = [

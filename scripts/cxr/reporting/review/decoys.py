@@ -75,7 +75,7 @@ def plant_decoys(
     sampled_keys = {unit.key for dealt_units in dealt.values() for unit in dealt_units}
 
     def order_hosts(*purpose: str) -> list[Unit]:
-        """Return all units with a mask in a random order, first the units that are on no page."""
+        """Return all units with a mask, first those on no page, in a random order that depends on ``purpose``."""
         hosts = [unit for unit in units if unit.is_positive]
         return sorted(hosts, key=lambda unit: (unit.key in sampled_keys, stable_hash(seed, *purpose, *unit.key)))
 
@@ -101,7 +101,7 @@ def count_decoys(units: Iterable[Unit], *, has_mask: bool) -> int:
 def make_wrong_masks(
     hosts: Iterable[Unit], studies: Iterable[str], mask_units: Iterable[str], masks: Shards, organs: Shards, seed: int
 ) -> Iterator[Decoy]:
-    """Yield a decoy with a wrong mask for each of ``hosts`` whose other lung is healthy and fits a donor's mask."""
+    """Yield a decoy with a wrong mask for each host whose other lung is healthy and suits another patient's mask."""
     # {image_id: sides on which a negative may name the whole lung and the image shows no sign of a lesion}
     quiet_lungs: dict[str, set[str]] = {}
     for image_id, empty, signs in read_tables(studies).select("image_id", "empty", "signs").iter_rows():
@@ -153,8 +153,8 @@ def shared_side(locations: Iterable[str]) -> str | None:
 def move_mask(mask: np.ndarray, lung: np.ndarray, target_lung: np.ndarray, *, mirrored: bool) -> np.ndarray | None:
     """Return a mask moved from ``lung`` to ``target_lung`` of another image and clipped to it; all are bool (H, W).
 
-    The shift aligns the centres of the lungs' bounding boxes. Return None if less than the fraction :data:`MIN_INSIDE`
-    of the mask is inside the target lung, or if a lung is empty.
+    If ``mirrored``, mask and lung are mirrored before the shift, which aligns the centres of the lungs' bounding boxes.
+    Return None if a lung is empty, or less than the fraction :data:`MIN_INSIDE` of the mask is in the target lung.
     """
     if not (lung.any() and target_lung.any()):
         return None
@@ -169,8 +169,8 @@ def move_mask(mask: np.ndarray, lung: np.ndarray, target_lung: np.ndarray, *, mi
 
 
 def make_wrong_negatives(hosts: Iterable[Unit], units: Iterable[Unit], expert: str, seed: int) -> Iterator[Decoy]:
-    """Yield decoys that wrongly deny a lesion, one for each of ``hosts`` (units with a mask) of certainty "definitive"
-    whose lesion type also has real negatives among ``units``."""
+    """Yield decoys for ``expert`` that wrongly deny a lesion: one for each of ``hosts`` (units with a mask) that is
+    "definitive" and whose lesion type also has real negatives among ``units``."""
     has_location: dict[str, list[bool]] = {}
     for unit in units:
         if not unit.is_positive:

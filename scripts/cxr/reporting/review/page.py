@@ -68,7 +68,6 @@ class Form:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a sheet."""
         return ("item", *self.values_by_question, "note", "seconds", "page")
 
     def to_data(self) -> dict:
@@ -141,7 +140,8 @@ def write_pages(
     synthetic: bool,
 ) -> Iterator[tuple[str, str, int, str, T]]:
     """Write a page per expert, and yield (expert, digest of the page, position, item code, unit) of each item.
-    ``dealt`` is {expert: [(item code, unit)]}. ``row_of`` converts a unit to a row as in :func:`page_data`."""
+    ``dealt`` is {expert: [(item code, unit)]}. ``row_of`` converts a unit to a row as in :func:`page_data`. ``remedy``
+    ends the error about a page that is too large."""
     for (expert, items), path in zip(dealt.items(), paths, strict=True):
         data, pictures = page_data(expert, form, [(code, row_of(unit)) for code, unit in items])
         write_page(path, form, data, pictures, remedy, synthetic)

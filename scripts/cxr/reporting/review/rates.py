@@ -86,7 +86,7 @@ def tabulate_experts(verdicts: pl.DataFrame, experts: Sequence[str], printed: di
 
 
 def tabulate_lesions(verdicts: pl.DataFrame, experts: Sequence[str], printed: dict) -> pl.DataFrame:
-    """Return Table 13, the rate of accepted units per lesion type: our rows, then the paper's (no overall rates)."""
+    """Return Table 13, the rate of accepted units per lesion type: our rows, then the ``printed`` ones of the paper."""
     notes = {tuple(note["cell"]): note["note"] for note in printed["notes"] if note["table"] == "lesions"}
     rows = [
         {"source": "ours", "lesion": lesion, "note": ""} | cells

@@ -1,4 +1,4 @@
-"""Write a page per expert from any system's table of units to judge, and read the completed sheets into one table."""
+"""Write a page per expert from any table of units to judge, and read the completed sheets into one table."""
 
 from collections.abc import Mapping
 

@@ -115,7 +115,7 @@ def find_reasons(ledger: pl.DataFrame, thresholds: str | None = None) -> dict[st
         ledger = ledger.filter(pl.col("thresholds") == thresholds)
     reason_by_image = dict(ledger.select("image_id", "reason").iter_rows())
     if len(reason_by_image) != len(ledger):
-        raise StoreError(f"{ledger['stage'][0]}: an image is excluded twice: delete the stage's results and rerun it")
+        raise StoreError(f"stage {ledger['stage'][0]} excluded an image twice: delete the stage's results and rerun it")
     return reason_by_image
 
 
@@ -163,7 +163,7 @@ def read_set_flows(
     studies: Sequence[str],
     with_pairs: frozenset[str],
 ) -> dict[str, Flow]:
-    """Return the flow of every stage under one threshold set: those of ``shared``, and of the stages masks and dataset.
+    """Return ``shared`` with the flows of the stages masks and dataset under the threshold set ``thresholds``.
     ``studies`` are tables of the masks stage, and ``with_pairs`` are the ids of the images with pairs."""
     ready = shared["anatomy"].accepted & shared["boxes"].accepted & shared["reports"].accepted
     masks = Flow(ready, _read_image_ids(studies), find_reasons(ledgers["masks"], thresholds))

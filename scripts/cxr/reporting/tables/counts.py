@@ -27,7 +27,7 @@ INFERENCE_SHARE = "lesion inference among opacity's negatives at a place, %"
 
 @dataclass
 class Tally:
-    """Numbers of a dataset's pairs by (split, lesion type, PAIR_COLUMNS name), and its image, study and mask ids."""
+    """Numbers of pairs by (split, lesion type, column of the paper's tables), and ids of images, studies and masks."""
 
     pairs: Counts = field(default_factory=Counter)
     images: set[str] = field(default_factory=set)
@@ -71,8 +71,8 @@ def count_by_name(tally: Tally, findings: pl.DataFrame, images: int, unedited: i
 def negative_shares(pairs: Counts) -> dict[str, float | None]:
     """Return {name: percentage} of the shares that settings prescribe; a percentage is None without negatives.
 
-    For each lesion type, the share of global pairs (without a location) among its negatives. For opacity also the share
-    of lesion inferences among its negatives with a location. Cardiomegaly is left out: all its negatives are global.
+    Each lesion type except cardiomegaly has the share of global pairs (without a location) among its negatives. Opacity
+    also has the share of pairs of type ``lesion_inference`` among its negatives with a location.
     """
     kinds = {
         (lesion, kind): sum(pairs[split, lesion, f"{kind}_negative"] for split in SPLITS)

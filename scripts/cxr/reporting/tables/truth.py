@@ -75,7 +75,7 @@ def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> It
 
     Text precision and recall compare which lesion types are stated in each study. If both the report and the plan state
     the type, its zone labels and its certainty are hits if they are equal. The denial measures compare which lesion
-    types are denied.
+    types are denied. ``truths`` is {study_id: plan}.
     """
     for line in lines:
         truth = truths.get(line["study_id"])
@@ -103,7 +103,7 @@ def text_measures(lines: Iterable[Mapping], truths: Mapping[str, Mapping]) -> It
 
 
 def _target_lesion(row: Mapping) -> str | None:
-    """Return the lesion type by which the report explains a finding if it is one of the seven, else its own type."""
+    """Return the lesion type that the report names as a finding's cause, or the finding's own type if it names none."""
     predicted = row["predicted_lesion_type"]
     return predicted if predicted in LESIONS else row["lesion_type"]
 

@@ -56,7 +56,7 @@ class MaskPredictor:
 
 
 def write_masks(path: Path, replies: Iterable[Reply], drawer: MaskPredictor, store: ImageStore, attrs: dict) -> None:
-    """Write a shard with the masks of all replies, in order."""
+    """Write a shard with the masks of all replies, in order, and the HDF5 attributes ``attrs``."""
     with _mask_writer(path, attrs, drawer.side) as writer:
         for reply in replies:
             if reply.answer.marks:
@@ -66,7 +66,7 @@ def write_masks(path: Path, replies: Iterable[Reply], drawer: MaskPredictor, sto
 
 
 def join_masks(path: str | Path, parts: Sequence[Path], attrs: dict) -> None:
-    """Merge shards of masks into one, in order, with one row in memory at a time."""
+    """Merge the shards ``parts`` into one with the HDF5 attributes ``attrs``; one mask is in memory at a time."""
     with _mask_writer(path, attrs, FRAME_SIZE) as writer:
         for part in parts:
             with Shard(part, key=KEY) as shard:

@@ -89,7 +89,7 @@ class MaskSource(NamedTuple):
 
 
 class SingleImageStore:
-    """An image store with one image, prepared as for tuning: the original, or its frame without padding."""
+    """An image store with one image: the original if ``original`` is true, otherwise its frame without padding."""
 
     def __init__(self, picture: FramedImage, side: int, original: bool = False):
         window = covered_window(picture.affine, picture.grey.shape, picture.frame.shape)

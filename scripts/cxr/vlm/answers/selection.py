@@ -1,4 +1,4 @@
-"""Reproducible selection of the samples to ask. It is the same for the copy of a set with other patients' images."""
+"""Select the samples of a test set to ask, reproducibly by their ids."""
 
 import logging
 from collections import Counter
@@ -23,7 +23,8 @@ def select_samples(lines: Iterable[Mapping], most: int) -> set[str]:
 
 
 def run(*, lines: str, selection: str, counts: str, most: int, among: str | list[str] = "") -> None:
-    """Write selected ``lines`` and the table ``counts``. The ids are drawn from the file ``among`` if there is one."""
+    """Write the selected ``lines`` to ``selection``, and their numbers to ``counts``. At most ``most`` samples per task
+    are selected. If ``among`` is a file, the ids are selected from that file instead of ``lines``."""
     selected_names = select_samples(read_lines(among[0] if among else lines), most)
     total_counts, selected_counts = Counter(), Counter()
 

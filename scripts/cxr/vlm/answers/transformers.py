@@ -66,7 +66,7 @@ class ConversationCache:
         return list(prompt[count:])
 
     def append_answers(self, answers: Sequence[Sequence[int]], end: int) -> None:
-        """Record the generated tokens, except the last one, whose keys and values are not in the cache."""
+        """Record the generated tokens up to the token ``end``, except those whose keys are not in the cache yet."""
         cached_length = self.cache.get_seq_length()
         for places, answer in zip(self.places, answers, strict=True):
             ended = answer.index(end) + 1 if end in answer else len(answer)

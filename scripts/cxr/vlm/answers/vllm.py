@@ -1,4 +1,4 @@
-"""The engine vllm: vLLM inside the job, with the chat template of the tuning. It caches what prompts have in common."""
+"""The engine vllm: vLLM inside the job, with the chat template of the tuning. Common prompt prefixes are cached."""
 
 import json
 import os

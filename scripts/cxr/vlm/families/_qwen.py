@@ -48,7 +48,7 @@ class Qwen:
         return EncodedImages({"pixel_values": features["pixel_values"], "image_grid_thw": grid}, tokens, sizes)
 
     def inputs(self, ids: torch.Tensor, picture_id: int) -> dict[str, torch.Tensor]:
-        """Return ``mm_token_type_ids`` (N, L), from which the model computes 2D positions."""
+        """Return ``mm_token_type_ids`` (N, L), 1 for image tokens, from which the model computes 2D positions."""
         return {"mm_token_type_ids": (ids == picture_id).int()}
 
 

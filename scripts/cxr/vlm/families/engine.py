@@ -2,7 +2,8 @@
 
 The module must define ``MODEL_TYPE`` (the type in a model's configuration), ``CONVENTION`` (the coordinates of the
 authors), ``TEMPLATE``, ``load(folder)`` and ``tiny(vocabulary, ids, side)``. ``tiny`` returns a configuration of a few
-hundred thousand parameters and an image processor. Its ``ids`` are {token name: id}. The module may define:
+hundred thousand parameters and a processor of images up to ``side`` px. ``vocabulary`` is the number of tokens, and
+``ids`` are {token name: id}. The module may define:
 
 * ``init_weights(model)``, which initialises a part that the library leaves zero;
 * ``published_name(name)``, which returns a tensor's name in the published checkpoints from its name in the library;
@@ -77,7 +78,6 @@ class EncodedImages:
 
     @classmethod
     def concatenate(cls, parts: Sequence["EncodedImages"]) -> "EncodedImages":
-        """Concatenate encoded images, in order."""
         names = parts[0].tensors
         tensors = {name: torch.cat([part.tensors[name] for part in parts]) for name in names}
         return cls(tensors, sum((part.tokens for part in parts), ()), sum((part.sizes for part in parts), ()))
@@ -95,7 +95,7 @@ class Family(Protocol):
         ...
 
     def inputs(self, ids: torch.Tensor, picture_id: int) -> dict[str, torch.Tensor]:
-        """Return further model inputs computed from token ids (N, L), such as a mask of the tokens of images."""
+        """Return further inputs from token ids (N, L), such as a mask of image tokens, whose id is ``picture_id``."""
         ...
 
 

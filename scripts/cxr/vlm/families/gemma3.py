@@ -56,12 +56,12 @@ class Gemma:
         )
 
     def inputs(self, ids: torch.Tensor, picture_id: int) -> dict[str, torch.Tensor]:
-        """Return ``token_type_ids`` (N, L), with which the tokens of an image attend to all others of that image."""
+        """Return ``token_type_ids`` (N, L), 1 for tokens of an image, which attend to all others of that image."""
         return {"token_type_ids": (ids == picture_id).int()}
 
 
 def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[Gemma3Config, object]:
-    """Return a small configuration and its image processor."""
+    """Return a small configuration and an image processor (see :mod:`cxr.vlm.families.engine`)."""
     side = max(32, side // 32 * 32)
     config = Gemma3Config(
         text_config={

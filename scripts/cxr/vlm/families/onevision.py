@@ -33,7 +33,7 @@ TOWER, PUBLISHED_TOWER = "vision_tower.", "vision_tower.vision_model."  # prefix
 PATCH, HEAD_SIZE = 16, 32  # patch and head sizes of the tiny model; vLLM on a CPU needs heads of at least 32
 HIDDEN, LAYERS, VISION_HIDDEN, VISION_LAYERS = 96, 3, 64, 2  # widths and depths of the tiny model
 INITIALIZER_RANGE = 0.1
-"""Standard deviation of the tiny model's initial weights, about 1 / sqrt(width). 0.02 (library) suits width 2,500."""
+"""Standard deviation of the tiny model's initial weights, about 1 / sqrt(width). The library's default is 0.02."""
 SHRINK_RATIO = 1.1  # factor per side by which features may exceed the maximum number of tiles before they are shrunk
 TILES_PREFIX = "anyres_max_"  # prefix of ``vision_aspect_ratio``, before the maximum number of tiles
 VLLM_TILES = "anyres_max_9"  # the ``vision_aspect_ratio`` that vLLM (0.32) uses for every model
@@ -61,7 +61,7 @@ class Tiling:
     most: int
 
     def with_limits(self, tiles: str, grid: int) -> "Tiling":
-        """Return the tiling with at most 9 tiles in total, if ``tiles`` is "anyres_max_9", and ``grid`` per side."""
+        """Return the tiling with at most ``grid`` tiles per side. ``tiles`` limits their total: "anyres_max_9" to 9."""
         return replace(self, pinpoints=canvases(grid, self.side), most=int(tiles.removeprefix(TILES_PREFIX)))
 
     def canvas(self, height: int, width: int) -> tuple[int, int]:
@@ -76,7 +76,7 @@ class Tiling:
         return InputSize(min(math.ceil(width * scale), columns), min(math.ceil(height * scale), rows))
 
     def features(self, height: int, width: int) -> int:
-        """Return an image's number of tokens, for the whole image, the unpadded tiles and the ends of their rows."""
+        """Return an image's number of tokens: the whole image, the unpadded tiles, and one for each row's end."""
         rows, columns = (edge // self.side * self.cells for edge in self.canvas(height, width))
         if width / height > columns / rows:
             rows -= 2 * ((rows - int(round(height * (columns / width), 7))) // 2)

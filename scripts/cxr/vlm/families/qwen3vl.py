@@ -14,7 +14,7 @@ CONVENTION = "grid1000"
 
 
 def tiny(vocabulary: int, ids: Mapping[str, int], side: int) -> tuple[Qwen3VLConfig, object]:
-    """Return a small configuration and its image processor."""
+    """Return a small configuration and an image processor (see :mod:`cxr.vlm.families.engine`)."""
     config = Qwen3VLConfig(
         text_config={
             "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,

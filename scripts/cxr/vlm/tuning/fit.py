@@ -28,7 +28,7 @@ the masks, and Dice loss of the non-empty masks (both as for ROSALIA)."""
 
 
 class TextLoss:
-    """Mean cross-entropy of the answers' tokens. ``units``: over what each loss in ``names`` is averaged."""
+    """Mean cross-entropy of the answers' tokens. Each loss in ``names`` is a mean over its entry in ``units``."""
 
     names: Sequence[str] = ("text",)
     units: Sequence[str] = ("tokens",)
@@ -194,7 +194,6 @@ class TuningLoop(TrainingLoop):
         return loss * runner.ranks * count, torch.cat([logged_means, of_tasks.flatten()])
 
     def rate(self, update: int) -> float:
-        """Return the learning rate of a step."""
         return self.recipe.learning_rate * self.recipe.rate(update, self.total)
 
     def row(self, update: int, values: list[float]) -> dict:
@@ -221,8 +220,8 @@ STAGE = "vlm_tuning"
 
 
 def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Sequence[Mapping]) -> list[CountRow]:
-    """Return the counts of a file's lines: ``learned``, of tasks not in ``tasks``, and excluded by reason.
-    Raises AssertionError if their sum is not the number of lines."""
+    """Return how many lines of a file are ``learned``, how many are of tasks not in ``tasks``, and how many are
+    excluded for each reason. Raises AssertionError if the sum is not the number of lines."""
     with open(path, "rb") as file:
         number = sum(1 for _ in file)
     num_other_tasks = sum(parse_sample(line).task not in tasks for line in read_lines(path)) if tasks else 0
@@ -232,14 +231,14 @@ def count_lines(path: str, tasks: Sequence[str], learned: int, excluded_rows: Se
 
 
 def count_pass(size: int, learned: int, order: Sequence[int]) -> list[CountRow]:
-    """Return the counts of a pass: ``learned`` samples, and repeats among the indices ``order``.
-    Raises AssertionError if their sum is not ``size``, the number of samples in the pass."""
+    """Return the numbers of different samples (``learned``) and of repeated ones in a pass. ``order`` has its indices.
+    Raises AssertionError if the sum is not ``size``, the number of samples in the pass."""
     return counted_rows(STAGE, "pass", size, {"learned": learned, "again": len(order) - len(set(order))})
 
 
 def count_passes(fit: TuningLoop, course: TuningLog) -> list[CountRow]:
-    """Return the counts of samples in all passes of the loop ``fit``, and in all steps that ``course`` logged, by task.
-    Raises AssertionError if a sample was lost."""
+    """Return how many samples of all passes of the loop ``fit`` were used or not used, and those used by task.
+    ``course`` is the log of the steps. Raises AssertionError if a sample was lost."""
     recipe, size = fit.recipe, len(fit.lengths)
     passes = math.ceil(recipe.updates / fit.per_epoch) if recipe.updates else recipe.epochs
     smaller = size % recipe.batch if recipe.drop_last and size >= recipe.batch else 0

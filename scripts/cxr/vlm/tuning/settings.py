@@ -159,7 +159,7 @@ class Run(Section):
     trained: bool = key(True, "If true, the model is tuned; if false, the published model answers unchanged.")
     tasks: list[str] = key(list, "Tasks to tune on and to score (of a RadVLM mix or a file); empty: all.")
     updates: int = key(0, "Total number of optimizer steps; 0: as in the engine's settings.", ge=0, le=10_000_000)
-    init: Literal["", "base", "random"] = key("", "Initial weights of onevision_tiny. Empty, base: from resources/vlm.")
+    init: Literal["", "base", "random"] = key("", "Initial weights of onevision_tiny. Empty or base: trained ones.")
     segmentation: Literal["none", "head"] = key(
         "none", "head: also learn a mask for each [SEG] in answers (RadVLM mixes; engines onevision, onevision_tiny)."
     )

@@ -172,7 +172,7 @@ def _make_start(job: TrainingJob, options: TuningOptions) -> None:
     folder, family, base = Path(job.folder, START), options.family, job.inputs["base"]
     if options.engine != "tiny" or base:
         if models.needs_tiling(family, base, options.tiling):
-            log.info("images are cut into tiles by %s, which differs from %s", options.tiling, base)
+            log.info("images are cut into tiles by %s, not by the configuration in %s", options.tiling, base)
             with atomic_folder(folder) as temporary_dir:
                 models.link_model(family, base, temporary_dir, options.tiling)
     elif not folder.is_dir():
