@@ -166,7 +166,7 @@ def test_modules_that_no_net_has_are_refused(tmp_path, monkeypatch):
         ([stub("yolo.Detect", _buffers=None)], r"it contains yolo\.Model, not a ScaledYOLOv4 detector"),
         ([endless, 3], r"it contains yolo\.Model, not a ScaledYOLOv4 detector"),
         ([endless, detect], r"its net cannot be rebuilt \(one of its modules contains itself\)"),
-        ([detect], r"its net cannot be rebuilt \(its batch normalisations were fused away\)"),
+        ([detect], r"its net cannot be rebuilt \(its batch norms were fused away\)"),
     ):
         inner = stub("Sequential", _modules=dict(enumerate(layers)))
         net = stub("yolo.Model", _modules={"model": inner}, yaml=tiny_plan(), stride=STRIDES)

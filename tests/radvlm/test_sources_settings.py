@@ -10,7 +10,7 @@ from radvlm_trees import vindr_tree
 @pytest.mark.parametrize(
     ("sources", "sentence"),
     [
-        ({"use": ["own", "mimc"]}, r"use names 'mimc', but the sources are own: declare 'mimc' in list"),
+        ({"use": ["own", "mimc"]}, r"`use` has 'mimc', but the sources are own: declare 'mimc' in `list`"),
         ({"use": ["own", "own"]}, r"use names 'own' twice"),
         ({"list": {"Own!": {"format": "mimic", "path": "x"}}}, r"list has the name 'Own!'"),
         ({"list": {"own": {"format": "mimic", "path": "x"}}}, r"list has the name 'own'"),

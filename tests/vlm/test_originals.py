@@ -259,7 +259,11 @@ def test_the_smaller_limit_of_a_run_holds(run, side):
     ("run", "answers", "sentence"),
     [
         ({"lines": "medground:dataset"}, {}, "lines is 'medground:dataset', whose original images are not known: set"),
-        ({}, {"sets": {"mine": __file__}}, "the run is also asked vlm.answers.sets.mine, a file whose original images"),
+        (
+            {},
+            {"sets": {"mine": __file__}},
+            "original images of vlm.answers.sets.mine, which the model must also answer",
+        ),
     ],
 )
 def test_originals_that_nobody_names_are_refused(run, answers, sentence):

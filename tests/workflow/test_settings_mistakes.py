@@ -112,7 +112,7 @@ def refused(changes: dict) -> str:
         ({"boxes.table": "b.csv"}, "boxes: table is given, but engine is 'lite': set boxes.engine to table."),
         (
             {"release.salt": "key"},
-            "release: salt is given, but ids are published unchanged: add ids to withhold, or remove salt.",
+            "release: salt is given, but ids are published unchanged: add 'ids' to withhold, or remove it.",
         ),
         (
             {"dataset.mimic_ils_images": "there"},

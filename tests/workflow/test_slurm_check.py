@@ -95,7 +95,7 @@ def test_a_cluster_that_has_all_lacks_nothing(found):
         ({"known": {"short": {"max_gpu": 9}, "big": {"max_gpu": 1}}}, "partition short", "no GPU, so remove max_gpu"),
         ({"sinfo": NODES.replace("REQUEUE", "GANG,CANCEL")}, "partition big", "name another"),
         ({"programs": {"sacct"}}, "environments", "--sdm env-modules"),
-        ({"profile": replace(PROFILE, resources={})}, "groups", "add it again"),
+        ({"profile": replace(PROFILE, resources={})}, "groups", "add it there"),
         ({"orphans": ["cxr-ils_1", "cxr-ils_2"]}, "earlier runs", "scancel --name=cxr-ils_1,cxr-ils_2"),
     ],
 )
@@ -304,7 +304,7 @@ def test_a_mistake_in_the_profile_is_one_sentence(tmp_path, text, words):
     ("text", "words"),
     [
         (None, "there is no"),
-        ("", "names no partition: write those that `sinfo` lists below `partitions:`"),
+        ("", "names no partition: below `partitions:`, write those that `sinfo` lists"),
         ("partitions:", "names no partition"),
         ("partitions: {}", "names no partition"),
         ("partitions: [cpu]", "names no partition"),

@@ -25,8 +25,8 @@ def score_answer(answer: np.ndarray, reference: np.ndarray, iou: float = 0.5) ->
     """Score an answer's boxes (N, 4) against reference boxes (M, 4), M > 0.
 
     Each box is compared with the reference of the highest IoU, the first among ties. It hits if that IoU is at least
-    ``iou`` and no earlier box hit that reference. AP is the area under the envelope of precision over recall, from
-    (0, 0) to (1, 0); 0 if there is no box. Raises ValueError if there is no reference.
+    ``iou`` and no earlier box hit that reference. AP is the area under the envelope of precision (y) over recall (x),
+    with the points (0, 0) and (1, 0) added; 0 if there is no box. Raises ValueError if there is no reference.
     """
     return score_answers([answer], [reference], [iou])[0][0]
 

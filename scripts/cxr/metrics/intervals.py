@@ -57,7 +57,7 @@ def percentile_ends(table: np.ndarray, level: float) -> Pair:
 
 
 def difference_intervals(first: Pair, second: Pair, *, replicates: int, level: float, seed: int) -> Pair:
-    """Return the ends (low, high) of the intervals of K differences of ratios, first - second, both float64 (K,).
+    """Return (low, high), float64 (K,) each: the ends of the intervals of K differences of ratios, first - second.
 
     ``first`` and ``second`` are (numerators, denominators): sums per patient (subjects, K), of the same patients in the
     same order. A replicate draws the same patients for both, so that common variation cancels out.

@@ -79,7 +79,7 @@ class FactSources(Section):
         for name in self.use:
             if name not in (sources := [COHORT, *self.list]):
                 raise ValueError(
-                    f"use names {name!r}, but the sources are {', '.join(sources)}: declare {name!r} in list"
+                    f"`use` has {name!r}, but the sources are {', '.join(sources)}: declare {name!r} in `list`"
                 )
         if len(set(self.use)) < len(self.use):
             raise ValueError(f"use names {max(self.use, key=self.use.count)!r} twice: name it once")
@@ -120,7 +120,7 @@ class Conversations(Section):
     per_image: int = key(
         1, "Number of conversations of each kind (standard, grounded) per image.", source=PAPER, ge=1, le=100
     )
-    most: int = key(100_000, "Maximum number of train images that get standard conversations.", source=AUTHORS, ge=0)
+    most: int = key(100_000, "Maximum number of train images with a standard (box-free) one.", source=AUTHORS, ge=0)
     check: Literal["strict", "json"] = key(
         "strict",
         "Check of conversations. strict: form, boxes and statements must agree with the facts; json: valid JSON only.",
@@ -152,7 +152,7 @@ class Mix(Section):
         "Starting point. own: all tasks, from the cohort; paper, code: mix of the paper or of its authors' code; "
         "paper_plus_ils: as paper, plus the cohort's ILS questions.",
     )
-    tasks: dict[Task, dict[str, Passes]] = key(dict, "Changes to the preset: {task: {source: {repeat, most}}}.")
+    tasks: dict[Task, dict[str, Passes]] = key(dict, "Changes to `preset`: {task: {source: {repeat, most: samples}}}.")
     thresholds: str = key(
         "", "Threshold set of the ILS dataset. mimic_ils: the authors' release; empty: the first of `thresholds.build`."
     )

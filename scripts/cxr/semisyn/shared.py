@@ -53,7 +53,7 @@ PARTS = {"fifth": 5, "half": 2, "all": 1}
 
 
 def images_per_finding(size: int | str, quota: int, num_findings: int) -> int:
-    """Return the images per finding of a ``size`` (number, fifth, half or all). ``quota``: those of the size all."""
+    """Return the number of images per finding for a ``size``: a total, "fifth", "half" or "all" (``quota`` images)."""
     return max(1, quota // PARTS[size]) if size in PARTS else int(size) // num_findings
 
 

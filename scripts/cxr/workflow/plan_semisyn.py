@@ -310,7 +310,7 @@ def _image_source(name: str, reference: ReferenceSettings) -> str:
 
 
 def _patient_tables(references: Mapping[str, ReferenceSettings]) -> list[str]:
-    """Return the tables that name the patients of references: first the users' files, then the workflow's tables."""
+    """Return the tables of the patients whose images have experts' boxes: the users' files, then the workflow's."""
     return [
         str(existing_file(f"semisyn.references.{name}.patients", reference.patients))
         for name, reference in references.items()
@@ -349,8 +349,8 @@ class EditingPlan:
         return (f"(?!(?:{names})/)" if names else "") + r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 
     def options(self, stage_options: dict, engine: str, configs: Sequence[str], choice: dict | str) -> dict:
-        """Return the options for making the images of some configurations with an engine. ``choice``: for the
-        configuration ``chosen``, {finding: its configuration}, or "selection" if a stage chooses."""
+        """Return the options for making the images of some configurations with an engine. ``choice``: what the
+        configuration ``chosen`` stands for, {finding: configuration}, or "selection" if a stage decides it."""
         return stage_options | {
             "engine_settings": stage_options["engine_settings"].get(engine, {}),
             "choice": choice,

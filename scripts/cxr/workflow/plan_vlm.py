@@ -94,7 +94,7 @@ class VlmPlan:
         return [f"results/vlm/sets/{name}.{ending}"] if name in self.drawn_sets else []
 
     def shared_draw_lines(self, name: str) -> list[str]:
-        """Return [JSONL file of the original set], if ``name`` is its copy with exchanged images, or else []."""
+        """Return [JSONL file of the original set] if the set ``name`` asks the same about other images, or []."""
         return [self.all_lines[DRAW_SHARED_WITH[name]]] if DRAW_SHARED_WITH.get(name) in self.all_lines else []
 
     def asked_runs(self, name: str) -> list[str]:
@@ -199,9 +199,9 @@ def _image_options(key: str, run: Run, side: int, decoding: Mapping, sets: Mappi
         )
     if loose := [name for name, system in sets.items() if not system]:
         raise UserError(
-            f"{key}.pictures is 'original', but the run is also asked vlm.answers.sets.{loose[0]}, a file whose "
-            "original images are not known: change the set to a file of a mix, radvlm:<mix>/<file>, or pictures to "
-            "frame"
+            f"{key}.pictures is 'original', but the original images of vlm.answers.sets.{loose[0]}, which "
+            "the model must also answer, are not known: set pictures to 'frame', or use a file of a mix, "
+            "radvlm:<mix>/<file>, as this set"
         )
     return {"side": min(filter(None, (side, run.picture_px)), default=0), "original": dict(decoding)}
 

@@ -37,7 +37,7 @@ def compute_location_evidence(
 ) -> dict:
     """Return one image's values for those columns of the studies table (``make_masks.STUDIES``) that list locations.
 
-    ``outcomes``: those of the positive findings in the report section that is used; ``blocking``: positive findings of
+    ``outcomes``: masks of the positive findings in the report section that is used; ``blocking``: positive findings of
     the other section, which only forbid negative pairs; ``related``: lesion types to which a term in the report hints.
     """
     reported, blocked, occupied = set(), set(), set()

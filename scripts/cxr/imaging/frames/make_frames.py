@@ -77,7 +77,7 @@ def run_shard(
     states: list[tuple] = []
 
     def try_group(group: list[Candidate]) -> list[tuple]:
-        """Return (candidate, *worker's answer) for each candidate. All after the first frame are rejected unread."""
+        """Return (candidate, *worker's answer) for each. Candidates after the first usable image are not read."""
         answers: list[tuple] = []
         for candidate in group:
             if answers and answers[-1][1] == "frame":

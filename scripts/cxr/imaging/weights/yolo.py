@@ -49,7 +49,7 @@ def _net_facts(source: Path, network: Stub, kind: str) -> dict:
         names, stride = to_json_value(network.state.get("names")), network.state["stride"]
         norms = {module.state["eps"] for _, module in named_modules(network) if module.name == "BatchNorm2d"}
         if len(norms) != 1:
-            raise ValueError("its batch normalisations differ" if norms else "its batch normalisations were fused away")
+            raise ValueError("its batch norms have different eps" if norms else "its batch norms were fused away")
         return {
             "kind": kind,
             "yaml": to_json_value(network.state["yaml"]),

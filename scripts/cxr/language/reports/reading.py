@@ -98,8 +98,8 @@ def read_section(row: dict, options: ReadingOptions, *, is_checked: bool = True)
 
 
 def read_whole_report(row: dict, options: ReadingOptions) -> Section | tuple[str, str]:
-    """Return all sections of a report as one section, or (reason, detail) if the report cannot be used. Forms and
-    corrections that are not understood stay unchanged."""
+    """Return all sections of a report as one section, or (reason, detail) if the report cannot be used. A form
+    or a correction that cannot be interpreted remains in the text as it is."""
     section = read_section(row, options, is_checked=False)
     if not isinstance(section, Section):
         return section

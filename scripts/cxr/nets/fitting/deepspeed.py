@@ -178,7 +178,7 @@ class Runner:
             parameter.data.copy_(full_tensor)
 
     def _find_piece(self, name: str, part: str) -> tuple[slice, torch.Tensor] | None:
-        """Return (this rank's slice of the flat tensor, its float32 memory), or None if the rank has no slice."""
+        """Return (slice, values) of this rank's piece of a weight or optimiser state (``part``), None without one."""
         mapping = self.parameters[name]._hp_mapping
         if mapping is None:
             return None

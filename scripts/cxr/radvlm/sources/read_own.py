@@ -109,7 +109,7 @@ def _stated_labels(options: FactSources, table_row: Mapping, line: Mapping | Non
 def _group_masks(
     finding_rows: Sequence[Mapping], sentences: Sequence[str], lesions: Shard
 ) -> Iterator[tuple[str, str, list[np.ndarray]]]:
-    """Yield (BOX, label, masks) per label, then (PHRASE, sentence, masks) per sentence. A missing sentence is ""."""
+    """Yield (BOX, label, masks) per label, then (PHRASE, sentence, masks) per sentence ("" if not known)."""
     masks_by_group: dict[tuple, list[np.ndarray]] = {}
     for row in finding_rows:
         mask = lesions.get("mask", row["mask_id"])

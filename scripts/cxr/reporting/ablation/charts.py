@@ -92,7 +92,7 @@ def points_along(points: pl.DataFrame, names: Sequence[str], reference: Mapping[
 
 
 def draw_curves(points: pl.DataFrame, axes: Sequence[Axis], reference: Mapping[str, float]) -> Figure:
-    """Draw curves of recall, with its confidence interval, and of yield over each threshold of ``axes``."""
+    """Draw recall, with its confidence interval, and the number of masks over each threshold of ``axes``."""
     if not axes:
         return draw_note(NOTHING_VARIED_TEXT)
     lesions = _affected_lesions(axes)

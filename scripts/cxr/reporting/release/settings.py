@@ -73,4 +73,4 @@ class ReleaseSettings(PackageSettings):
         if "ids" in self.kinds() and not self.salt:
             raise ValueError("withhold names ids, so release.salt must name a key file: make one of 16 or more bytes")
         if self.salt and "ids" not in self.kinds():
-            raise ValueError("salt is given, but ids are published unchanged: add ids to withhold, or remove salt")
+            raise ValueError("salt is given, but ids are published unchanged: add 'ids' to withhold, or remove it")

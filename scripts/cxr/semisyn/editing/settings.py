@@ -81,7 +81,7 @@ class EditingGrid(Section):
     pipelines: list[Literal[tuple(PIPELINES)]] = key(list, "Pipelines to search over; empty: no search.", source=OURS)
 
     def points(self, search: str) -> dict[str, EditingConfig]:
-        """Return {name: configuration} of the points of a search: sequential, figures or product. A name consists of
+        """Return {name: configuration} of a ``search``, "sequential", "figures" or "product". A name consists of
         the pipeline and each value that differs from the default, such as ``roentgen_after_extent0.9``."""
         if not self.pipelines:
             return {}

@@ -12,7 +12,7 @@ class LiteSettings(Section):
     """The classifier ``lite`` (boxes and cardiothoracic ratio). An image that is positive is excluded from the pool."""
 
     opacity: Share = key(0.9, "An image is excluded if the probability of a true opacity box is this or higher.")
-    other_lesions: Share = key(0.5, "An image is excluded if a box of another lesion has this confidence or more.")
+    other_lesions: Share = key(0.5, "An image is excluded if a box of any other lesion has this confidence or more.")
     ctr: Share = key(0.55, "An image of a higher cardiothoracic ratio is excluded.", unit="heart width / thorax width")
     ctr_ap: Share = key(
         0.6, "An AP image of a higher cardiothoracic ratio is excluded.", unit="heart width / thorax width"

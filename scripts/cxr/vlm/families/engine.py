@@ -1,8 +1,8 @@
 """The interface of a model family, a module of this package with the code for one architecture.
 
-The module must define ``MODEL_TYPE`` (the type in a model's configuration), ``CONVENTION`` (the coordinates of the
-authors), ``TEMPLATE``, ``load(folder)`` and ``tiny(vocabulary, ids, side)``. ``tiny`` returns a configuration of a few
-hundred thousand parameters and a processor of images up to ``side`` px. ``vocabulary`` is the number of tokens, and
+The module must define ``MODEL_TYPE`` (the type in a model's configuration), ``CONVENTION`` (how the authors write
+boxes), ``TEMPLATE`` (the chat), ``load(folder)`` and ``tiny(vocabulary, ids, side)``. ``tiny`` returns a small
+configuration and a processor of images up to ``side`` px. ``vocabulary`` is the number of tokens, and
 ``ids`` are {token name: id}. The module may define:
 
 * ``init_weights(model)``, which initialises a part that the library leaves zero;

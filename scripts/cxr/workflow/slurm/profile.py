@@ -63,7 +63,7 @@ def read_partitions(path: Path) -> list[Partition]:
     content = _yaml(path)
     limits_by_name = content.get("partitions") if isinstance(content, dict) else None
     if not isinstance(limits_by_name, dict) or not limits_by_name:
-        raise UserError(f"{_name(path)} names no partition: write those that `sinfo` lists below `partitions:`")
+        raise UserError(f"{_name(path)} names no partition: below `partitions:`, write those that `sinfo` lists")
     for name, limits in limits_by_name.items():
         _check(path, name, limits)
     try:

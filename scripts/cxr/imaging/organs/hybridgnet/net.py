@@ -100,7 +100,7 @@ class GraphConv(nn.Module):
 
 
 def _taps(centre: torch.Tensor, length: int) -> torch.Tensor:
-    """Return the weight of each of ``length`` pixels along an axis in the mean over a window around ``centre``.
+    """Return weights of the ``length`` pixels of an axis, whose weighted sum is the mean over a window at ``centre``.
 
     The window is divided into equal parts with a bilinear sample at each centre, as in RoIAlign with one aligned cell.
     The number of samples is the window's width, rounded up: three, or four if float32 makes it slightly wider.
