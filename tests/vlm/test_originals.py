@@ -262,7 +262,7 @@ def test_the_smaller_limit_of_a_run_holds(run, side):
         (
             {},
             {"sets": {"mine": __file__}},
-            "original images of vlm.answers.sets.mine, which the model must also answer",
+            "the original images of vlm.answers.sets.mine, which the model must also answer",
         ),
     ],
 )
