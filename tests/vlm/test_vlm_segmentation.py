@@ -345,7 +345,7 @@ def test_a_head_that_lacks_a_tensor_is_refused(given, learned, tmp_path):
         Segmenter.load(tmp_path / SEGMENTER)
     told = tmp_path / SEGMENTER / "config.json"
     told.write_text(json.dumps({"kind": "rosalia"}))
-    with pytest.raises(UserError, match="is not the config of a segmenter: tune its run again"):
+    with pytest.raises(UserError, match="is not the config of a segmenter: rerun the tuning that wrote it"):
         Segmenter.load(tmp_path / SEGMENTER)
 
 
