@@ -149,7 +149,7 @@ SHORT = {"known": {"short": {}}, "sinfo": HOUR}
         ({}, replace(ANOMALY, minutes=4321), "72 h 01 min, 8,000 MB, 2 cores, 1 GPUs; goes to big, which grants 72"),
         ({}, replace(FRAMES, memory_mb=600000), "which grants 192,000 MB: name a partition with larger nodes"),
         ({}, replace(FRAMES, memory_mb=200000), "write max_mem_mb: 192000 below short in partitions"),
-        ({"known": {"short": {}}}, replace(FRAMES, memory_mb=192000, cores=64), "no node has all that it asks for together"),
+        ({"known": {"short": {}}}, replace(FRAMES, memory_mb=192000, cores=64), "no node has all that it asks for"),
         ({"known": {"short": {}}}, replace(FRAMES, memory_mb=192000, cores=48), ""),
         ({"known": {"short": {}, "big": {"max_gpu": 8}}}, replace(ANOMALY, gpus=5), "which grants 4 GPUs"),
         ({}, replace(FRAMES, other_resources={"slurm_partition": "h100"}),
