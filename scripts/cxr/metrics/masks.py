@@ -81,7 +81,7 @@ def pair_metric(
     title: str, polarity: Literal["positive", "negative"], *, better: Literal["higher", "lower"] = "higher",
     limits: tuple[float, float] = (0, 100), epsilon: float = 0.0,
 ) -> Callable:  # fmt: skip
-    """Return a decorator that adds a metric to PAIR_METRICS. The decorated function is its ``terms``."""
+    """Return a decorator that adds a metric to PAIR_METRICS, whose numerator and denominator the function returns."""
 
     def register(terms: Callable) -> Callable:
         name = terms.__name__

@@ -14,7 +14,7 @@ Autoencoder = Literal["float32", "tf32", "bfloat16"]
 
 
 def autoencoder() -> Autoencoder:
-    """Return the setting of the number type of a diffusion model's autoencoder."""
+    """Return the setting ``autoencoder``: the data type in which a diffusion model's autoencoder computes."""
     return key(
         "float32",
         "Floating-point type of the autoencoder. tf32: float32 with TF32 products on GPUs that support them; "

@@ -344,7 +344,7 @@ class EditingPlan:
         return self.chosen_engines if config == CHOSEN_CONFIG else [self._engine_by_config[config]]
 
     def ungrouped_pattern(self, engine: str) -> str:
-        """Return a regular expression for the configurations of an engine that each have a separate job."""
+        """Return a regular expression of an engine's configurations that are edited in a job each, not in a group."""
         names = "|".join(re.escape(name) for group in self.groups[engine] for name in group)
         return (f"(?!(?:{names})/)" if names else "") + r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 

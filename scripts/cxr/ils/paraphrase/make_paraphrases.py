@@ -65,7 +65,7 @@ def run(*, instructions: str, wordings: str, counts_table: str, options: Paraphr
 
 
 def reword_all(rows: Sequence[dict], options: ParaphraseOptions, reword_engine: engine.Engine) -> list[dict]:
-    """Return one output line per instruction and persona. An unusable wording gives a problem and no wordings."""
+    """Return one output line per instruction and persona: its wordings or, if a reply is unusable, the problem."""
     meaning_by_text = {
         row["instruction"]: Instruction(row["type"], row["word"], tuple(row["location"]))
         for row in rows

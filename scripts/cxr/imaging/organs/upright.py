@@ -39,7 +39,7 @@ def make_net_input(picture: np.ndarray) -> np.ndarray:
 
 
 def predict_versions(picture: np.ndarray) -> np.ndarray:
-    """Return the probability that each version in :data:`TURNS`, then each negative, is upright. float64 (16,), sum 1.
+    """Return float64 (16,), sum 1: for each version in :data:`TURNS`, then each negative, how likely it is upright.
 
     ``picture``: the image without the frame's padding, uint8 (rows, columns).
     """

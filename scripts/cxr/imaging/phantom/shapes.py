@@ -40,7 +40,7 @@ class View:
 
     @property
     def unit(self) -> float:
-        """Number of pixels per body unit, which is the nominal width of the image."""
+        """Pixels per unit of body coordinates. One unit is the nominal width of the image."""
         return float(np.sqrt(abs(np.linalg.det(self.matrix[:, :2]))))
 
     def pixels(self, points: np.ndarray) -> np.ndarray:

@@ -45,7 +45,7 @@ _plain = lru_cache(maxsize=CACHE_SIZE)(normalize_words)
 
 @dataclass
 class Evidence:
-    """The statements, words and boxes that the facts of an image support."""
+    """What an image's facts prove: statements, and the words and boxes that a conversation may use."""
 
     facts: ImageFacts
     affirmed: list[Statement]  # affirmed statements of the report and of the phrases
@@ -61,7 +61,7 @@ class Evidence:
 
 
 def gather_evidence(facts: ImageFacts, parsed: Sequence[Statement] | None = None) -> Evidence:
-    """Return the evidence in the facts of an image. ``parsed``: statements of its report sentences, if known."""
+    """Return what the facts of an image prove. ``parsed``: the statements of its report, if they were read already."""
     sentences = list(facts.sentences.values())
     fact_statements = list(statements.read_statements(sentences) if parsed is None else parsed)
     boxes = []

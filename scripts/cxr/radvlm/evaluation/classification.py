@@ -32,7 +32,7 @@ class LabelReader:
         return frozenset(present_labels if has_finding else {*present_labels, load_label_names().no_finding})
 
     def substring(self, text: str) -> frozenset[str]:
-        """Return the labels whose name occurs in a text, even if negated (published code)."""
+        """Return the labels whose name occurs in a text, even if negated, as in the authors' code."""
         low = text.lower()
         return frozenset(name for name in load_label_names().names if name.lower() in low)
 

@@ -142,7 +142,7 @@ def _count_findings(masked_findings: pl.DataFrame) -> dict[str, int]:
 
 
 def run_shard(*, options: FactSources, smallest: int, **files) -> None:
-    """Read a shard of the cohort and write its files. ``files``: {name: path} of read_own's inputs and of OUTPUTS."""
+    """Read a shard of the cohort and write the files of a source. ``files``: {name: path} of inputs and outputs."""
     outputs = {name: files.pop(name) for name in source_facts.OUTPUTS}
     source_facts.write_source(read_own(options, smallest, **files), COHORT, outputs)
 

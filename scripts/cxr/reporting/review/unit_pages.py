@@ -38,8 +38,8 @@ def run_pages(
 
     ``units`` is a table with the columns :data:`cxr.base.review_units.REVIEW_UNITS`. Every expert gets every unit, in
     an individual order. ``form`` names a form of resources/review/forms.yaml, and ``label_overrides``, {question:
-    {value: label}}, replaces or adds answers. ``fewer`` says how to get fewer units, for the error about a page that is
-    too large.
+    {value: label}}, replaces or adds answers. ``fewer``: advice in the error about too large a page, on how to
+    get fewer units.
     """
     table = read_table(units)
     if not len(table):

@@ -81,7 +81,7 @@ def run(
 
 
 def _read_shapes(paths: Iterable[str]) -> pl.DataFrame:
-    """Return a row per edited image: its engine (from the path), the original's shape, and the affine to its pixels."""
+    """Return a row per edited image: engine (from the path), the original image's shape and the affine map to it."""
     rows: dict[str, tuple] = {}
     for path in paths:
         engine = Path(path).parent.parent.name
