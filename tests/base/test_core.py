@@ -366,7 +366,7 @@ def test_what_a_killed_job_left_of_a_folder_is_removed_by_the_next(tmp_path):
 
 
 def test_a_row_that_cannot_be_written_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="unknown reason"):
+    with pytest.raises(ValueError, match="lacks the reason codes"):
         tables.write_excluded(
             tmp_path / "x.parquet",
             [{"image_id": "a", "study_id": "s", "stage": "frames", "reason": "because", "detail": ""}],
