@@ -127,7 +127,7 @@ def test_a_checkpoint_of_the_package_keeps_its_numbers_and_plan(tmp_path, form):
 def test_other_nets_are_refused(tmp_path):
     for plan, kind in (("yolo11n-seg.yaml", "SegmentationModel"), ("yolo11n-cls.yaml", "ClassificationModel")):
         YOLO(plan).save(tmp_path / "net.pt")
-        with pytest.raises(UserError, match=rf"net\.pt cannot be used: it contains ultralytics\.nn\.tasks\.{kind}, not"):
+        with pytest.raises(UserError, match=rf"net\.pt.*it contains ultralytics\.nn\.tasks\.{kind}, not"):
             convert_ultralytics(tmp_path / "net.pt", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
