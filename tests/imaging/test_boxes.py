@@ -263,7 +263,7 @@ def test_a_users_file_takes_the_place_of_the_embedded_one(tmp_path):
     ("classes", "renamed", "words"),
     [
         (("opacity", "nodule"), {}, "class 'nodule', which is not a VinBigData class: map it in boxes.class_names"),
-        (("opacity",), {"mass": "Nodule/Mass"}, "class_names holds 'mass', which mine.onnx does not have"),
+        (("opacity",), {"mass": "Nodule/Mass"}, "class_names holds 'mass', which is no class of mine.onnx"),
     ],
 )
 def test_classes_that_are_not_vinbigdatas_are_asked_for(classes, renamed, words):

@@ -145,7 +145,7 @@ def test_outlines_hold_their_own_pixels_and_each_organ_has_its_landmarks():
     wanted[0, 1:4, 2:6] = wanted[1, 7, 7] = wanted[2, 6, 6:] = 1
     np.testing.assert_array_equal(masks, wanted)
     for bad in (points[:-1], np.where(points == 6.6, np.nan, points)):
-        with pytest.raises(ValueError, match="120 landmarks"):
+        with pytest.raises(ValueError, match="120 finite landmarks"):
             fill_outlines(bad, (9, 8))
 
 

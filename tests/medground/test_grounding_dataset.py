@@ -99,7 +99,7 @@ def test_counts_add_up_and_a_lost_line_fails_the_run(results, made, tmp_path):
     shutil.copytree(results, broken)
     path = broken / "cells/verified/00.jsonl"
     write_lines(path, list(read_lines(path))[1:])
-    with pytest.raises(AssertionError, match="made in"):
+    with pytest.raises(AssertionError, match="made add up"):
         joined(broken, tmp_path / "out", options())
     assert not (tmp_path / "out/train.jsonl").exists()
 
@@ -109,7 +109,7 @@ def test_a_lost_region_fails_the_run(results, tmp_path):
     shutil.copytree(results, broken)
     path = broken / "cells/queries/00.jsonl"
     write_lines(path, list(read_lines(path))[1:])
-    with pytest.raises(AssertionError, match="wanted in"):
+    with pytest.raises(AssertionError, match="wanted add up"):
         joined(broken, tmp_path / "out", options())
 
 
@@ -123,7 +123,7 @@ def test_an_image_that_vanished_fails_the_run(results, tmp_path):
             write_lines(path, [line for line in read_lines(path) if line["image_id"] != gone])
         elif path.suffix == ".parquet":
             read_table(path).filter(pl.col("image_id") != gone).write_parquet(path)
-    with pytest.raises(AssertionError, match="images in"):
+    with pytest.raises(AssertionError, match="images add up"):
         joined(broken, tmp_path / "out", options())
 
 

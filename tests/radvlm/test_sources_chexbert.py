@@ -123,7 +123,7 @@ def test_other_files_are_refused_in_one_sentence(made, tmp_path):
     held, weights, folder = made
     fewer = {name: value for name, value in held.items() if name != "linear_heads.13.bias"}
     converter("chexbert")(tiny_chexbert.save(tmp_path / "chexbert.pth", fewer), tmp_path / "other.safetensors")
-    with pytest.raises(UserError, match=r"another net \(it lacks linear_heads.13.bias"):
+    with pytest.raises(UserError, match=r"do not fit the net \(it lacks linear_heads.13.bias"):
         chexbert.load_labeller(tmp_path / "other.safetensors", str(folder), "")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"radvlm.chexbert.model: .*empty lacks config.json or a tokenizer"):

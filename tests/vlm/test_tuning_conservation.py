@@ -136,7 +136,7 @@ def test_a_line_that_leaves_without_a_reason_stops_the_job_before_any_update(giv
 
 def test_a_balance_that_loses_a_sample_stops_the_job(given, tmp_path, monkeypatch):
     monkeypatch.setattr(tune, "balance_domains", lambda samples, seed: [0, *range(len(samples) - 1)])
-    with pytest.raises(AssertionError, match=r"^vlm_tuning: pass: 10 in, 11 accounted for \(learned 10, again 1\)$"):
+    with pytest.raises(AssertionError, match=r"^vlm_tuning: pass: 10 in, 11 accounted for \(learned 10, again 1\)"):
         tuned(tmp_path, given, replace(recipe(max_length=300), balance="domain"))
 
 
@@ -235,5 +235,5 @@ def test_updates_that_tell_other_samples_than_the_ranks_counted_stop_the_job():
         collate=None, objective=Objective(), recipe=Recipe.from_dict(RECIPE),
     )  # fmt: skip
     rows = [{"samples": 4}, {"samples": 3}]
-    with pytest.raises(AssertionError, match=r"^vlm_tuning: updates: 7 in, 8 accounted for \(a 8\)$"):
+    with pytest.raises(AssertionError, match=r"^vlm_tuning: updates: 7 in, 8 accounted for \(a 8\)"):
         fit.count_passes(one, TuningLog(2, 0, rows, {"a": 8}))

@@ -213,5 +213,5 @@ def test_the_engines_are_there():
 
 def test_vllm_refuses_a_family_that_it_cannot_ask(given, tmp_path):
     run = tune(tmp_path, given, recipe(replace(OPTIONS, family="gemma3"), updates=1))
-    with pytest.raises(UserError, match="does not support gemma3 here: set vlm"):
+    with pytest.raises(UserError, match="does not support the engine gemma3: set vlm"):
         ask(tmp_path / "a.jsonl", given, run, replace(ASKING, engine="vllm"))

@@ -34,8 +34,15 @@ from whole_runs import arrays, copy_repository, pair_lines
 TABLE = yaml.safe_load((ROOT / "tests/workflow/regeneration.yaml").read_text(encoding="utf-8"))
 THEN = {rule: set(readers) for rule, readers in TABLE["follows"].items()}
 RUNS = {name: run["settings"] for name, run in TABLE["runs"].items()}
-QUICK_RUNS = ("manifest", "embedded", "semisyn")
-EACH_RUN = [pytest.param(name, marks=[] if name in QUICK_RUNS else [pytest.mark.slow]) for name in RUNS]
+QUICK_RUNS = ("manifest",)
+
+
+def for_runs(*cases: tuple) -> list:
+    """Return a test's cases, each of which begins with a run's name; those of long runs are slow."""
+    return [pytest.param(*case, marks=[] if case[0] in QUICK_RUNS else [pytest.mark.slow]) for case in cases]
+
+
+EACH_RUN = for_runs(*((name,) for name in RUNS))
 ASK = {name: run.get("ask") for name, run in TABLE["runs"].items()}
 TARGETS = {name for name, rule in parsed.rules().items() if rule.target}
 """Rules that do nothing themselves."""
@@ -317,10 +324,13 @@ def held(run: str, key: str) -> bool:
     return key.startswith(tuple(f"semisyn.{stage}." for stage in SISTERS[run])) and not key.startswith(ELSEWHERE)
 
 
-@pytest.mark.parametrize(("name", "runs", "least"), [("manifest", ("embedded", "manifest"), 100),
-                                                     ("realism", ("semisyn", "realism"), 24),
-                                                     ("semisyn", ("semisyn",), 2),
-                                                     ("detectors", ("detectors",), 0)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "runs", "least"),
+    for_runs(
+        ("manifest", ("embedded", "manifest"), 100), ("realism", ("semisyn", "realism"), 24),
+        ("semisyn", ("semisyn",), 2), ("detectors", ("detectors",), 0),
+    ),
+)  # fmt: skip
 def test_every_key_belongs_to_its_row(name, runs, least, finished, monkeypatch):
     """Each key is changed by itself: the rules whose options it changes are those of the nearest row."""
     run, working = finished(name), parsed.working()

@@ -45,7 +45,7 @@ class LanguageModel(Section):
 
 
 class ModelOverride(Section):
-    """A language model that replaces the model of ``radvlm.llm``."""
+    """A language model that replaces the model of a section."""
 
-    model: str = key("", "Hugging Face id or folder of another model; empty: the model of `radvlm.llm`.")
+    model: str = key("", "Hugging Face id or folder of another model; empty: that of the section.")
     revision: str = redefine(LanguageModel, "revision", "")
