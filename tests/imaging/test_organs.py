@@ -320,6 +320,7 @@ def test_engine_failure_costs_one_image(tmp_path, engine, monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_real_chests_pass(tmp_path, shared):
     folder = shared / "data" / "nih" / "images"
     pictures = {path.stem: read_grey(path) for path in sorted(folder.glob("*.png"))}

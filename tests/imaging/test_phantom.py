@@ -256,6 +256,7 @@ def test_truth_is_json_with_the_promised_keys(small):
     assert {"study_id", "subject_id", "split", "section_name", "findings", "negatives", "shown", "images"} <= row.keys()
 
 
+@pytest.mark.slow
 def test_further_healthy_patients_change_no_other_file(small, tmp_path):
     folder = make(tmp_path / "more", replace(SMALL, healthy=5))
     for path in (small / "images").iterdir():

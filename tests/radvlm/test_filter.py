@@ -220,6 +220,7 @@ def micro(pairs: list[tuple[set[str], set[str]]]) -> float:
 
 
 @pytest.mark.parametrize("half", HALVES)
+@pytest.mark.slow
 def test_the_labels_of_real_reports_are_kept(shared, half):
     found = labels_of_reports(shared / "fixtures/openi_reports.jsonl", half)
     twelve = set(load_label_names().findings)

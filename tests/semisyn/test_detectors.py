@@ -151,6 +151,7 @@ def test_a_training_is_resumed_only_if_nothing_has_changed(tmp_path):
         train_lite({"real": []}, {"real": (1, 1)}, ["opacity"], short, 1)
 
 
+@pytest.mark.slow
 def test_a_detector_finds_what_it_was_shown_and_shuffled_boxes_teach_little():
     tested = films(30, "real", 77)
     scores = {}

@@ -77,6 +77,7 @@ def screen(tmp_path_factory):
     return judge
 
 
+@pytest.mark.slow
 def test_clean_films_pass_and_covid_films_are_refused(shared, screen):
     healthy = [not screen(*film) for film in clean(shared)]
     covid = [bool(screen(*film)) for film in outlined(shared)]

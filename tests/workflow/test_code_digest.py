@@ -94,6 +94,7 @@ def test_two_values_have_one_digest_only_if_they_are_one(tmp_path_factory, value
     assert one != digest_of(folder, f"x = {[*values, 'more']!r}\n")
 
 
+@pytest.mark.slow
 def test_every_module_tells_two_of_its_statements_apart():
     """Our serialisation loses nothing: the dump of Python's own tells the same modules apart."""
     ours, theirs = set(), set()

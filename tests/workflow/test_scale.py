@@ -114,6 +114,7 @@ def counted_by_hand(cohort: mimic.Cohort, tables: bool) -> Counter:
 
 
 @pytest.mark.parametrize("tables", [True, False])
+@pytest.mark.slow
 def test_the_cohort_stage_reads_the_simulation_image_by_image(tmp_path, cohort, tables):
     mimic.write(cohort, tmp_path / "mimic", tables)
     result = run_cohort(tmp_path, source="mimic", root=str(tmp_path / "mimic"))

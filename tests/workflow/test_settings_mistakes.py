@@ -192,10 +192,9 @@ def leaves(section: Section, prefix: str = ""):
     "value",
     [
         "§",
-        {"x": {"y": []}},
         *(
             pytest.param(value, marks=pytest.mark.slow)
-            for value in (True, -7, 3.25, 1e12, float("nan"), [], [1, "x", None, {}], {"x": 1}, None)
+            for value in ({"x": {"y": []}}, True, -7, 3.25, 1e12, float("nan"), [], [1, "x", None, {}], {"x": 1}, None)
         ),
     ],
 )
