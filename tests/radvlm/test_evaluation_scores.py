@@ -263,10 +263,10 @@ def test_a_conversation_without_a_judgement_is_counted(right, tmp_path):
 
 def test_samples_that_get_lost_on_the_way_stop_the_job(tmp_path, monkeypatch):
     original = score_run.group_samples
-    told = r"^radvlm_evaluation: samples of test, all: 81 in, 72 accounted for \(scored 72, unscored 0\): an item"
+    message = r"^radvlm_evaluation: samples of test, all: 81 in, 72 accounted for \(scored 72, unscored 0\): an item"
     with monkeypatch.context() as patched:
         patched.setattr(score_run, "group_samples", lambda *of: list(original(*of))[1:])
-        with pytest.raises(AssertionError, match=told):
+        with pytest.raises(AssertionError, match=message):
             scored(tmp_path, TEST, answers_to(TEST))
     assert not (tmp_path / "scores.tsv").exists()
 

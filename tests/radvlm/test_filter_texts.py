@@ -39,3 +39,32 @@ def test_filtered_sentences_state_no_change_and_lose_no_finding(name, num_rows, 
     assert len(rows) == num_rows
     assert counts["wrong"] <= most_wrong, counts
     assert counts["dropped"] <= most_dropped, counts
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The heart is enlarged at 16 cm.",
+        "The aorta is enlarged at 4.5 cm and tortuous.",
+        "The left lower lobe has collapsed and is airless.",
+        "A mass replaces the right upper lobe and is spiculated.",
+        "Left rib fracture without significant displacement.",
+        "Pleural effusion with no significant mediastinal shift.",
+    ],
+)
+def test_a_state_that_sounds_like_a_change_stays(text):
+    assert FILTER(text).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "filtered"),
+    [
+        ("The pneumothorax has enlarged from the apex to the base.", "Pneumothorax."),
+        ("The effusion has been reduced from a moderate to a small size.", "Effusion."),
+        ("The catheter has migrated from the SVC into the right atrium.", "The catheter is in the right atrium."),
+        ("ET tube has been pulled back and ends 2 cm above the carina.", "ET tube ends 2 cm above the carina."),
+        ("Nodules have increased to 8 mm.", "Nodules are 8 mm."),
+    ],
+)
+def test_only_a_device_is_where_it_moved_to(text, filtered):
+    assert FILTER(text).text == filtered

@@ -137,9 +137,9 @@ def test_a_region_comes_into_the_frame_where_its_pixels_are():
     assert np.array_equal(region.mask, square(8, 16, 32, 32, 64))
     mask = np.zeros((100, 200), bool)
     mask[:50, 25:100] = True
-    drawn, _ = region_in_frame(Annotation("i", "x", mask_source=encode_rle(mask)), "edema", affine, (100, 200), 64)
-    assert np.array_equal(drawn.mask, region.mask)
-    assert drawn.boxes.tolist() == [[8, 16, 32, 32]]
+    encoded, _ = region_in_frame(Annotation("i", "x", mask_source=encode_rle(mask)), "edema", affine, (100, 200), 64)
+    assert np.array_equal(encoded.mask, region.mask)
+    assert encoded.boxes.tolist() == [[8, 16, 32, 32]]
     half, _ = region_in_frame(Annotation("i", "x", (12.5, 0, 50, 25), size=(50, 100)), "edema", affine, (100, 200), 64)
     assert np.array_equal(half.mask, region.mask)
     small, _ = region_in_frame(

@@ -310,7 +310,9 @@ def test_what_is_written_is_read(tmp_path, kind):
         found, seen = written_as(tmp_path, kind, Annotations(regions, {one.image for one in regions}))
         if kind in FOLDERS:  # split by split, or file by file
             regions, found = (sorted(ones, key=lambda one: one.image) for ones in (regions, found))
-        assert [replace(one, mask_source=None) for one in found] == [replace(one, mask_source=None) for one in regions]
+        assert [replace(region, mask_source=None) for region in found] == [
+            replace(region, mask_source=None) for region in regions
+        ]
         assert seen == {one.image for one in regions}
         for one, other in zip(regions, found, strict=True):
             assert (one.mask() is None) == (other.mask() is None)

@@ -52,8 +52,8 @@ def test_weights_of_another_net_are_refused(tmp_path, change, told):
     change(held)
     path = tmp_path / "net.safetensors"
     save_file(held, path)
-    said = f"{path} holds weights that do not fit the net ({told}): delete it and run snakemake weights again"
-    with pytest.raises(UserError, match=re.escape(said)):
+    message = f"{path} holds weights that do not fit the net ({told}): delete it and run snakemake weights again"
+    with pytest.raises(UserError, match=re.escape(message)):
         load_strict(net(), path)
 
 

@@ -74,7 +74,7 @@ def _run_on(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set
     for first, second in pairwise(mentions):
         gap = set(range(first.end, second.start))
         is_next = fillers >= gap and (gap or "composite" in second.flags)
-        is_next = is_next or (words[first.end] == "the" and verbs & gap)
+        is_next = is_next or (words[first.end : first.end + 1] == ["the"] and verbs & gap)
         if not cut.isdisjoint(gap | {second.start}) or any(start in gap for start, _ in denials):
             has_run_on = False
         elif is_next and "or" not in words[second.end :] and any(end <= first.start for _, end in denials):
