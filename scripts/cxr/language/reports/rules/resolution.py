@@ -67,6 +67,8 @@ def _run_on(words: list[str], hits: list[Hit], mentions: list[Mention], cut: set
     """Flag a denied finding as "elsewhere", neither affirmed nor denied, if only a place or size is between it and the
     last denied finding ("no pneumothorax left effusion"), because punctuation may be missing. The flag extends to the
     following findings. A list that ends with "or" is denied ("no consolidation large effusion or pneumothorax")."""
+    if sum("negation" in mention.flags for mention in mentions) < 2:
+        return
     denials = clauses.longest_spans(hits, "deny", "deny_not")
     ends = [start for start, _ in clauses.longest_spans(hits, "deny_after", "deny_not")]
     fillers = tokens_of(hits, *PLACED) | {i for i, word in enumerate(words) if word in lexicon.quantities}
