@@ -139,6 +139,6 @@ def test_a_training_with_a_process_that_hangs_is_ended_and_goes_on(workflow_run,
     words = finish(start(copy, MODEL, root=root), copy)
     assert [state for state, _ in tries(copy)] == ["FAILED", "COMPLETED"]
     assert "training: one of its 2 processes no longer answers (" in words
-    assert "it resumes at its last checkpoint" in words
+    assert "it resumes from the last checkpoint" in words
     assert "training resumes at step 2 of" in (copy / "logs/training/default.log").read_text()
     assert written(copy) == written(expected)

@@ -34,13 +34,13 @@ from slurm_runs import (
     with_fault,
 )
 from tiny_hybridgnet import random_weights
-from whole_runs import arrays, copy_repository, pair_lines
+from whole_runs import arrays, copy_repository, pair_lines_of_any_code
 
 slow = pytest.mark.skipif("CXR_ILS_FAULTS" not in os.environ, reason="takes minutes: make test-faults")
 
 
 def same_bytes(directory: Path, expected: Path) -> None:
-    assert pair_lines(directory) == pair_lines(expected)
+    assert pair_lines_of_any_code(directory) == pair_lines_of_any_code(expected)
     assert arrays(directory) == arrays(expected)
 
 
