@@ -10,7 +10,7 @@ import pytest
 from cxr.base.tables import read_lines, read_table, write_lines, write_table
 from cxr.llm import client
 from cxr.llm.guards import INJECTION
-from cxr.radvlm.filtered import filter_texts, vllm
+from cxr.radvlm.filtered import filter_texts, rules, vllm
 from cxr.radvlm.filtered.engine import FilterOptions
 from cxr.radvlm.filtered.rules import load_sentence_filter
 
@@ -84,6 +84,13 @@ def filtered(folder, options=OPTIONS, **given):
     files = {name: [path] for name, path in (inputs(folder, **given) | out).items()}
     filter_texts.run(**files, options=options, execution=EXECUTION, attrs=attrs)
     return {what: out[name] for name, what in OUTPUTS.items()}
+
+
+def test_a_source_without_text_loads_neither_patterns_nor_lexicon(tmp_path, monkeypatch):
+    for module, loader in ((rules, "load_patterns"), (rules.lexicon, "load_lexicon")):
+        monkeypatch.setattr(module, loader, lambda loader=loader: pytest.fail(f"{loader} was called"))
+    files = filtered(tmp_path, studies=(), phrases=())
+    assert (list(read_lines(files["texts"])), list(read_lines(files["phrases"]))) == ([], [])
 
 
 def test_texts_and_phrases_of_a_source(tmp_path):

@@ -10,7 +10,7 @@ rules engine of the reports verifies that the edited sentence affirms and denies
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 from spacy.tokens import Doc
 
@@ -127,11 +127,17 @@ def load_patterns() -> Patterns:
 
 @dataclass(frozen=True)
 class SentenceFilter:
-    """Edits single sentences and verifies each edit."""
+    """Edits single sentences and verifies each edit. The first sentence loads the patterns and the lexicon."""
 
-    patterns: Patterns
-    lexicon: lexicon.Lexicon
     states_absence: bool = False  # whether findings that have resolved are stated as absent
+
+    @cached_property
+    def patterns(self) -> Patterns:
+        return load_patterns()
+
+    @cached_property
+    def lexicon(self) -> lexicon.Lexicon:
+        return lexicon.load_lexicon()
 
     def __call__(self, sentence: str) -> Sentence:
         """Return the sentence after editing. A second edit does not change the sentence again."""
@@ -350,4 +356,4 @@ def load(options: FilterOptions, _execution: Mapping) -> Engine:
 
 
 def load_sentence_filter(options: FilterOptions) -> SentenceFilter:
-    return SentenceFilter(load_patterns(), lexicon.load_lexicon(), options.resolved == "state_absence")
+    return SentenceFilter(options.resolved == "state_absence")
